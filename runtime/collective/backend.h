@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "collective/batch.h"
+#include "collective/communicator.h"
+#include "transport/doorbell.h"
+#include "transport/link.h"
+
+namespace hvd {
+
+/// What one call of Task::advance achieved.
+enum class Progress {
+  kBlocked,  ///< Nothing could be done: a peer must act first. It rings our bell, or a socket
+             ///< wakes.
+  kMoved,    ///< Did a chunk; call again.
+  kDone,     ///< Finished: every output of the batch is complete.
+  kFailed,   ///< See Task::status(). Never advance again.
+};
+
+/// A batch on its way. Owned and advanced by the engine, under its progress lock.
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// Does at most one chunk of work (some 64 KiB) and never blocks or sleeps.
+  virtual Progress advance() = 0;
+  /// The failure behind kFailed.
+  virtual const Status& status() const = 0;
+};
+
+/// Moves and reduces the bytes of batches for one communicator.
+///
+/// start() is called in log order, the same on every rank, and several tasks may be under way at
+/// once: a backend runs the tasks of one communicator one after the other (a task that is not at
+/// the head says kBlocked) or in parallel, but never reorders what reaches the wire.
+/// Engine thread only (any thread that holds the engine's progress lock).
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// "shm", "tcp", ...: as in HVD_BACKEND, HVD_LOG=select and hvd_describe().
+  virtual std::string_view name() const = 0;
+  /// Ok, or kUnsupported with the sentence why this batch cannot run here. Pure: depends only on
+  /// what is equal on all ranks (operation, dtype, device, communicator).
+  virtual Status supports(const Operation& operation, DataType dtype, Device device) const = 0;
+  virtual Result<std::unique_ptr<Task>> start(Batch batch) = 0;
+  /// True when equal inputs give bitwise equal results on every rank and in every run.
+  virtual bool reproducible() const = 0;
+};
+
+/// What a backend may use of the engine's surroundings; valid as long as the backend.
+struct BackendContext {
+  const Communicator& communicator;
+  std::span<std::byte> memory;  ///< This backend's part of the node's shared memory: zeroed,
+                                ///< 4096-aligned, BackendEntry::memory_bytes long.
+  Doorbell* doorbell;           ///< Ring peers after publishing anything they may wait for.
+  std::vector<Link*> lane;      ///< By node; null for mine, and all null where I drive no lane.
+  int lanes;                    ///< Ranks per node that drive a lane; 0 when there is one node.
+};
+
+/// One line of the backend table (c/backend_table.cc).
+struct BackendEntry {
+  std::string_view name;
+  /// Bytes of shared memory wanted in a node of `local_size` ranks.
+  std::size_t (*memory_bytes)(int local_size);
+  /// A backend that cannot serve declines with a Status, which hvd_describe() repeats.
+  Result<std::unique_ptr<Backend>> (*create)(const BackendContext&);
+};
+
+}  // namespace hvd

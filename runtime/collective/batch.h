@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "collective/data_type.h"
+#include "collective/operation.h"
+#include "device/device.h"
+
+namespace hvd {
+
+/// One tensor of a batch, seen flat. `input` and `output` may be the same memory, or not overlap.
+/// Both are borrowed from the caller of the request until it completes.
+struct Segment {
+  const void* input = nullptr;
+  void* output = nullptr;     ///< Null for allgather: see Batch::allocate.
+  std::size_t count = 0;      ///< Elements of `input` on this rank; may be 0.
+  std::size_t row_count = 1;  ///< Allgather: elements of one row (product of dims 1..).
+};
+
+/// What a backend runs at once: a list of tensors that share operation, element type and device,
+/// in the same order on every rank of the communicator. Never copied into a fusion buffer by the
+/// engine: a backend streams the list as if it were one flat tensor.
+struct Batch {
+  std::uint64_t sequence = 0;  ///< Place in the log; equal on every rank, grows by one or more.
+  Operation operation;
+  DataType dtype = DataType::kFloat32;
+  Device device;
+  std::vector<Segment> segments;
+  /// Allgather only. Called once per segment, from `advance`, when the element counts of all ranks
+  /// are known: returns memory for the concatenation, sum(counts) elements (null when the sum
+  /// is 0). counts[r] is in elements, by rank of the communicator.
+  std::function<Result<void*>(std::size_t segment, std::span<const std::size_t> counts)> allocate;
+
+  std::size_t total_count() const {
+    std::size_t total = 0;
+    for (const Segment& segment : segments) total += segment.count;
+    return total;
+  }
+};
+
+}  // namespace hvd

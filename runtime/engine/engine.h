@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "bootstrap/wiring.h"
+#include "collective/backend.h"
+#include "engine/request.h"
+
+namespace hvd {
+
+struct EngineOptions {
+  std::size_t fusion_bytes = std::size_t{64} << 20;  ///< HVD_FUSION_THRESHOLD.
+  std::chrono::milliseconds stall_warning{60'000};   ///< HVD_STALL_CHECK_TIME_SECONDS; 0: never.
+  std::chrono::milliseconds heartbeat{1'000};        ///< Between nodes.
+  std::chrono::milliseconds node_timeout{3'000};     ///< A silent node is lost after this.
+  int spin = -1;                                     ///< Polls before yielding; -1: from the CPUs.
+};
+
+/// Bytes of NodeGroup::memory that the engine and the backends of `table` need for a node of
+/// `local_size` ranks.
+std::size_t node_memory_bytes(std::span<const BackendEntry> table, int local_size);
+
+/// Runs collectives for one rank: submitted -> negotiated -> fused -> reduced -> completed.
+///
+/// Owns one thread, which sleeps until a submission, a control message, a peer's death or a
+/// completion; a waiting caller drives progress itself. No global state: tests run N engines as N
+/// threads of one process. Thread-safe.
+class Engine {
+ public:
+  using Handle = std::uint64_t;  ///< Never 0.
+
+  /// `table` lists the backends in order of preference; one that cannot serve declines with a
+  /// Status, which describe() repeats.
+  static Result<std::unique_ptr<Engine>> start(Wiring wiring, std::span<const BackendEntry> table,
+                                               const EngineOptions& options);
+  ~Engine();
+
+  /// Checks the request on this rank and queues it. A name that is in flight queues behind itself.
+  Result<Handle> submit(Request request);
+  /// Wakes the engine for requests submitted with `more`.
+  void flush();
+  /// True when the request has completed, well or not. Unknown handles: kInvalidArgument.
+  Result<bool> poll(Handle handle);
+  /// The outcome of the request; drives progress while waiting. kTimeout: still in flight.
+  Status wait(Handle handle, Deadline deadline);
+  /// After completion: the gathered rows of tensor `index` of an allgather.
+  Result<const GatherResult*> gathered(Handle handle, std::size_t index);
+  /// Forgets a completed request; one in flight is forgotten when it completes.
+  void release(Handle handle);
+
+  /// Leaves the job: waits until all ranks have called it or the deadline passes, then stops the
+  /// thread. Pending requests fail with kAborted.
+  Status shutdown(Deadline deadline);
+  /// In the child of a fork: closes descriptors, touches nothing else. Only call then.
+  void abandon_after_fork();
+
+  const Communicator& world() const;
+  const std::vector<PeerInfo>& peers() const;
+  /// Text for people: ranks, nodes, hosts, how they found each other, the backend of each kind of
+  /// work and why, which promise of reproducibility holds.
+  std::string describe() const;
+
+  struct Statistics {
+    std::uint64_t batches = 0;
+    std::uint64_t requests = 0;
+    std::uint64_t bytes = 0;
+    std::chrono::nanoseconds waited{0};  ///< Time callers spent in wait().
+  };
+  Statistics statistics() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hvd

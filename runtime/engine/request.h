@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "collective/data_type.h"
+#include "collective/operation.h"
+#include "device/device.h"
+
+namespace hvd {
+
+/// A tensor as its owner describes it: dense, in any layout, taken flat.
+/// `input` and `output` are borrowed until the request completes.
+struct Tensor {
+  const void* input = nullptr;
+  void* output = nullptr;  ///< May equal input. Unused by allgather and barrier.
+  DataType dtype = DataType::kFloat32;
+  std::vector<std::int64_t> shape;  ///< Empty for a scalar.
+  std::uint64_t layout = 0;         ///< Tag of the strides; ranks must agree. 0: row-major.
+};
+
+/// The result memory of an allgather, owned by the request until it is released.
+struct GatherResult {
+  std::vector<std::int64_t> shape;  ///< First dimension: the sum over ranks.
+  std::vector<std::int64_t> rows;   ///< [size] rows that came from each rank.
+  std::unique_ptr<std::byte[]> data;
+};
+
+/// A collective that a user asks for: one name, one or more tensors (a group completes as one).
+struct Request {
+  std::string name;  ///< Same on every rank; empty: "<kind>.noname.<n>" is made.
+  int process_set = 0;
+  Operation operation;
+  Device device;
+  std::vector<Tensor> tensors;  ///< Empty for barrier only.
+  /// More requests follow at once (as MSG_MORE): the engine thread need not wake for this one.
+  bool more = false;
+  /// Called exactly once, from whichever thread makes progress, without a lock held. Optional.
+  std::function<void(const Status&)> on_complete;
+};
+
+}  // namespace hvd

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+/// The one table of HVD_* variables that hvdrun writes and libhvd reads.
+namespace hvd::launch_env {
+
+inline constexpr std::string_view kRank = "HVD_RANK";             ///< 0..size-1
+inline constexpr std::string_view kSize = "HVD_SIZE";             ///< Ranks of the job.
+inline constexpr std::string_view kLocalRank = "HVD_LOCAL_RANK";  ///< 0..local_size-1 on the node.
+inline constexpr std::string_view kLocalSize = "HVD_LOCAL_SIZE";  ///< Ranks on the node.
+inline constexpr std::string_view kNode = "HVD_NODE";             ///< Index of the node.
+/// "ADDRESS:PORT[,ADDRESS:PORT...]" of hvdrun's TCP store, numeric; IPv6 in brackets.
+inline constexpr std::string_view kStore = "HVD_STORE";
+/// 256-bit job key, 64 hex digits. A secret: redacted in every output.
+inline constexpr std::string_view kJobKey = "HVD_JOB_KEY";
+/// Index of the virtual node (`--nodes`): ranks of different virtual nodes share no memory.
+inline constexpr std::string_view kVirtualNode = "HVD_VIRTUAL_NODE";
+/// Index into the rank's visible GPUs (an entry of the visible list, not a PCI number).
+inline constexpr std::string_view kLocalDevice = "HVD_LOCAL_DEVICE";
+/// Unique per job; descendants are found by it when all must go.
+inline constexpr std::string_view kJobMarker = "HVD_JOB_MARKER";
+/// Folder of the rendezvous file (default ~/.cache/hvd), for steps without PMI-2 or hvdrun.
+inline constexpr std::string_view kRendezvousDir = "HVD_RENDEZVOUS_DIR";
+/// Seconds that ranks wait for each other at start (default 120).
+inline constexpr std::string_view kStartTimeout = "HVD_START_TIMEOUT_SECONDS";
+
+}  // namespace hvd::launch_env

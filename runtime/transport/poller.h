@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd {
+
+/// One epoll set: the only place where the engine thread sleeps.
+/// Thread-safe (the kernel's epoll is).
+class Poller {
+ public:
+  static Result<Poller> create();
+
+  /// Adds `fd`, level-triggered for reading: for bells and pidfds.
+  Status add(int fd, std::uint64_t tag);
+  /// Adds a non-blocking socket, edge-triggered for reading and writing: it wakes the sleeper when
+  /// it changes, and stays quiet while nobody has a use for its bytes yet.
+  Status add_edge(int fd, std::uint64_t tag);
+  void remove(int fd);
+
+  struct Event {
+    std::uint64_t tag = 0;
+    bool hung_up = false;  ///< EPOLLHUP, EPOLLERR or EPOLLRDHUP.
+  };
+  /// Sleeps until something happens or the deadline; returns how many of `events` were filled.
+  Result<std::size_t> wait(std::span<Event> events, Deadline deadline);
+
+ private:
+  explicit Poller(UniqueFd epoll) : epoll_(std::move(epoll)) {}
+  UniqueFd epoll_;
+};
+
+}  // namespace hvd
