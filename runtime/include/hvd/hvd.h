@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The C interface of libhvd: collective operations for data-parallel training.
+ *
+ * Every function that can fail returns an `hvd_status`; the sentence behind a failure is
+ * `hvd_last_error()`, per thread. No function throws or ends the process. Unless a function says
+ * otherwise it may be called from any thread, also at the same time.
+ *
+ * In the child of a fork() made after hvd_init() the library is not initialised: every call there
+ * fails at once with HVD_ABORTED, so that data loader workers are safe but take no part.
+ *
+ * Numbers of enumerators and fields of structs never change their meaning. A struct that begins
+ * with `struct_size` may grow at its end: set it to sizeof as you compiled it.
+ */
+#ifndef HVD_HVD_H_
+#define HVD_HVD_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define HVD_API __attribute__((visibility("default")))
+#else
+#define HVD_API
+#endif
+
+#if defined(__cplusplus)
+#define HVD_NOEXCEPT noexcept
+extern "C" {
+#else
+#define HVD_NOEXCEPT
+#endif
+
+/** What the caller can do about a failure. */
+typedef enum hvd_status {
+  HVD_OK = 0,
+  HVD_INVALID_ARGUMENT = 1, /**< Correct the call. */
+  HVD_MISMATCH = 2,         /**< The ranks disagree: correct the program. */
+  HVD_UNSUPPORTED = 3,      /**< Choose another operation, type or backend. */
+  HVD_TIMEOUT = 4,          /**< A deadline passed. */
+  HVD_PEER_LOST = 5,        /**< A rank, node or link died: restart the job. */
+  HVD_SYSTEM = 6,           /**< The operating system refused. */
+  HVD_ABORTED = 7,          /**< Shut down, or never initialised. */
+  HVD_INTERNAL = 8          /**< A defect of this library: please report it. */
+} hvd_status;
+
+/** Element types. */
+typedef enum hvd_dtype {
+  HVD_UINT8 = 0,
+  HVD_INT8 = 1,
+  HVD_UINT16 = 2,
+  HVD_INT16 = 3,
+  HVD_INT32 = 4,
+  HVD_INT64 = 5,
+  HVD_FLOAT16 = 6,
+  HVD_FLOAT32 = 7,
+  HVD_FLOAT64 = 8,
+  HVD_BOOL = 9,
+  HVD_BFLOAT16 = 10,
+  HVD_UINT32 = 11,
+  HVD_UINT64 = 12
+} hvd_dtype;
+
+/** Reductions. Half types are summed in float32. */
+typedef enum hvd_reduce_op {
+  HVD_AVERAGE = 0, /**< The sum divided by the number of ranks. */
+  HVD_SUM = 1,
+  HVD_ADASUM = 2, /**< Not in this version: HVD_UNSUPPORTED. */
+  HVD_MIN = 3,
+  HVD_MAX = 4,
+  HVD_PRODUCT = 5
+} hvd_reduce_op;
+
+/** Kinds of collective operation. */
+typedef enum hvd_kind {
+  HVD_ALLREDUCE = 0, /**< output = postscale * reduce over ranks of (prescale * input). */
+  HVD_ALLGATHER = 1, /**< Concatenates along the first dimension, which may differ by rank. */
+  HVD_BROADCAST = 2, /**< Copies the tensor of `root` to every rank. */
+  HVD_BARRIER = 3    /**< Completes when every rank has submitted it. Has no tensors. */
+} hvd_kind;
+
+/** Where the memory of a tensor lives. */
+typedef enum hvd_device_kind { HVD_CPU = 0, HVD_CUDA = 1, HVD_ROCM = 2 } hvd_device_kind;
+
+/** A submitted operation. Opaque; never 0. Belongs to the process that submitted it. */
+typedef uint64_t hvd_handle;
+
+/** More submissions follow at once: the engine need not wake for this one. See hvd_flush(). */
+#define HVD_SUBMIT_MORE UINT32_C(1)
+
+/** Settings of hvd_init(). Zero in a field: the environment variable, else the default. */
+typedef struct hvd_init_options {
+  size_t struct_size;           /**< sizeof(hvd_init_options). */
+  double start_timeout_seconds; /**< Wait for the other ranks. HVD_START_TIMEOUT_SECONDS, 120. */
+  uint64_t fusion_bytes;        /**< Most bytes of one batch. HVD_FUSION_THRESHOLD, 64 MiB. */
+  double stall_check_seconds;   /**< Report a tensor that waits this long; negative: never.
+                                     HVD_STALL_CHECK_TIME_SECONDS (0: never), 60. */
+} hvd_init_options;
+
+/** One tensor: dense, of any layout, taken as flat memory. */
+typedef struct hvd_tensor {
+  const void* input;    /**< Borrowed until the request completes. May be null when empty. */
+  void* output;         /**< As long as input; may be the same memory, must not overlap otherwise.
+                             Ignored by allgather. Broadcast: may equal input. */
+  int32_t dtype;        /**< hvd_dtype. */
+  int32_t dimensions;   /**< Entries of shape; 0 for a scalar. */
+  const int64_t* shape; /**< Elements per dimension; copied by hvd_submit(). */
+  uint64_t layout;      /**< Any number that tells memory orders apart, equal on all ranks;
+                             0: row-major. Ranks that differ get HVD_MISMATCH. */
+} hvd_tensor;
+
+/** A collective operation on one tensor, or on a group that completes as one. */
+typedef struct hvd_request {
+  size_t struct_size;        /**< sizeof(hvd_request). */
+  const char* name;          /**< UTF-8, equal on all ranks, copied. Null or "": a name is made
+                                  from the kind and the order of nameless submissions. */
+  int32_t kind;              /**< hvd_kind. */
+  int32_t process_set;       /**< 0: all ranks. Others: not in this version. */
+  int32_t reduce_op;         /**< hvd_reduce_op; allreduce only. */
+  int32_t root;              /**< Rank; broadcast only. */
+  double prescale;           /**< Allreduce only. Mind: 0 multiplies by 0; see below. */
+  double postscale;          /**< Allreduce only. */
+  int32_t device_kind;       /**< hvd_device_kind of all tensors. */
+  int32_t device_index;      /**< Index of the device; 0 for HVD_CPU. */
+  uint32_t flags;            /**< HVD_SUBMIT_MORE or 0. */
+  uint32_t tensor_count;     /**< 1 or more; 0 for a barrier. */
+  const hvd_tensor* tensors; /**< [tensor_count]; the structs are copied, their memory is not. */
+  /** Called once when the request has completed, from any thread, without a lock held; may be
+      null. It may submit, and must neither wait nor block. `message` is valid during the call. */
+  void (*on_complete)(void* context, hvd_status status, const char* message);
+  void* context; /**< First argument of on_complete. */
+} hvd_request;
+
+/** A float32 sum of nothing, named by the library: the start of every request. */
+#define HVD_REQUEST_INITIALIZER                                                                \
+  {                                                                                            \
+    sizeof(hvd_request), NULL, HVD_ALLREDUCE, 0, HVD_SUM, 0, 1.0, 1.0, HVD_CPU, 0, 0, 0, NULL, \
+        NULL, NULL                                                                             \
+  }
+
+/** Result of an allgather; memory of the library, valid until hvd_release() or hvd_shutdown(). */
+typedef struct hvd_gather {
+  const void* data;     /**< The rows of all ranks, by rank; null when there are none. */
+  const int64_t* shape; /**< [dimensions]; the first is the sum over ranks. */
+  const int64_t* rows;  /**< [ranks] rows that came from each rank. */
+  int32_t dimensions;
+  int32_t ranks;
+} hvd_gather;
+
+/** Counters since hvd_init(). */
+typedef struct hvd_statistics_data {
+  size_t struct_size;    /**< sizeof(hvd_statistics_data); set by the caller. */
+  uint64_t batches;      /**< Times that a backend ran. */
+  uint64_t requests;     /**< Operations completed. */
+  uint64_t bytes;        /**< Bytes of this rank's tensors in them. */
+  double waited_seconds; /**< Time that callers spent in hvd_wait(). */
+} hvd_statistics_data;
+
+/* ---- start and end ---------------------------------------------------------------------- */
+
+/**
+ * Finds the other ranks of the job and starts the engine. Collective: every rank calls it.
+ * A second call does nothing. After hvd_shutdown() it may be called again.
+ *
+ * @param options null for the defaults.
+ * @return HVD_TIMEOUT: a rank did not come (named); HVD_INVALID_ARGUMENT: a setting or an
+ *   environment variable is not valid, or the process was started in a way that is not a rank
+ *   (the sentence says what to type); HVD_ABORTED: in a forked child.
+ */
+HVD_API hvd_status hvd_init(const hvd_init_options* options) HVD_NOEXCEPT;
+
+/**
+ * Leaves the job. Waits until all ranks have called it, at most `timeout_seconds` (negative: no
+ * limit), then fails what is pending with HVD_ABORTED and stops the engine. Memory of requests
+ * may be freed afterwards. Without hvd_init(): does nothing. A process that exits with code 0
+ * calls it by itself with a short limit; one that exits otherwise leaves at once.
+ */
+HVD_API hvd_status hvd_shutdown(double timeout_seconds) HVD_NOEXCEPT;
+
+/** 1 between hvd_init() and hvd_shutdown() in the process that called it, else 0. */
+HVD_API int hvd_is_initialized(void) HVD_NOEXCEPT;
+
+/* ---- who and where; each returns -1 and sets hvd_last_error() when not initialised ------- */
+
+HVD_API int hvd_rank(void) HVD_NOEXCEPT;       /**< 0..size-1. */
+HVD_API int hvd_size(void) HVD_NOEXCEPT;       /**< Ranks of the job. */
+HVD_API int hvd_local_rank(void) HVD_NOEXCEPT; /**< Place among the ranks of this node. */
+HVD_API int hvd_local_size(void) HVD_NOEXCEPT; /**< Ranks of this node. */
+/** Place among the ranks that have the same local rank on their nodes. */
+HVD_API int hvd_cross_rank(void) HVD_NOEXCEPT;
+/** Number of nodes that have a rank with my local rank. */
+HVD_API int hvd_cross_size(void) HVD_NOEXCEPT;
+
+/* ---- operations ------------------------------------------------------------------------- */
+
+/**
+ * Starts an operation and returns at once. Ranks may submit in any order. A name that is in
+ * flight queues behind itself.
+ *
+ * @param handle set on success; give it to hvd_release() in the end.
+ * @return HVD_INVALID_ARGUMENT, HVD_UNSUPPORTED: the request is wrong on this rank, nothing
+ *   started; HVD_PEER_LOST: the job is broken; HVD_ABORTED: not initialised. What the ranks
+ *   disagree about is found later, and is the status of hvd_wait() on every rank.
+ */
+HVD_API hvd_status hvd_submit(const hvd_request* request, hvd_handle* handle) HVD_NOEXCEPT;
+
+/** Wakes the engine for requests submitted with HVD_SUBMIT_MORE. A wait does so as well. */
+HVD_API hvd_status hvd_flush(void) HVD_NOEXCEPT;
+
+/** Sets *done to 1 when the operation has completed, well or not, else to 0. Never waits. */
+HVD_API hvd_status hvd_poll(hvd_handle handle, int* done) HVD_NOEXCEPT;
+
+/**
+ * Waits for an operation, and works on it meanwhile.
+ *
+ * @param timeout_seconds negative: no limit.
+ * @return the outcome of the operation, or HVD_TIMEOUT while it is still in flight (wait again).
+ *   After HVD_PEER_LOST outputs are undefined.
+ */
+HVD_API hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) HVD_NOEXCEPT;
+
+/** The result of tensor `index` of a completed allgather. */
+HVD_API hvd_status hvd_gathered(hvd_handle handle, uint32_t index, hvd_gather* result) HVD_NOEXCEPT;
+
+/** Forgets an operation and frees what it gathered. One in flight goes on and is then forgotten. */
+HVD_API hvd_status hvd_release(hvd_handle handle) HVD_NOEXCEPT;
+
+/* ---- the same, waiting; one flat tensor in CPU memory ----------------------------------- */
+
+/** output[i] = reduction over ranks of input[i], for i < count. input may equal output. */
+HVD_API hvd_status hvd_allreduce(const char* name, const void* input, void* output, size_t count,
+                                 hvd_dtype dtype, hvd_reduce_op op) HVD_NOEXCEPT;
+
+/** Replaces `count` elements of `buffer` by those of rank `root`. */
+HVD_API hvd_status hvd_broadcast(const char* name, void* buffer, size_t count, hvd_dtype dtype,
+                                 int root) HVD_NOEXCEPT;
+
+/**
+ * Concatenates `rows` rows of `row_count` elements each from every rank; rows may differ by rank.
+ * Read the result with hvd_gathered(*handle, 0, ...), then hvd_release(*handle).
+ */
+HVD_API hvd_status hvd_allgather(const char* name, const void* input, size_t rows, size_t row_count,
+                                 hvd_dtype dtype, hvd_handle* handle) HVD_NOEXCEPT;
+
+/** Returns when every rank has called it. */
+HVD_API hvd_status hvd_barrier(void) HVD_NOEXCEPT;
+
+/* ---- explanations ----------------------------------------------------------------------- */
+
+/** The sentence behind the last failure on this thread, "" before any. Valid until the next. */
+HVD_API const char* hvd_last_error(void) HVD_NOEXCEPT;
+
+/** "peer lost" for HVD_PEER_LOST, and so on. Never null. */
+HVD_API const char* hvd_status_name(hvd_status status) HVD_NOEXCEPT;
+
+/**
+ * Text for people: ranks, nodes, hosts, how the ranks found each other, which backend moves the
+ * bytes and why, which promise of reproducibility holds. Null when not initialised. Valid until
+ * the next call on this thread.
+ */
+HVD_API const char* hvd_describe(void) HVD_NOEXCEPT;
+
+/**
+ * What this build contains, as one JSON object: "version", and "backends", "bootstraps" and
+ * "libraries", each a list of {"name", "available", "reason"}. Works without hvd_init(); never
+ * null; valid for ever.
+ */
+HVD_API const char* hvd_build_info(void) HVD_NOEXCEPT;
+
+/** Fills the fields that fit into statistics->struct_size. */
+HVD_API hvd_status hvd_statistics(hvd_statistics_data* statistics) HVD_NOEXCEPT;
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif /* HVD_HVD_H_ */
