@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace hvd {
+
+/// What the user typed after `hvdrun check`.
+struct CheckOptions {
+  bool build = false;  ///< --build: what this build has, and why each missing part is missing.
+};
+
+/// `hvdrun check`: prints what works here. Returns the exit code.
+int run_check(const CheckOptions& options);
+
+}  // namespace hvd

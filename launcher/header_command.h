@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hvd {
+
+/// What the user typed after `hvdrun header`.
+struct HeaderOptions {
+  std::string site;       ///< Site id or alias, or the path of a site file.
+  std::string partition;  ///< Empty: the site's default.
+  std::optional<int> gpus;
+  std::optional<int> nodes;
+  std::string time;     ///< As sbatch takes it; empty: the site's default.
+  std::string account;  ///< Empty: none.
+  std::string name;     ///< Job name; empty: the program's.
+  bool list = false;    ///< Print the known sites and their partitions instead.
+  /// The program of the job; empty: header only.
+  std::vector<std::string> command;
+};
+
+/// `hvdrun header`: prints a job header for a site. Returns the exit code.
+int run_header(const HeaderOptions& options);
+
+}  // namespace hvd

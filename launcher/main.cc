@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "launcher/options.h"
+#include "launcher/run_command.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kUsageError = 2;
+
+struct RunChosen {
+  int operator()(const RunOptions& options) const { return run_program(options); }
+  int operator()(const HeaderOptions& options) const { return run_header(options); }
+  int operator()(const CheckOptions& options) const { return run_check(options); }
+  int operator()(const PrintAndExit& print) const {
+    std::fputs(print.text.c_str(), stdout);
+    return 0;
+  }
+};
+
+int run_main(const std::vector<std::string>& arguments) {
+  const Result<CommandLine> parsed = parse_command_line(arguments);
+  if (!parsed.is_ok()) {
+    std::fprintf(stderr, "hvdrun: %s\n", parsed.status().message().c_str());
+    return kUsageError;
+  }
+  return std::visit(RunChosen(), parsed.value());
+}
+
+}  // namespace
+}  // namespace hvd
+
+int main(int argc, char** argv) {
+  return hvd::run_main(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/check_command.h"
+#include "launcher/header_command.h"
+
+namespace hvd {
+
+/// `-x NAME` (hand on the user's value) or `-x NAME=value`.
+struct VariableOption {
+  std::string name;
+  std::optional<std::string> value;
+};
+
+enum class BindPolicy {
+  kDefault,  ///< Cores where hvdrun is given a mask to divide (Slurm, or one rank per GPU).
+  kCores,
+  kNone,
+};
+
+/// What the user typed after `hvdrun` or `hvdrun run`.
+struct RunOptions {
+  std::optional<int> ranks;          ///< -np
+  std::optional<int> nodes;          ///< --nodes
+  std::optional<int> cpus_per_rank;  ///< -c
+  BindPolicy bind = BindPolicy::kDefault;
+  std::vector<VariableOption> variables;
+  std::string site;  ///< Empty: detected.
+  std::string output_dir;
+  std::optional<bool> prefix;  ///< Absent: prefix unless there is one rank.
+  bool timestamp = false;
+  bool dry_run = false;
+  bool verbose = false;
+  std::chrono::milliseconds grace{10'000};
+  std::vector<std::string> command;  ///< The program and its arguments.
+};
+
+/// `--help` or `--version`: text for standard output, exit code 0.
+struct PrintAndExit {
+  std::string text;
+};
+
+using CommandLine = std::variant<RunOptions, HeaderOptions, CheckOptions, PrintAndExit>;
+
+/// Reads the command line. kInvalidArgument: one sentence with what is wrong and what to type.
+Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments);
+
+}  // namespace hvd
