@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/link.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <system_error>
+#include <utility>
+
+namespace hvd {
+
+Link::Link(UniqueFd socket, int peer_rank, std::string peer_host)
+    : socket_(std::move(socket)), peer_rank_(peer_rank), peer_host_(std::move(peer_host)) {
+  const int flags = ::fcntl(socket_.get(), F_GETFL);
+  HVD_CHECK(flags >= 0);
+  ::fcntl(socket_.get(), F_SETFL, flags | O_NONBLOCK);
+}
+
+Result<std::size_t> Link::send_some(std::span<const std::byte> bytes) {
+  const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  return send_some(std::span(&part, 1));
+}
+
+Result<std::size_t> Link::send_some(std::span<const iovec> parts) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts.data());
+  message.msg_iovlen = std::min<std::size_t>(parts.size(), IOV_MAX);
+  for (;;) {
+    const auto sent = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return static_cast<std::size_t>(sent);
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    return lost(errno);
+  }
+}
+
+Result<std::size_t> Link::receive_some(std::span<std::byte> bytes) {
+  if (bytes.empty()) return std::size_t{0};
+  for (;;) {
+    const auto received = ::recv(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (received > 0) return static_cast<std::size_t>(received);
+    if (received == 0) return lost(0);
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    return lost(errno);
+  }
+}
+
+Status Link::lost(int error_number) const {
+  const std::string cause = error_number == 0 ? std::string("the peer closed it")
+                                              : std::generic_category().message(error_number);
+  return error(Code::kPeerLost, "connection to rank {} on {} is lost: {}", peer_rank_, peer_host_,
+               cause);
+}
+
+}  // namespace hvd

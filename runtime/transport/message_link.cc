@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/message_link.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kPrefixBytes = sizeof(std::uint32_t);
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+constexpr std::size_t kPartsPerSend = 16;
+
+}  // namespace
+
+MessageLink::MessageLink(std::unique_ptr<Link> link) : link_(std::move(link)) {}
+
+Status MessageLink::send(Bytes message) {
+  if (message.size() > kMaxMessageBytes) {
+    return error(Code::kInternal, "a message of {} bytes to rank {} exceeds the limit of {}",
+                 message.size(), link_->peer_rank(), kMaxMessageBytes);
+  }
+  ByteWriter prefix;
+  prefix.put(static_cast<std::uint32_t>(message.size()));
+  unsent_.push_back(prefix.take());
+  if (!message.empty()) unsent_.push_back(std::move(message));
+  return flush();
+}
+
+Status MessageLink::flush() {
+  while (!unsent_.empty()) {
+    std::array<iovec, kPartsPerSend> parts;
+    const std::size_t count = std::min(unsent_.size(), parts.size());
+    std::size_t offset = unsent_offset_;
+    for (std::size_t i = 0; i < count; ++i) {
+      parts[i] = {unsent_[i].data() + offset, unsent_[i].size() - offset};
+      offset = 0;
+    }
+    HVD_TRY_ASSIGN(std::size_t sent, link_->send_some(std::span<const iovec>(parts.data(), count)));
+    if (sent == 0) return Status::ok();
+    while (sent > 0) {
+      const std::size_t left = unsent_.front().size() - unsent_offset_;
+      if (sent < left) {
+        unsent_offset_ += sent;
+        break;
+      }
+      sent -= left;
+      unsent_offset_ = 0;
+      unsent_.pop_front();
+    }
+  }
+  return Status::ok();
+}
+
+Result<std::optional<Bytes>> MessageLink::receive() {
+  for (;;) {
+    const std::size_t available = received_.size() - received_begin_;
+    if (available >= kPrefixBytes) {
+      std::uint32_t length = 0;
+      std::memcpy(&length, received_.data() + received_begin_, kPrefixBytes);
+      if (length > kMaxMessageBytes) {
+        return error(Code::kInternal,
+                     "rank {} on {} announced a message of {} bytes; the limit is {}",
+                     link_->peer_rank(), link_->peer_host(), length, kMaxMessageBytes);
+      }
+      if (available - kPrefixBytes >= length) {
+        const auto* begin = received_.data() + received_begin_ + kPrefixBytes;
+        received_begin_ += kPrefixBytes + length;
+        return std::optional<Bytes>(Bytes(begin, begin + length));
+      }
+    }
+    received_.erase(received_.begin(),
+                    received_.begin() + static_cast<std::ptrdiff_t>(received_begin_));
+    received_begin_ = 0;
+    const std::size_t old_size = received_.size();
+    received_.resize(old_size + kReadBytes);
+    const auto got = link_->receive_some(std::span(received_).subspan(old_size));
+    received_.resize(old_size + (got.is_ok() ? got.value() : 0));
+    if (!got.is_ok()) return got.status();
+    if (got.value() == 0) return std::optional<Bytes>();
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/link.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "socket_pair.h"
+#include "transport/message_link.h"
+
+namespace hvd {
+namespace {
+
+Bytes pattern(std::size_t size, int seed) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    bytes[i] = static_cast<std::byte>(i * 31 + static_cast<std::size_t>(seed));
+  }
+  return bytes;
+}
+
+TEST(Link, ReportsZeroWhenItWouldBlock) {
+  auto [a, b] = socket_pair();
+  Link link(std::move(a), 3, "node7");
+  Bytes buffer(10);
+  const auto got = link.receive_some(buffer);
+  ASSERT_TRUE(got.is_ok());
+  EXPECT_EQ(got.value(), 0U);
+  const Bytes chunk(1 << 16);
+  std::size_t last = 1;
+  while (last != 0) {
+    const auto sent = link.send_some(chunk);
+    ASSERT_TRUE(sent.is_ok());
+    last = sent.value();
+  }
+}
+
+TEST(Link, NamesPeerAndHostWhenThePeerIsGone) {
+  auto [a, b] = socket_pair();
+  Link link(std::move(a), 3, "node7");
+  b.reset();
+  Bytes buffer(10);
+  const auto got = link.receive_some(buffer);
+  EXPECT_EQ(got.status().code(), Code::kPeerLost);
+  EXPECT_NE(got.status().message().find("rank 3 on node7"), std::string::npos);
+  EXPECT_EQ(link.send_some(buffer).status().code(), Code::kPeerLost);
+}
+
+TEST(Link, ReceivingNothingIsNotEndOfFile) {
+  auto [a, b] = socket_pair();
+  Link link(std::move(a), 0, "h");
+  const auto got = link.receive_some({});
+  ASSERT_TRUE(got.is_ok());
+  EXPECT_EQ(got.value(), 0U);
+}
+
+TEST(MessageLink, CarriesMessagesOfEverySizeInOrder) {
+  auto [a, b] = socket_pair();
+  MessageLink sender(std::make_unique<Link>(std::move(a), 1, "h"));
+  MessageLink receiver(std::make_unique<Link>(std::move(b), 0, "h"));
+  const std::vector<std::size_t> sizes = {0, 1, 3, 65535, 65536, 65537, 3'000'000, 0, 5};
+  int seed = 0;
+  for (const std::size_t size : sizes) ASSERT_TRUE(sender.send(pattern(size, seed++)).is_ok());
+  EXPECT_TRUE(sender.has_unsent());
+  for (std::size_t next = 0; next < sizes.size();) {
+    ASSERT_TRUE(sender.flush().is_ok());
+    auto message = receiver.receive();
+    ASSERT_TRUE(message.is_ok()) << message.status().message();
+    if (!message.value()) continue;
+    EXPECT_EQ(*message.value(), pattern(sizes[next], static_cast<int>(next)));
+    ++next;
+  }
+  EXPECT_FALSE(sender.has_unsent());
+}
+
+TEST(MessageLink, RefusesALengthBeyondTheLimit) {
+  auto [a, b] = socket_pair();
+  MessageLink receiver(std::make_unique<Link>(std::move(b), 4, "h"));
+  Link raw(std::move(a), 0, "h");
+  ByteWriter prefix;
+  prefix.put(static_cast<std::uint32_t>(MessageLink::kMaxMessageBytes + 1));
+  ASSERT_TRUE(raw.send_some(prefix.bytes()).is_ok());
+  const auto message = receiver.receive();
+  EXPECT_EQ(message.status().code(), Code::kInternal);
+  EXPECT_NE(message.status().message().find("rank 4"), std::string::npos);
+}
+
+TEST(MessageLink, DeliversWhatArrivedBeforeThePeerLeft) {
+  auto [a, b] = socket_pair();
+  MessageLink receiver(std::make_unique<Link>(std::move(b), 4, "h"));
+  {
+    MessageLink sender(std::make_unique<Link>(std::move(a), 1, "h"));
+    ASSERT_TRUE(sender.send(pattern(9, 1)).is_ok());
+  }
+  auto message = receiver.receive();
+  ASSERT_TRUE(message.is_ok());
+  ASSERT_TRUE(message.value().has_value());
+  EXPECT_EQ(message.value()->size(), 9U);
+  EXPECT_EQ(receiver.receive().status().code(), Code::kPeerLost);
+}
+
+}  // namespace
+}  // namespace hvd
