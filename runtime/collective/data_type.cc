@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/data_type.h"
+
+#include <array>
+
+namespace hvd {
+namespace {
+
+struct TypeFacts {
+  std::string_view name;
+  std::size_t bytes;
+  bool floating;
+};
+
+// By the number of the type.
+constexpr std::array<TypeFacts, kDataTypeCount> kTypes = {{
+    {"uint8", 1, false},
+    {"int8", 1, false},
+    {"uint16", 2, false},
+    {"int16", 2, false},
+    {"int32", 4, false},
+    {"int64", 8, false},
+    {"float16", 2, true},
+    {"float32", 4, true},
+    {"float64", 8, true},
+    {"bool", 1, false},
+    {"bfloat16", 2, true},
+    {"uint32", 4, false},
+    {"uint64", 8, false},
+}};
+
+constexpr TypeFacts kUnknown = {"unknown", 1, false};
+
+const TypeFacts& facts(DataType type) {
+  const auto index = static_cast<std::size_t>(type);
+  return index < kTypes.size() ? kTypes[index] : kUnknown;
+}
+
+}  // namespace
+
+std::size_t size_of(DataType type) { return facts(type).bytes; }
+
+std::string_view name_of(DataType type) { return facts(type).name; }
+
+bool is_floating(DataType type) { return facts(type).floating; }
+
+}  // namespace hvd

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/status.h"
+#include "collective/data_type.h"
+#include "collective/operation.h"
+
+namespace hvd {
+
+/// What an allreduce does to its elements: out = post(fold(op, pre(in_0), pre(in_1), ...)).
+///
+/// The fold is strictly in the order of the sources. float16 and bfloat16 fold in float32 and are
+/// rounded once, at the end; integers wrap; min and max hand a NaN on. Scaling is in float64 for
+/// float64 and the integers (truncated toward zero, clamped to the type), else in float32.
+/// Immutable after construction.
+struct Reduction {
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;  ///< Never kAverage: that is kSum with a divisor.
+  double prescale = 1.0;
+  double postscale = 1.0;
+  int divisor = 1;  ///< Ranks, for an average.
+
+  /// The reduction that `allreduce` means over `size` ranks.
+  static Reduction of(const Allreduce& allreduce, DataType dtype, int size);
+
+  /// Bytes of one partial result: float32 for the half types, else the type itself.
+  std::size_t partial_bytes() const;
+};
+
+/// Ok, or kUnsupported: Adasum, and averages or scales of bool, are no element-wise reductions.
+Status check_reducible(const Allreduce& allreduce, DataType dtype);
+
+/// Which half of a reduction over several nodes a call does.
+enum class ReduceStage {
+  kWhole,    ///< Elements in, scaled elements out.
+  kPartial,  ///< Elements in, partial results out: prescaled, not yet postscaled or rounded.
+  kCombine,  ///< Partial results in and out.
+  kFinish,   ///< Partial results in, scaled elements out.
+};
+
+/// Reduces `count` elements from every source into `destination`, which may be one of the sources
+/// (where both hold the same format) but must not overlap them otherwise. The same bits on every
+/// processor.
+void reduce_into(const Reduction& reduction, ReduceStage stage, void* destination,
+                 std::span<const void* const> sources, std::size_t count);
+
+}  // namespace hvd
