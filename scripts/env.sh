@@ -1,0 +1,22 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Source it (bash or zsh): puts the build tree's hvdrun and Python packages on the paths of this shell.
+#   source scripts/env.sh
+
+if [ -n "${ZSH_VERSION:-}" ]; then
+  eval '_hvd_root=${${(%):-%x}:A:h:h}'
+else
+  _hvd_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+fi
+if [ ! -e "$_hvd_root/build/build.ninja" ]; then
+  echo "hvd: $_hvd_root/build is missing: run scripts/quickstart.sh first" >&2
+fi
+case ":$PATH:" in
+  *":$_hvd_root/build/launcher:"*) ;;
+  *)
+    export PATH="$_hvd_root/build/launcher:$PATH"
+    export PYTHONPATH="$_hvd_root/runtime/python${PYTHONPATH:+:$PYTHONPATH}"
+    ;;
+esac
+export HVD_LIBRARY="$_hvd_root/build/runtime/c/libhvd.so"
+unset _hvd_root

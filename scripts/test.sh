@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what the tests need, builds into build/, runs the suites, and ends with one line: N passed, N failed, N skipped
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/stages.sh"
+
+usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style]...
+  --all         also: clang without warnings, sanitizers, clang-tidy, fuzzing, the newest PyTorch
+  --suite NAME  only this suite (may be given again)"
+every_suite=(unit world process slurm python style)
+stages=(clang asan tsan tidy fuzz newest_torch)
+suites=()
+all=no
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all) all=yes ;;
+    --suite)
+      [[ " ${every_suite[*]} " == *" ${2:-} "* ]] || fail "--suite needs one of: ${every_suite[*]}" "got '${2:-}'"
+      suites+=("$2")
+      shift
+      ;;
+    -h | --help)
+      echo "$usage"
+      exit 0
+      ;;
+    *) fail "unknown argument '$1'" "$usage" ;;
+  esac
+  shift
+done
+[ ${#suites[@]} -gt 0 ] || suites=("${every_suite[@]}")
+
+passed=0 failed=0 skipped=0
+table=()
+
+# record NAME SECONDS PASSED FAILED SKIPPED
+record() {
+  passed=$((passed + $3)) failed=$((failed + $4)) skipped=$((skipped + $5))
+  table+=("$(printf '%-14s %6.1f min  %4d passed %4d failed %4d skipped' \
+    "$1" "$(awk "BEGIN{print $2/60}")" "$3" "$4" "$5")")
+}
+
+# ruff is in no Debian 12 package: a small environment of its own, from PyPI.
+fetch_ruff() {
+  [ ! -x "$root/build-tools/bin/ruff" ] || return 0
+  "$HVD_PYTHON" -m venv "$root/build-tools" || return 0
+  quietly "$root/build-tools/pip.log" timeout 120 "$root/build-tools/bin/pip" install --progress-bar off ruff ||
+    say "ruff is not to be had from PyPI; its check will be skipped"
+}
+
+run_suite() {
+  local name=$1 start=$SECONDS log=$build/meson-logs/testlog-$1.json cases p f s
+  say "suite $name"
+  rm -f "$log"
+  "$MESON" test -C "$build" --no-rebuild --suite "$name" --logbase "testlog-$name" --print-errorlogs || true
+  if [ ! -f "$log" ]; then
+    record "$name" $((SECONDS - start)) 0 0 0
+    return
+  fi
+  cases=$("$HVD_PYTHON" "$root/scripts/count_tests.py" "$log")
+  read -r p f s <<<"$cases"
+  record "$name" $((SECONDS - start)) "$p" "$f" "$s"
+}
+
+run_stage() {
+  local name=$1 start=$SECONDS code=0
+  say "stage $name"
+  ("stage_$name") || code=$?
+  case $code in
+    0) record "$name" $((SECONDS - start)) 1 0 0 ;;
+    77) record "$name" $((SECONDS - start)) 0 0 1 ;;
+    *) record "$name" $((SECONDS - start)) 0 1 0 ;;
+  esac
+}
+
+started=$SECONDS
+say "packages"
+groups=(build torch test)
+[ "$all" = no ] || groups+=(check)
+"$root/scripts/packages.sh" "${groups[@]}"
+fetch_ruff
+export PATH="$root/build-tools/bin:$PATH"
+record "packages" $((SECONDS - started)) 0 0 0
+
+start=$SECONDS
+configure "$build" -Dbuildtype=release -Dtests=enabled -Dpython="$HVD_PYTHON"
+compile "$build"
+record "build" $((SECONDS - start)) 0 0 0
+
+for suite in "${suites[@]}"; do run_suite "$suite"; done
+if [ "$all" = yes ]; then
+  for stage in "${stages[@]}"; do run_stage "$stage"; done
+fi
+
+echo
+printf '%s\n' "${table[@]}"
+printf '%-14s %6.1f min\n\n' total "$(awk "BEGIN{print $((SECONDS - started))/60}")"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
