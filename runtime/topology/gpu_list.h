@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/result.h"
+
+namespace hvd {
+
+enum class GpuEntryKind { kIndex, kGpuUuid, kMigUuid };
+
+/// One entry of a visible list: "2", "GPU-8932f937-...", "MIG-...".
+struct GpuEntry {
+  GpuEntryKind kind = GpuEntryKind::kIndex;
+  std::string text;
+};
+
+/// The entries of a visible list, up to the first "-1", as CUDA reads it. Empty, "none" and
+/// "NoDevFiles" have none. An entry that is no index and no UUID, or comes twice, is
+/// kInvalidArgument.
+Result<std::vector<GpuEntry>> parse_gpu_list(std::string_view text);
+
+/// The GPUs that this process may use.
+struct VisibleGpus {
+  std::string variable;  ///< Where the list came from; empty: counted on the node.
+  std::vector<GpuEntry> entries;
+  /// Every task has a list of its own (Slurm's --gpus-per-task): not shared by the local ranks.
+  bool is_private = false;
+};
+
+/// Reads CUDA_VISIBLE_DEVICES, else ROCR_/HIP_VISIBLE_DEVICES; else `gpus_on_node` entries.
+Result<VisibleGpus> visible_gpus(const Environment& environment, int gpus_on_node);
+
+/// The entry of the visible list that the local rank uses: the local_rank-th (never the number
+/// local_rank), the first of a private list; nothing where there is no GPU. More ranks than GPUs is
+/// kInvalidArgument with the remedy, unless HVD_SHARE_GPU=1.
+Result<std::optional<int>> choose_gpu(const Environment& environment, const VisibleGpus& gpus,
+                                      int local_rank, int local_size);
+
+}  // namespace hvd

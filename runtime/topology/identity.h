@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/result.h"
+
+namespace hvd {
+
+/// What one launcher says about this process; -1 where it says nothing.
+struct IdentityClaim {
+  std::string source;  ///< "hvdrun", "Slurm step", "Open MPI", ...
+  int rank = -1;
+  int size = -1;
+  int local_rank = -1;
+  int local_size = -1;
+  int node = -1;
+  int node_count = -1;
+  /// It describes a step around the launcher that started this process, not this process.
+  bool outer = false;
+};
+
+/// Which rank of which job this process is, by the environment alone.
+struct Identity {
+  int rank = 0;
+  int size = 0;         ///< 0: only the PMIx server knows it (PMIX_RANK was all there was).
+  int local_rank = -1;  ///< -1: unknown, as below.
+  int local_size = -1;
+  int node = -1;
+  int node_count = -1;
+  std::string source;                  ///< The most trusted claim, which gave the rank.
+  std::vector<IdentityClaim> details;  ///< All claims, in order of trust.
+};
+
+/// The identity of this process: nothing where no launcher made it a rank (a login shell, a batch
+/// or salloc shell). All launchers that speak are compared; a conflict is kInvalidArgument naming
+/// both variables and values. Variables of a Slurm step around mpirun or torchrun are set aside.
+Result<std::optional<Identity>> derive_identity(const Environment& environment);
+
+/// True in a task started by srun: SLURM_STEP_NUM_TASKS is there and the step id is a real one.
+bool in_slurm_step(const Environment& environment);
+
+/// True in a batch or salloc shell: a Slurm allocation, but no task of a step.
+bool in_slurm_shell(const Environment& environment);
+
+}  // namespace hvd
