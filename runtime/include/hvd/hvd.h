@@ -148,13 +148,13 @@ typedef struct hvd_gather {
 } hvd_gather;
 
 /** Counters since hvd_init(). */
-typedef struct hvd_statistics_data {
-  size_t struct_size;    /**< sizeof(hvd_statistics_data); set by the caller. */
+typedef struct hvd_counters {
+  size_t struct_size;    /**< sizeof(hvd_counters); set by the caller. */
   uint64_t batches;      /**< Times that a backend ran. */
   uint64_t requests;     /**< Operations completed. */
   uint64_t bytes;        /**< Bytes of this rank's tensors in them. */
   double waited_seconds; /**< Time that callers spent in hvd_wait(). */
-} hvd_statistics_data;
+} hvd_counters;
 
 /* ---- start and end ---------------------------------------------------------------------- */
 
@@ -268,7 +268,7 @@ HVD_API const char* hvd_describe(void) HVD_NOEXCEPT;
 HVD_API const char* hvd_build_info(void) HVD_NOEXCEPT;
 
 /** Fills the fields that fit into statistics->struct_size. */
-HVD_API hvd_status hvd_statistics(hvd_statistics_data* statistics) HVD_NOEXCEPT;
+HVD_API hvd_status hvd_statistics(hvd_counters* statistics) HVD_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/backend_table.h"
+
+#include <array>
+
+#include "backends/shm/shm_backend.h"
+#include "backends/tcp/tcp_backend.h"
+
+namespace hvd {
+
+std::span<const BackendEntry> backend_table() {
+  static const std::array<BackendEntry, 2> table{kShmBackend, kTcpBackend};
+  return table;
+}
+
+}  // namespace hvd

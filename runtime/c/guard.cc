@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/guard.h"
+
+namespace hvd {
+
+namespace {
+thread_local std::string t_last_error;
+}  // namespace
+
+const std::string& last_error() { return t_last_error; }
+
+void set_last_error(const Status& status) noexcept {
+  try {
+    t_last_error = status.message();
+  } catch (...) {
+    t_last_error.clear();  // out of memory: the code alone must do
+  }
+}
+
+}  // namespace hvd

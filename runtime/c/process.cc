@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/process.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "base/environment.h"
+#include "base/mutex.h"
+#include "bootstrap/bootstrap.h"
+#include "c/backend_table.h"
+
+namespace hvd {
+
+namespace {
+
+// At exit with code 0: long enough for ranks that end together, short enough not to annoy.
+constexpr std::chrono::seconds kExitPatience{2};
+
+}  // namespace
+
+struct Process::State {
+  /// One init or shutdown at a time; never held by anything that a fork must not interrupt.
+  Mutex changing;
+  /// Guards `engine` for the moment of a pointer copy; held over fork().
+  mutable Mutex mutex;
+  std::shared_ptr<Engine> engine HVD_GUARDED_BY(mutex);
+  /// Set in the child of a fork. Looked at before any lock.
+  std::atomic<bool> forked{false};
+
+  void before_fork() HVD_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.lock(); }
+  void in_parent() HVD_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.unlock(); }
+  void in_child() HVD_THREAD_ANNOTATION(no_thread_safety_analysis) {
+    if (engine != nullptr) {
+      forked.store(true);
+      engine->abandon_after_fork();
+    }
+    mutex.unlock();
+  }
+};
+
+namespace {
+
+void at_exit(int exit_code, void*) {
+  // A failing process leaves at once: its peers learn of it now, not after our patience.
+  const auto patience =
+      exit_code == 0 ? std::chrono::nanoseconds(kExitPatience) : std::chrono::nanoseconds(0);
+  static_cast<void>(Process::instance().stop(Deadline::after(patience)));
+}
+
+Status forked_child() {
+  return error(Code::kAborted,
+               "process {} was forked from a rank after hvd_init(); it is not a rank itself. Call "
+               "hvd only in the process that called hvd_init(), or start helpers with spawn",
+               static_cast<long>(::getpid()));
+}
+
+}  // namespace
+
+Process& Process::instance() {
+  static Process* const process = new Process();
+  return *process;
+}
+
+Process::Process() : state_(new State()) {
+  static State* const state = state_;  // for the handlers, which take no argument
+  ::pthread_atfork([] { state->before_fork(); }, [] { state->in_parent(); },
+                   [] { state->in_child(); });
+  ::on_exit(at_exit, nullptr);
+}
+
+Status Process::start(const Settings& settings) {
+  if (state_->forked.load()) return forked_child();
+  Lock changing(state_->changing);
+  if (is_running()) return Status::ok();
+
+  const auto table = backend_table();
+  BootstrapOptions options;
+  options.deadline = Deadline::after(settings.start_timeout);
+  HVD_TRY_ASSIGN(Wiring wiring, bootstrap(Environment::of_process(), options));
+  HVD_TRY_ASSIGN(std::shared_ptr<Engine> engine,
+                 Engine::start(std::move(wiring), table, settings.engine));
+  Lock lock(state_->mutex);
+  state_->engine = std::move(engine);
+  return Status::ok();
+}
+
+Status Process::stop(Deadline deadline) {
+  if (state_->forked.load()) return Status::ok();
+  Lock changing(state_->changing);
+  std::shared_ptr<Engine> engine;
+  {
+    Lock lock(state_->mutex);
+    engine = state_->engine;
+  }
+  if (engine == nullptr) return Status::ok();
+  const Status status = engine->shutdown(deadline);
+  {
+    Lock lock(state_->mutex);
+    state_->engine = nullptr;
+  }
+  return status;  // the engine itself ends here, or with the last call that still uses it
+}
+
+bool Process::is_running() const {
+  if (state_->forked.load()) return false;
+  Lock lock(state_->mutex);
+  return state_->engine != nullptr;
+}
+
+Result<std::shared_ptr<Engine>> Process::engine() const {
+  if (state_->forked.load()) return forked_child();
+  Lock lock(state_->mutex);
+  if (state_->engine == nullptr) {
+    return Status(Code::kAborted, "hvd is not initialised: call hvd_init() first (hvd.init())");
+  }
+  return state_->engine;
+}
+
+}  // namespace hvd

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "c/settings.h"
+#include "engine/engine.h"
+
+namespace hvd {
+
+/// The process's own Engine and what forks and exits do to it. The one mutable global of libhvd:
+/// allocated once and never destroyed, so that threads that outlive main() find it whole.
+/// Thread-safe.
+class Process {
+ public:
+  static Process& instance();
+
+  /// Wires the job and starts the engine. Already running: ok.
+  Status start(const Settings& settings);
+  /// Stops the engine; none: ok.
+  Status stop(Deadline deadline);
+  bool is_running() const;
+  /// The running engine, shared with the caller for the time of a call so that a concurrent stop()
+  /// destroys it only after the call. kAborted with what to do: not initialised, or a forked child.
+  Result<std::shared_ptr<Engine>> engine() const;
+
+ private:
+  struct State;
+  Process();
+  State* state_;  // leaked with the Process
+};
+
+}  // namespace hvd

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/request_translation.h"
+
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace hvd {
+
+namespace {
+
+// The numbers of hvd.h are those of the inner enumerations, so that a cast translates.
+static_assert(HVD_OK == static_cast<int>(Code::kOk));
+static_assert(HVD_INVALID_ARGUMENT == static_cast<int>(Code::kInvalidArgument));
+static_assert(HVD_MISMATCH == static_cast<int>(Code::kMismatch));
+static_assert(HVD_UNSUPPORTED == static_cast<int>(Code::kUnsupported));
+static_assert(HVD_TIMEOUT == static_cast<int>(Code::kTimeout));
+static_assert(HVD_PEER_LOST == static_cast<int>(Code::kPeerLost));
+static_assert(HVD_SYSTEM == static_cast<int>(Code::kSystem));
+static_assert(HVD_ABORTED == static_cast<int>(Code::kAborted));
+static_assert(HVD_INTERNAL == static_cast<int>(Code::kInternal));
+static_assert(HVD_UINT8 == static_cast<int>(DataType::kUint8));
+static_assert(HVD_INT8 == static_cast<int>(DataType::kInt8));
+static_assert(HVD_UINT16 == static_cast<int>(DataType::kUint16));
+static_assert(HVD_INT16 == static_cast<int>(DataType::kInt16));
+static_assert(HVD_INT32 == static_cast<int>(DataType::kInt32));
+static_assert(HVD_INT64 == static_cast<int>(DataType::kInt64));
+static_assert(HVD_FLOAT16 == static_cast<int>(DataType::kFloat16));
+static_assert(HVD_FLOAT32 == static_cast<int>(DataType::kFloat32));
+static_assert(HVD_FLOAT64 == static_cast<int>(DataType::kFloat64));
+static_assert(HVD_BOOL == static_cast<int>(DataType::kBool));
+static_assert(HVD_BFLOAT16 == static_cast<int>(DataType::kBfloat16));
+static_assert(HVD_UINT32 == static_cast<int>(DataType::kUint32));
+static_assert(HVD_UINT64 == static_cast<int>(DataType::kUint64));
+static_assert(HVD_UINT64 + 1 == kDataTypeCount);
+static_assert(HVD_AVERAGE == static_cast<int>(ReduceOp::kAverage));
+static_assert(HVD_SUM == static_cast<int>(ReduceOp::kSum));
+static_assert(HVD_ADASUM == static_cast<int>(ReduceOp::kAdasum));
+static_assert(HVD_MIN == static_cast<int>(ReduceOp::kMin));
+static_assert(HVD_MAX == static_cast<int>(ReduceOp::kMax));
+static_assert(HVD_PRODUCT == static_cast<int>(ReduceOp::kProduct));
+static_assert(HVD_CPU == static_cast<int>(DeviceKind::kCpu));
+static_assert(HVD_CUDA == static_cast<int>(DeviceKind::kCuda));
+static_assert(HVD_ROCM == static_cast<int>(DeviceKind::kRocm));
+
+constexpr int kMostDimensions = 64;
+
+std::string shown_name(const hvd_request& request) {
+  return request.name == nullptr || *request.name == '\0' ? "(no name)" : request.name;
+}
+
+Result<Operation> translate_operation(const hvd_request& request) {
+  switch (request.kind) {
+    case HVD_ALLREDUCE:
+      if (request.reduce_op < HVD_AVERAGE || request.reduce_op > HVD_PRODUCT) {
+        return error(Code::kInvalidArgument, "tensor '{}': reduce_op {} is not an hvd_reduce_op",
+                     shown_name(request), request.reduce_op);
+      }
+      return Operation(
+          Allreduce{static_cast<ReduceOp>(request.reduce_op), request.prescale, request.postscale});
+    case HVD_ALLGATHER:
+      return Operation(Allgather{});
+    case HVD_BROADCAST:
+      return Operation(Broadcast{request.root});
+    case HVD_BARRIER:
+      return Operation(Barrier{});
+    default:
+      return error(Code::kInvalidArgument, "tensor '{}': kind {} is not an hvd_kind",
+                   shown_name(request), request.kind);
+  }
+}
+
+/// The shape, or why its elements cannot be counted.
+Result<std::vector<std::int64_t>> checked_shape(const hvd_tensor& given, std::string_view where) {
+  if (given.dimensions < 0 || given.dimensions > kMostDimensions ||
+      (given.dimensions > 0 && given.shape == nullptr)) {
+    return error(Code::kInvalidArgument, "{}: {} dimensions with {} shape", where, given.dimensions,
+                 given.shape == nullptr ? "a null" : "a");
+  }
+  const std::span extents(given.shape, static_cast<std::size_t>(given.dimensions));
+  // Bytes must fit into a signed 64-bit number, also when some extent is zero.
+  auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) /
+              size_of(static_cast<DataType>(given.dtype));
+  for (const std::int64_t extent : extents) {
+    if (extent < 0) {
+      return error(Code::kInvalidArgument, "{}: a dimension is {}, below 0", where, extent);
+    }
+    if (extent > 0) most /= static_cast<std::uint64_t>(extent);
+  }
+  if (most == 0) {
+    return error(Code::kInvalidArgument, "{}: the shape has more than 2^63 bytes", where);
+  }
+  return std::vector<std::int64_t>(extents.begin(), extents.end());
+}
+
+Result<Tensor> translate_tensor(const hvd_tensor& given, const hvd_request& request,
+                                std::size_t index) {
+  const std::string where = request.tensor_count == 1
+                                ? format_text("tensor '{}'", shown_name(request))
+                                : format_text("tensor '{}' [{}]", shown_name(request), index);
+  if (given.dtype < 0 || given.dtype >= kDataTypeCount) {
+    return error(Code::kInvalidArgument, "{}: dtype {} is not an hvd_dtype", where, given.dtype);
+  }
+  HVD_TRY_ASSIGN(auto shape, checked_shape(given, where));
+  bool is_empty = false;
+  for (const std::int64_t extent : shape) is_empty = is_empty || extent == 0;
+  const bool lacks_output = request.kind != HVD_ALLGATHER && given.output == nullptr;
+  if (!is_empty && (given.input == nullptr || lacks_output)) {
+    return error(Code::kInvalidArgument, "{}: {} is null but the tensor is not empty", where,
+                 given.input == nullptr ? "input" : "output");
+  }
+  return Tensor{.input = given.input,
+                .output = given.output,
+                .dtype = static_cast<DataType>(given.dtype),
+                .shape = std::move(shape),
+                .layout = given.layout};
+}
+
+Status check_request(const hvd_request& given) {
+  if (given.struct_size != sizeof(hvd_request)) {
+    return error(Code::kInvalidArgument,
+                 "hvd_submit: struct_size is {}, this library's hvd_request has {}; start from "
+                 "HVD_REQUEST_INITIALIZER",
+                 given.struct_size, sizeof(hvd_request));
+  }
+  if (given.device_kind < HVD_CPU || given.device_kind > HVD_ROCM) {
+    return error(Code::kInvalidArgument, "tensor '{}': device_kind {} is not an hvd_device_kind",
+                 shown_name(given), given.device_kind);
+  }
+  if (given.kind != HVD_BARRIER && (given.tensor_count == 0 || given.tensors == nullptr)) {
+    return error(Code::kInvalidArgument, "tensor '{}': the request has no tensors",
+                 shown_name(given));
+  }
+  if (given.kind == HVD_BARRIER && given.tensor_count != 0) {
+    return error(Code::kInvalidArgument, "barrier '{}': a barrier has no tensors, {} given",
+                 shown_name(given), given.tensor_count);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<Request> translate(const hvd_request& given) {
+  HVD_TRY(check_request(given));
+  Request request;
+  if (given.name != nullptr) request.name = given.name;
+  HVD_TRY_ASSIGN(request.operation, translate_operation(given));
+  request.process_set = given.process_set;
+  request.device = {static_cast<DeviceKind>(given.device_kind), given.device_index};
+  request.tensors.reserve(given.tensor_count);
+  for (std::size_t i = 0; i < given.tensor_count; ++i) {
+    HVD_TRY_ASSIGN(auto tensor, translate_tensor(given.tensors[i], given, i));
+    request.tensors.push_back(std::move(tensor));
+  }
+  request.more = (given.flags & HVD_SUBMIT_MORE) != 0;
+  if (given.on_complete != nullptr) {
+    request.on_complete = [callback = given.on_complete,
+                           context = given.context](const Status& status) {
+      callback(context, static_cast<hvd_status>(status.code()), status.message().c_str());
+    };
+  }
+  return request;
+}
+
+}  // namespace hvd

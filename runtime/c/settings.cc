@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/settings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+
+#include "topology/launch_env.h"
+
+namespace hvd {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr double kMostSeconds = 1e9;  // above any job's length; keeps milliseconds in range
+
+/// The first of `names` that is set.
+Result<std::optional<long long>> first_int(const Environment& environment,
+                                           std::initializer_list<std::string_view> names,
+                                           long long lowest, long long highest) {
+  for (const std::string_view name : names) {
+    HVD_TRY_ASSIGN(const auto value, environment.get_int(name, lowest, highest));
+    if (value) return value;
+  }
+  return std::optional<long long>();
+}
+
+/// The fields that the caller's version of the struct has; zero in those it does not know.
+Result<hvd_init_options> known_fields(const hvd_init_options* given) {
+  hvd_init_options options{};
+  if (given == nullptr) return options;
+  if (given->struct_size <
+      offsetof(hvd_init_options, start_timeout_seconds) + sizeof(options.start_timeout_seconds)) {
+    return error(Code::kInvalidArgument,
+                 "hvd_init: struct_size is {}; set it to sizeof(hvd_init_options)",
+                 given->struct_size);
+  }
+  std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
+  return options;
+}
+
+Result<milliseconds> checked_seconds(std::string_view field, double seconds) {
+  if (!std::isfinite(seconds) || std::fabs(seconds) > kMostSeconds) {
+    return error(Code::kInvalidArgument, "hvd_init: {} is {}, not a number of seconds", field,
+                 seconds);
+  }
+  return milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+}
+
+}  // namespace
+
+Result<Settings> settings_from(const Environment& environment, const hvd_init_options* given) {
+  HVD_TRY_ASSIGN(const hvd_init_options options, known_fields(given));
+  Settings settings;
+
+  HVD_TRY_ASSIGN(const auto fusion,
+                 first_int(environment, {"HVD_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD"}, 0,
+                           std::numeric_limits<std::int64_t>::max()));
+  if (fusion) settings.engine.fusion_bytes = static_cast<std::size_t>(*fusion);
+  if (options.fusion_bytes != 0) settings.engine.fusion_bytes = options.fusion_bytes;
+
+  HVD_TRY_ASSIGN(
+      const auto stall,
+      first_int(environment, {"HVD_STALL_CHECK_TIME_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS"},
+                0, static_cast<long long>(kMostSeconds)));
+  if (stall) settings.engine.stall_warning = std::chrono::seconds(*stall);
+  HVD_TRY_ASSIGN(const milliseconds stall_option,
+                 checked_seconds("stall_check_seconds", options.stall_check_seconds));
+  if (stall_option.count() != 0) {
+    settings.engine.stall_warning = std::max(stall_option, milliseconds(0));
+  }
+
+  HVD_TRY_ASSIGN(const auto start, environment.get_int(launch_env::kStartTimeout, 1,
+                                                       static_cast<long long>(kMostSeconds)));
+  if (start) settings.start_timeout = std::chrono::seconds(*start);
+  HVD_TRY_ASSIGN(const milliseconds start_option,
+                 checked_seconds("start_timeout_seconds", options.start_timeout_seconds));
+  if (start_option.count() < 0) {
+    return error(Code::kInvalidArgument, "hvd_init: start_timeout_seconds is {}, below 0",
+                 options.start_timeout_seconds);
+  }
+  if (start_option.count() != 0) settings.start_timeout = start_option;
+  return settings;
+}
+
+}  // namespace hvd

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+
+#include "base/environment.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "hvd/hvd.h"
+
+namespace hvd {
+
+/// What hvd_init() was asked for, by its argument, else by the environment, else by default.
+struct Settings {
+  EngineOptions engine;
+  std::chrono::milliseconds start_timeout{120'000};
+};
+
+/// Reads HVD_FUSION_THRESHOLD (bytes), HVD_STALL_CHECK_TIME_SECONDS, the HOROVOD_ names of both,
+/// and HVD_START_TIMEOUT_SECONDS. A value that is not a number in range: kInvalidArgument that
+/// names variable, value and range. Pure.
+Result<Settings> settings_from(const Environment& environment, const hvd_init_options* options);
+
+}  // namespace hvd
