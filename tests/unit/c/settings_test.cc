@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace hvd {
+namespace {
+
+using std::chrono::milliseconds;
+
+hvd_init_options options_with_size() {
+  hvd_init_options options{};
+  options.struct_size = sizeof options;
+  return options;
+}
+
+TEST(Settings, HaveDefaultsWithoutOptionsAndEnvironment) {
+  const Settings settings = settings_from(Environment(), nullptr).value();
+  EXPECT_EQ(settings.engine.fusion_bytes, std::size_t{64} << 20);
+  EXPECT_EQ(settings.engine.stall_warning, milliseconds(60'000));
+  EXPECT_EQ(settings.start_timeout, milliseconds(120'000));
+}
+
+TEST(Settings, ReadBothNamesAndPreferOurs) {
+  Environment environment;
+  environment.set("HOROVOD_FUSION_THRESHOLD", "1000");
+  environment.set("HOROVOD_STALL_CHECK_TIME_SECONDS", "5");
+  environment.set("HVD_START_TIMEOUT_SECONDS", "7");
+  Settings settings = settings_from(environment, nullptr).value();
+  EXPECT_EQ(settings.engine.fusion_bytes, 1000u);
+  EXPECT_EQ(settings.engine.stall_warning, milliseconds(5000));
+  EXPECT_EQ(settings.start_timeout, milliseconds(7000));
+  environment.set("HVD_FUSION_THRESHOLD", "2000");
+  settings = settings_from(environment, nullptr).value();
+  EXPECT_EQ(settings.engine.fusion_bytes, 2000u);
+}
+
+TEST(Settings, OptionsPrecedeTheEnvironment) {
+  Environment environment;
+  environment.set("HVD_FUSION_THRESHOLD", "2000");
+  environment.set("HVD_STALL_CHECK_TIME_SECONDS", "5");
+  hvd_init_options options = options_with_size();
+  options.fusion_bytes = 3000;
+  options.stall_check_seconds = -1;
+  options.start_timeout_seconds = 0.25;
+  const Settings settings = settings_from(environment, &options).value();
+  EXPECT_EQ(settings.engine.fusion_bytes, 3000u);
+  EXPECT_EQ(settings.engine.stall_warning, milliseconds(0));
+  EXPECT_EQ(settings.start_timeout, milliseconds(250));
+}
+
+TEST(Settings, AnOlderShorterStructIsRead) {
+  hvd_init_options options = options_with_size();
+  options.struct_size = offsetof(hvd_init_options, fusion_bytes);
+  options.start_timeout_seconds = 3;
+  options.fusion_bytes = 12345;  // beyond what the caller says it knows
+  const Settings settings = settings_from(Environment(), &options).value();
+  EXPECT_EQ(settings.start_timeout, milliseconds(3000));
+  EXPECT_EQ(settings.engine.fusion_bytes, std::size_t{64} << 20);
+}
+
+TEST(Settings, BadValuesNameVariableAndValue) {
+  Environment environment;
+  environment.set("HVD_FUSION_THRESHOLD", "64MB");
+  const Status status = settings_from(environment, nullptr).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("HVD_FUSION_THRESHOLD"), std::string::npos);
+  EXPECT_NE(status.message().find("64MB"), std::string::npos);
+}
+
+TEST(Settings, BadOptionsAreRefused) {
+  hvd_init_options options{};
+  EXPECT_EQ(settings_from(Environment(), &options).status().code(), Code::kInvalidArgument);
+  options = options_with_size();
+  options.start_timeout_seconds = -1;
+  EXPECT_EQ(settings_from(Environment(), &options).status().code(), Code::kInvalidArgument);
+  options.start_timeout_seconds = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(settings_from(Environment(), &options).status().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hvd
