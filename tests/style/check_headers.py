@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every header compiles alone, in C++20; hvd.h also as C11."""
+
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import sources
+
+_FLAGS = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I.", "-Iruntime", "-Iruntime/include"]
+_CXX = ["-x", "c++", "-std=c++20"]
+_C = ["-x", "c", "-std=c11", "-pedantic"]
+
+
+def _needs_what_is_missing(stderr: str) -> bool:
+    return "No such file" in stderr and ("hwloc.h" in stderr or "torch/" in stderr)
+
+
+def complaint(header: pathlib.Path, language: list) -> str:
+    """What the compiler says to a file that includes nothing but this header; empty if nothing."""
+    compiler = sources.tool("gcc", "cc") if language is _C else sources.tool("g++", "c++")
+    text = f'#include "{header}"\n'
+    finished = subprocess.run(
+        [compiler, *language, *_FLAGS, "-"],
+        cwd=sources.ROOT,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if finished.returncode == 0 or _needs_what_is_missing(finished.stderr):
+        return ""
+    return f"{header} does not compile alone as {language[1]}:\n{finished.stderr[:2000]}"
+
+
+def _self_test() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        lacking = pathlib.Path(folder) / "lacking.h"
+        lacking.write_text("#pragma once\ninline std::string name() { return {}; }\n")
+        if not complaint(lacking, _CXX):
+            sys.exit("a header that lacks an include was not found: the check is blind")
+
+
+def main() -> None:
+    _self_test()
+    headers = sources.tracked("runtime/*.h", "runtime/*.hpp", "launcher/*.h", "tests/*.h")
+    jobs = [(header, _CXX) for header in headers]
+    jobs += [(header, _C) for header in headers if header.name == "hvd.h"]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        complaints = pool.map(lambda job: complaint(*job), jobs)
+        sources.finish(text for text in complaints if text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No include runs up the layer list; and a planted include that does is found."""
+
+import pathlib
+import re
+import unittest
+
+import sources
+
+# A layer may include itself and what stands before it. backends and engine stand side by side.
+_ORDER = [
+    ["base"],
+    ["topology"],
+    ["transport"],
+    ["bootstrap"],
+    ["device"],
+    ["collective"],
+    ["backends", "engine"],
+    ["optim"],
+    ["c"],
+    ["python", "plugins"],
+]
+_RANK = {layer: rank for rank, group in enumerate(_ORDER) for layer in group}
+_LAUNCHER_MAY_USE = {"base", "topology", "transport", "bootstrap"}
+_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+# The one file that may know all backends by name stands in c, above them: no exception is needed.
+
+
+def _allowed(layer: str, used: str) -> bool:
+    if layer == "launcher":
+        return used in _LAUNCHER_MAY_USE or used == "launcher"
+    if layer == used:
+        return True
+    return used != "launcher" and _RANK[used] < _RANK[layer]
+
+
+def _layer_of(path: pathlib.Path) -> str:
+    parts = path.parts
+    if parts[0] == "launcher":
+        return "launcher"
+    return parts[1] if parts[0] == "runtime" and len(parts) > 2 and parts[1] in _RANK else ""
+
+
+def violations(path: pathlib.Path, text: str) -> list[str]:
+    """One sentence per include of `path` that runs up."""
+    layer = _layer_of(path)
+    if not layer:
+        return []
+    found = []
+    for include in _INCLUDE.findall(text):
+        used = include.split("/")[0]
+        if "/" not in include or (used not in _RANK and used != "launcher"):
+            continue
+        if not _allowed(layer, used):
+            found.append(f"{path}: {layer} may not include {include} ({used} is not below it)")
+    return found
+
+
+class TestLayers(unittest.TestCase):
+    def test_no_include_runs_up(self):
+        found = []
+        for path in sources.tracked("runtime/*", "launcher/*"):
+            if path.suffix in (".h", ".hpp", ".cc", ".c"):
+                found += violations(path, (sources.ROOT / path).read_text())
+        self.assertEqual(found, [], "\n".join(found))
+
+    def test_every_folder_of_runtime_has_a_place_in_the_list(self):
+        folders = {p.parts[1] for p in sources.tracked("runtime/*.cc", "runtime/*.h") if len(p.parts) > 2}
+        self.assertEqual(folders - set(_RANK) - {"include"}, set())
+
+    def test_planted_violations_are_found(self):
+        for path, include in [
+            ("runtime/base/status.cc", "engine/engine.h"),
+            ("runtime/transport/link.h", "bootstrap/store.h"),
+            ("runtime/engine/engine.cc", "backends/shm/shm_backend.h"),
+            ("runtime/backends/shm/plane.cc", "engine/engine.h"),
+            ("launcher/main.cc", "engine/engine.h"),
+            ("runtime/c/process.cc", "launcher/options.h"),
+        ]:
+            planted = f'#include <vector>\n#include "base/status.h"\n#include "{include}"\n'
+            self.assertEqual(len(violations(pathlib.Path(path), planted)), 1, path)
+
+    def test_includes_that_run_down_are_fine(self):
+        for path, include in [
+            ("runtime/c/backend_table.cc", "backends/shm/shm_backend.h"),
+            ("runtime/engine/engine.cc", "collective/backend.h"),
+            ("launcher/run_command.cc", "bootstrap/store.h"),
+            ("runtime/base/status.cc", "fmt/core.h"),
+        ]:
+            self.assertEqual(violations(pathlib.Path(path), f'#include "{include}"\n'), [], path)
+
+
+if __name__ == "__main__":
+    unittest.main()
