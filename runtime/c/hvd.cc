@@ -17,19 +17,10 @@
 namespace {
 
 using hvd::Code;
-using hvd::Deadline;
 using hvd::error;
 using hvd::guarded;
 using hvd::Process;
 using hvd::Status;
-
-constexpr double kMostSeconds = 1e9;
-
-/// Negative, or longer than any job: no limit.
-Deadline deadline_after(double seconds) {
-  if (!(seconds >= 0) || seconds > kMostSeconds) return hvd::kForever;
-  return Deadline::after(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
-}
 
 Status null_argument(const char* function, const char* argument) {
   return error(Code::kInvalidArgument, "{}: {} is null", function, argument);
@@ -91,7 +82,7 @@ hvd_status hvd_init(const hvd_init_options* options) noexcept {
 }
 
 hvd_status hvd_shutdown(double timeout_seconds) noexcept {
-  return guarded([&] { return Process::instance().stop(deadline_after(timeout_seconds)); });
+  return guarded([&] { return Process::instance().stop(hvd::deadline_after(timeout_seconds)); });
 }
 
 int hvd_is_initialized() noexcept { return Process::instance().is_running() ? 1 : 0; }
@@ -150,7 +141,7 @@ hvd_status hvd_poll(hvd_handle handle, int* done) noexcept {
 hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) noexcept {
   return guarded([&]() -> Status {
     HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
-    return engine->wait(handle, deadline_after(timeout_seconds));
+    return engine->wait(handle, hvd::deadline_after(timeout_seconds));
   });
 }
 

@@ -95,27 +95,32 @@ Result<std::vector<std::int64_t>> checked_shape(const hvd_tensor& given, std::st
   return std::vector<std::int64_t>(extents.begin(), extents.end());
 }
 
+Result<Tensor> describe_tensor(const hvd_tensor& given, std::string_view where) {
+  if (given.dtype < 0 || given.dtype >= kDataTypeCount) {
+    return error(Code::kInvalidArgument, "{}: dtype {} is not an hvd_dtype", where, given.dtype);
+  }
+  HVD_TRY_ASSIGN(auto shape, checked_shape(given, where));
+  return Tensor{.dtype = static_cast<DataType>(given.dtype),
+                .shape = std::move(shape),
+                .layout = given.layout};
+}
+
 Result<Tensor> translate_tensor(const hvd_tensor& given, const hvd_request& request,
                                 std::size_t index) {
   const std::string where = request.tensor_count == 1
                                 ? format_text("tensor '{}'", shown_name(request))
                                 : format_text("tensor '{}' [{}]", shown_name(request), index);
-  if (given.dtype < 0 || given.dtype >= kDataTypeCount) {
-    return error(Code::kInvalidArgument, "{}: dtype {} is not an hvd_dtype", where, given.dtype);
-  }
-  HVD_TRY_ASSIGN(auto shape, checked_shape(given, where));
+  HVD_TRY_ASSIGN(auto tensor, describe_tensor(given, where));
   bool is_empty = false;
-  for (const std::int64_t extent : shape) is_empty = is_empty || extent == 0;
+  for (const std::int64_t extent : tensor.shape) is_empty = is_empty || extent == 0;
   const bool lacks_output = request.kind != HVD_ALLGATHER && given.output == nullptr;
   if (!is_empty && (given.input == nullptr || lacks_output)) {
     return error(Code::kInvalidArgument, "{}: {} is null but the tensor is not empty", where,
                  given.input == nullptr ? "input" : "output");
   }
-  return Tensor{.input = given.input,
-                .output = given.output,
-                .dtype = static_cast<DataType>(given.dtype),
-                .shape = std::move(shape),
-                .layout = given.layout};
+  tensor.input = given.input;
+  tensor.output = given.output;
+  return tensor;
 }
 
 Status check_request(const hvd_request& given) {
@@ -162,6 +167,10 @@ Result<Request> translate(const hvd_request& given) {
     };
   }
   return request;
+}
+
+Result<Tensor> translate_description(std::string_view name, const hvd_tensor& tensor) {
+  return describe_tensor(tensor, format_text("tensor '{}'", name));
 }
 
 }  // namespace hvd

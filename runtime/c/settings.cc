@@ -88,4 +88,10 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
   return settings;
 }
 
+Deadline deadline_after(double timeout_seconds) {
+  if (!(timeout_seconds >= 0) || timeout_seconds > kMostSeconds) return kForever;
+  return Deadline::after(
+      std::chrono::nanoseconds(static_cast<std::int64_t>(timeout_seconds * 1e9)));
+}
+
 }  // namespace hvd

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "base/deadline.h"
 #include "base/environment.h"
 #include "base/result.h"
 #include "engine/engine.h"
@@ -20,5 +21,8 @@ struct Settings {
 /// and HVD_START_TIMEOUT_SECONDS. A value that is not a number in range: kInvalidArgument that
 /// names variable, value and range. Pure.
 Result<Settings> settings_from(const Environment& environment, const hvd_init_options* options);
+
+/// The deadline of a timeout argument: negative, or longer than any job, is no limit.
+Deadline deadline_after(double timeout_seconds);
 
 }  // namespace hvd
