@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "base/environment.h"
+
 namespace hvd {
 namespace {
 
@@ -17,6 +19,8 @@ std::filesystem::path program_folder() {
 std::vector<std::string> runtime_candidates() {
   const std::filesystem::path here = program_folder();
   std::vector<std::string> paths;
+  // The Python package looks there first as well.
+  if (const auto path = Environment::of_process().get("HVD_LIBRARY")) paths.push_back(*path);
   for (const char* folder : {"../lib", "../lib64", "../lib/x86_64-linux-gnu",
                              "../lib/aarch64-linux-gnu", "../runtime/c"}) {
     for (const char* name : {"libhvd.so.0", "libhvd.so"}) {
