@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -39,18 +40,22 @@ class RingWriter {
   /// `readers`: the cursors of everyone who must have read a cell before it is used again.
   RingWriter(std::span<Cell> cells, std::vector<const RingCursor*> readers);
 
-  /// Writes the message if all its cells are free now; false: try again later.
-  /// A message longer than the ring never fits: max_message_bytes().
-  bool try_write(std::span<const std::byte> message);
-  std::size_t max_message_bytes() const { return cells_.size() / 2 * Cell::kPayloadBytes; }
+  /// Queues the message, of any length, and writes what there is room for now.
+  void write(Bytes message);
+  /// Writes more of what is queued; true when it wrote something.
+  bool flush();
+  bool has_unsent() const { return !unsent_.empty(); }
 
  private:
-  bool has_room(std::uint64_t cells);
+  bool has_room();
+  void write_cell();
 
   std::span<Cell> cells_;
   std::vector<const RingCursor*> readers_;
   std::uint64_t next_ = 0;
   std::uint64_t free_until_ = 0;  ///< Cells before this index may be written without a look.
+  std::deque<Bytes> unsent_;
+  std::size_t offset_ = 0;  ///< Bytes of the first unsent message that are written.
 };
 
 /// One reading side. One thread at a time.
@@ -63,12 +68,10 @@ class RingReader {
   std::optional<std::span<const std::byte>> read();
 
  private:
-  const Cell& cell(std::uint64_t index) const { return cells_[index & (cells_.size() - 1)]; }
-  bool is_written(std::uint64_t index) const;
-
   std::span<const Cell> cells_;
   RingCursor* cursor_ = nullptr;
   std::uint64_t next_ = 0;
+  bool inside_ = false;  ///< message_ holds the beginning of a message.
   Bytes message_;
 };
 

@@ -65,7 +65,7 @@ void Leader::follow(const ControlMessage& entry) {
     if (define->id >= ids_.size()) ids_.resize(define->id + 1);
     Id& id = ids_[define->id];
     id.name = define->name;
-    if (id.have.words().empty()) id.have = RankSet(size_);
+    if (id.have.words().empty()) reset(id);
     by_name_[define->name] = define->id;
   } else if (const auto* run = std::get_if<Run>(&entry)) {
     for (const std::uint32_t id : run->ids) {
@@ -74,13 +74,18 @@ void Leader::follow(const ControlMessage& entry) {
   } else if (const auto* failure = std::get_if<Failure>(&entry)) {
     const auto found = by_name_.find(failure->name);
     if (found != by_name_.end()) reset(ids_[found->second]);
+  } else if (std::holds_alternative<Left>(entry)) {
+    any_left_ = true;
+    for (std::uint32_t id = 0; id < ids_.size(); ++id) {
+      if (ids_[id].count != subtree_count_) turn_partial(id);
+    }
   }
 }
 
 void Leader::reset(Id& id) {
-  id.have.clear();
+  id.have = RankSet(size_);
   id.count = 0;
-  id.partial = false;
+  id.partial = any_left_;
 }
 
 void Leader::give_up_waiting(Clock::time_point now, std::chrono::milliseconds patience) {

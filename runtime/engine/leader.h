@@ -53,6 +53,7 @@ class Leader {
   RankSet subtree_;
   int subtree_count_;
   int size_;
+  bool any_left_ = false;  ///< A rank has left: no AND over it will complete.
   std::vector<Id> ids_;
   std::unordered_map<std::string, std::uint32_t> by_name_;
   std::vector<ControlMessage> up_;
