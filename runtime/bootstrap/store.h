@@ -30,4 +30,7 @@ class Store {
                                                      std::string_view value, Deadline deadline);
 };
 
+/// "rank 3", "ranks 1, 2, 5", at most eight by number.
+std::string name_ranks(std::span<const int> ranks);
+
 }  // namespace hvd

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/bootstrap.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "bootstrap/local_host.h"
+#include "bootstrap/method.h"
+#include "bootstrap/peer_record.h"
+#include "bootstrap/thread_world.h"
+#include "bootstrap/wiring_shape.h"
+#include "topology/launch_env.h"
+#include "transport/mesh.h"
+#include "transport/node_exchange.h"
+
+namespace hvd {
+namespace {
+
+constexpr long long kDefaultSeconds = 120;
+
+Result<Deadline> start_deadline(const Environment& environment, const BootstrapOptions& options) {
+  if (options.deadline) return *options.deadline;
+  HVD_TRY_ASSIGN(const auto seconds,
+                 environment.get_int(launch_env::kStartTimeout, 1, 7LL * 24 * 3600));
+  return Deadline::after(std::chrono::seconds(seconds.value_or(kDefaultSeconds)));
+}
+
+/// A process without an identity is a world of one only where nothing speaks of several ranks.
+Status check_alone(const Environment& environment) {
+  if (in_slurm_shell(environment)) {
+    return error(Code::kInvalidArgument,
+                 "this is a batch or salloc shell of Slurm job {}, not a rank; type `srun hvdrun "
+                 "python3 train.py` or `hvdrun python3 train.py`",
+                 environment.get("SLURM_JOB_ID").value_or("?"));
+  }
+  constexpr std::array<std::string_view, 4> kSizes = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS",
+                                                      "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"};
+  for (const std::string_view name : kSizes) {
+    const auto size = environment.get_int(name, 0, 1LL << 31);
+    if (size.is_ok() && size.value().value_or(1) <= 1) continue;
+    return error(Code::kInvalidArgument,
+                 "{}={} speaks of several ranks, but no variable gives this process a rank; start "
+                 "it with `srun`, `mpirun` or `hvdrun -np N`, or unset {}",
+                 name, *environment.get(name), name);
+  }
+  return Status::ok();
+}
+
+Result<Wiring> wire_alone(const BootstrapOptions& options, std::string reason) {
+  HVD_TRY_ASSIGN(auto world, wire_threads({.size = 1, .memory_bytes = options.memory_bytes}));
+  world[0].bootstrap = "single";
+  world[0].bootstrap_reason = std::move(reason);
+  return std::move(world[0]);
+}
+
+struct Met {
+  Rendezvous rendezvous;
+  std::string how;
+  std::string declined;  ///< "mpi: ...; slurm: ..."
+};
+
+Result<Met> meet(const MethodInput& input) {
+  Met met;
+  for (const Method& method : methods()) {
+    auto offer = method.meet(input);
+    if (!offer.is_ok()) return offer.status().with_context(method.name);
+    if (offer.value().rendezvous) {
+      met.rendezvous = std::move(*offer.value().rendezvous);
+      met.how = std::move(offer.value().how);
+      log(LogLevel::kInfo, "bootstrap", "the ranks meet by {}; {}", met.how, met.declined);
+      return met;
+    }
+    if (!met.declined.empty()) met.declined += "; ";
+    met.declined += format_text("{}: {}", method.name, offer.value().declined);
+  }
+  return error(Code::kUnsupported,
+               "no way to find the other {} ranks ({}); start the program with `hvdrun`",
+               input.identity.size - 1, met.declined);
+}
+
+/// The start of one rank in a world of several, from the rendezvous to the links.
+class Start {
+ public:
+  Start(const BootstrapOptions& options, Rendezvous rendezvous, int rank, int size,
+        Deadline deadline)
+      : options_(options),
+        rendezvous_(std::move(rendezvous)),
+        rank_(rank),
+        size_(size),
+        deadline_(deadline) {}
+
+  Result<Wiring> run(const Environment& environment) {
+    HVD_TRY_ASSIGN(Listener listener, Listener::open());
+    HVD_TRY_ASSIGN(const AbstractListener local, AbstractListener::open());
+    HVD_TRY(exchange_records(environment, listener, local));
+    WiringShape shape(group_by_node(records_));
+    Wiring wiring;
+    wiring.rank = rank_;
+    wiring.size = size_;
+    fill_peers(shape, wiring);
+    const Status shared = share_memory(shape, local, wiring);
+    HVD_TRY(agree("shared", shared));
+    const Status linked = link_nodes(shape, listener, wiring);
+    HVD_TRY(agree("linked", linked));
+    return wiring;
+  }
+
+ private:
+  Status exchange_records(const Environment& environment, const Listener& listener,
+                          const AbstractListener& local) {
+    HVD_TRY_ASSIGN(PeerRecord mine, describe_myself(environment));
+    mine.abstract_name = local.name();
+    mine.port = listener.port();
+    const auto all = rendezvous_.store->allgather("records", rank_, size_, encode(mine), deadline_);
+    if (!all.is_ok() && all.status().code() == Code::kTimeout) {
+      return error(Code::kTimeout,
+                   "{} (all {} ranks must start within the timeout; see the output of those for "
+                   "the cause, or raise {})",
+                   all.status().message(), size_, launch_env::kStartTimeout);
+    }
+    HVD_TRY(all.status());
+    // Every rank has read the file by now, or it would not have reached the store.
+    if (!rendezvous_.file.empty()) ::unlink(rendezvous_.file.c_str());
+    for (const std::string& bytes : all.value()) {
+      HVD_TRY_ASSIGN(auto record, decode_record(bytes));
+      records_.push_back(std::move(record));
+    }
+    return check_versions(records_);
+  }
+
+  const PeerRecord& record(int rank) const { return records_[static_cast<std::size_t>(rank)]; }
+
+  void fill_peers(const WiringShape& shape, Wiring& wiring) {
+    wiring.peers.resize(static_cast<std::size_t>(size_));
+    for (int node = 0; node < shape.nodes(); ++node) {
+      for (int local = 0; local < shape.local_size(node); ++local) {
+        const int rank = shape.rank_at(node, local);
+        wiring.peers[static_cast<std::size_t>(rank)] = {.rank = rank,
+                                                        .host = record(rank).label(),
+                                                        .node = node,
+                                                        .local_rank = local,
+                                                        .pid = record(rank).pid,
+                                                        .usable_cpus = record(rank).usable_cpus};
+      }
+    }
+  }
+
+  Status share_memory(const WiringShape& shape, const AbstractListener& local, Wiring& wiring) {
+    const PeerInfo& me = wiring.peers[static_cast<std::size_t>(rank_)];
+    const std::vector<int>& ranks = shape.ranks_of(me.node);
+    HVD_TRY_ASSIGN(wiring.node,
+                   exchange_node({.ranks = ranks,
+                                  .rank = rank_,
+                                  .leader_name = record(ranks.front()).abstract_name,
+                                  .listener = &local,
+                                  .memory_bytes = options_.memory_bytes(shape.local_size(me.node)),
+                                  .key = rendezvous_.key,
+                                  .deadline = deadline_}));
+    return Status::ok();
+  }
+
+  /// Every rank learns how every other fared; the failure of the lowest rank is everybody's.
+  Status agree(std::string_view round, const Status& mine) {
+    const auto value = format_text("{}{}", static_cast<int>(mine.code()), mine.message());
+    const auto all = rendezvous_.store->allgather(round, rank_, size_, value, deadline_);
+    HVD_TRY(mine);
+    HVD_TRY(all.status());
+    for (int rank = 0; rank < size_; ++rank) {
+      const std::string& outcome = all.value()[static_cast<std::size_t>(rank)];
+      if (outcome == "0") continue;
+      const int code = outcome.empty() ? 0 : outcome[0] - '0';
+      return error(code > 0 && code <= 8 ? static_cast<Code>(code) : Code::kInternal,
+                   "rank {} on {} failed to start: {}", rank, record(rank).label(),
+                   outcome.substr(std::min<std::size_t>(1, outcome.size())));
+    }
+    return Status::ok();
+  }
+
+  Result<MeshPeer> mesh_peer(LinkPurpose purpose, int peer) const {
+    const PeerRecord& other = record(peer);
+    MeshPeer result{
+        .id = {.purpose = purpose, .peer_rank = peer}, .host = other.label(), .addresses = {}};
+    // Virtual nodes share a network name space: no packet need leave it.
+    std::vector<std::string> addresses = other.addresses;
+    if (other.machine == record(rank_).machine) addresses.insert(addresses.begin(), "127.0.0.1");
+    for (const std::string& address : addresses) {
+      HVD_TRY_ASSIGN(auto parsed, SocketAddress::of(address, other.port));
+      result.addresses.push_back(parsed);
+    }
+    return result;
+  }
+
+  Result<std::vector<MeshPeer>> mesh_peers(const WiringShape& shape, const PeerInfo& me) const {
+    std::vector<MeshPeer> peers;
+    const auto add = [&](LinkPurpose purpose, int peer) -> Status {
+      HVD_TRY_ASSIGN(auto mesh, mesh_peer(purpose, peer));
+      peers.push_back(std::move(mesh));
+      return Status::ok();
+    };
+    if (me.local_rank == 0) {
+      const int parent = WiringShape::parent_of(me.node);
+      if (parent >= 0) HVD_TRY(add(LinkPurpose::kTree, shape.rank_at(parent, 0)));
+      for (const int child : shape.children_of(me.node)) {
+        HVD_TRY(add(LinkPurpose::kTree, shape.rank_at(child, 0)));
+      }
+    }
+    if (me.local_rank < shape.lanes()) {
+      for (int node = 0; node < shape.nodes(); ++node) {
+        if (node == me.node) continue;
+        HVD_TRY(add(LinkPurpose::kLane, shape.rank_at(node, me.local_rank)));
+      }
+    }
+    return peers;
+  }
+
+  Status link_nodes(const WiringShape& shape, const Listener& listener, Wiring& wiring) {
+    const PeerInfo& me = wiring.peers[static_cast<std::size_t>(rank_)];
+    wiring.lanes = shape.lanes();
+    wiring.lane.resize(static_cast<std::size_t>(shape.nodes()));
+    HVD_TRY_ASSIGN(const auto peers, mesh_peers(shape, me));
+    HVD_TRY_ASSIGN(auto links, build_mesh(rank_, listener, rendezvous_.key, peers, deadline_));
+    for (const MeshPeer& peer : peers) {
+      std::unique_ptr<Link> link = std::move(links[peer.id]);
+      const int node = wiring.peers[static_cast<std::size_t>(peer.id.peer_rank)].node;
+      if (peer.id.purpose == LinkPurpose::kLane) {
+        wiring.lane[static_cast<std::size_t>(node)] = std::move(link);
+      } else if (node == WiringShape::parent_of(me.node)) {
+        wiring.parent = std::move(link);
+      } else {
+        wiring.children.push_back(std::move(link));
+      }
+    }
+    return Status::ok();
+  }
+
+  const BootstrapOptions& options_;
+  Rendezvous rendezvous_;
+  int rank_;
+  int size_;
+  Deadline deadline_;
+  std::vector<PeerRecord> records_;
+};
+
+Result<Wiring> start_together(const Environment& environment, const BootstrapOptions& options,
+                              const Identity& identity, Deadline deadline) {
+  HVD_TRY_ASSIGN(Met met,
+                 meet({.environment = environment, .identity = identity, .deadline = deadline}));
+  const int size = met.rendezvous.size > 0 ? met.rendezvous.size : identity.size;
+  Start start(options, std::move(met.rendezvous), identity.rank, size, deadline);
+  auto wiring = start.run(environment);
+  if (!wiring.is_ok()) return wiring.status().with_context(met.how);
+  wiring.value().bootstrap = met.how;
+  wiring.value().bootstrap_reason = std::move(met.declined);
+  return wiring;
+}
+
+}  // namespace
+
+Result<Wiring> bootstrap(const Environment& environment, const BootstrapOptions& options) {
+  HVD_TRY_ASSIGN(const Deadline deadline, start_deadline(environment, options));
+  HVD_TRY_ASSIGN(const auto identity, derive_identity(environment));
+  if (!identity) {
+    HVD_TRY(check_alone(environment));
+    return wire_alone(options, "no launcher started this process");
+  }
+  if (identity->size == 1) {
+    return wire_alone(options, format_text("{} started one rank", identity->source));
+  }
+  auto wiring = start_together(environment, options, *identity, deadline);
+  if (wiring.is_ok()) return wiring;
+  return wiring.status().with_context(
+      format_text("rank {} on {}: cannot start", identity->rank, local_host_name()));
+}
+
+}  // namespace hvd

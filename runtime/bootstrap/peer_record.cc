@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/peer_record.h"
+
+#include <unistd.h>
+
+#include <map>
+
+#include "base/bytes.h"
+#include "bootstrap/local_host.h"
+#include "topology/launch_env.h"
+#include "transport/node_exchange.h"
+#include "transport/socket_address.h"
+
+namespace hvd {
+
+std::string PeerRecord::group_key() const { return format_text("{}/{}", machine, virtual_node); }
+
+std::string PeerRecord::label() const {
+  return virtual_node < 0 ? host : format_text("{}/node{}", host, virtual_node);
+}
+
+std::string encode(const PeerRecord& record) {
+  ByteWriter writer;
+  writer.put_string(record.version);
+  writer.put_string(record.host);
+  writer.put_string(record.machine);
+  writer.put(record.virtual_node);
+  writer.put_string(record.abstract_name);
+  writer.put(static_cast<std::uint32_t>(record.addresses.size()));
+  for (const std::string& address : record.addresses) writer.put_string(address);
+  writer.put(record.port);
+  writer.put(record.pid);
+  writer.put(record.usable_cpus);
+  const Bytes bytes = writer.take();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Result<PeerRecord> decode_record(std::string_view bytes) {
+  ByteReader reader(std::as_bytes(std::span(bytes)));
+  PeerRecord record;
+  HVD_TRY_ASSIGN(record.version, reader.get_string());
+  HVD_TRY_ASSIGN(record.host, reader.get_string());
+  HVD_TRY_ASSIGN(record.machine, reader.get_string());
+  HVD_TRY_ASSIGN(record.virtual_node, reader.get<int>());
+  HVD_TRY_ASSIGN(record.abstract_name, reader.get_string());
+  HVD_TRY_ASSIGN(const auto count, reader.get<std::uint32_t>());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    HVD_TRY_ASSIGN(auto address, reader.get_string());
+    record.addresses.push_back(std::move(address));
+  }
+  HVD_TRY_ASSIGN(record.port, reader.get<std::uint16_t>());
+  HVD_TRY_ASSIGN(record.pid, reader.get<std::int64_t>());
+  HVD_TRY_ASSIGN(record.usable_cpus, reader.get<int>());
+  return record;
+}
+
+Result<PeerRecord> describe_myself(const Environment& environment) {
+  PeerRecord record;
+  record.version = HVD_VERSION;
+  record.host = local_host_name();
+  record.machine = machine_key();
+  HVD_TRY_ASSIGN(const auto virtual_node,
+                 environment.get_int(launch_env::kVirtualNode, 0, 1 << 20));
+  record.virtual_node = static_cast<int>(virtual_node.value_or(-1));
+  record.addresses = published_addresses();
+  record.pid = ::getpid();
+  record.usable_cpus = usable_cpus();
+  return record;
+}
+
+std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records) {
+  std::map<std::string, std::size_t> index;
+  std::vector<std::vector<int>> nodes;
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    const auto [found, is_new] = index.emplace(records[rank].group_key(), nodes.size());
+    if (is_new) nodes.emplace_back();
+    nodes[found->second].push_back(static_cast<int>(rank));
+  }
+  return nodes;
+}
+
+Status check_versions(const std::vector<PeerRecord>& records) {
+  for (std::size_t rank = 1; rank < records.size(); ++rank) {
+    if (records[rank].version == records[0].version) continue;
+    return error(Code::kMismatch,
+                 "rank {} on {} runs libhvd {}, rank 0 on {} runs {}: install one version on all "
+                 "nodes",
+                 rank, records[rank].host, records[rank].version, records[0].host,
+                 records[0].version);
+  }
+  return Status::ok();
+}
+
+}  // namespace hvd

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/result.h"
+
+namespace hvd {
+
+/// What a rank tells all others about itself before they are connected.
+struct PeerRecord {
+  std::string version;  ///< Of libhvd; all ranks must agree.
+  std::string host;
+  std::string machine;        ///< machine_key(): equal where memory could be shared.
+  int virtual_node = -1;      ///< -1: none.
+  std::string abstract_name;  ///< Of its Unix socket.
+  std::vector<std::string> addresses;
+  std::uint16_t port = 0;
+  std::int64_t pid = 0;
+  int usable_cpus = 1;
+
+  /// Ranks with equal group keys try to share memory.
+  std::string group_key() const;
+  std::string label() const;  ///< "host", "host/node1".
+};
+
+std::string encode(const PeerRecord& record);
+Result<PeerRecord> decode_record(std::string_view bytes);
+/// Everything but the sockets' names.
+Result<PeerRecord> describe_myself(const Environment& environment);
+
+/// Ranks by node: nodes by ascending lowest rank, ranks ascending.
+std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records);
+/// kMismatch when two ranks run different versions.
+Status check_versions(const std::vector<PeerRecord>& records);
+
+}  // namespace hvd

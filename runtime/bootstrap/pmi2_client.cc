@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/pmi2_client.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <span>
+#include <utility>
+
+#include "transport/socket_io.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kLengthDigits = 6;
+constexpr std::size_t kMaxAnswerBytes = 99'999;
+/// PMI2_MAX_VALLEN is 1024; hex doubles.
+constexpr std::size_t kPieceBytes = 480;
+constexpr std::size_t kMaxPieces = 4096;
+constexpr std::string_view kHello = "cmd=init pmi_version=2 pmi_subversion=0\n";
+
+std::string to_hex(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    hex += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return hex;
+}
+
+Result<std::string> from_hex(std::string_view hex) {
+  std::string bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    unsigned value = 0;
+    const std::string_view pair = hex.substr(i, 2);
+    const auto parsed = std::from_chars(pair.data(), pair.data() + pair.size(), value, 16);
+    if (pair.size() != 2 || parsed.ptr != pair.data() + 2) {
+      return error(Code::kInternal, "PMI-2: a value is not hex");
+    }
+    bytes += static_cast<char>(value);
+  }
+  return bytes;
+}
+
+Status wait_for(int fd, short events, Deadline deadline) {
+  HVD_TRY_ASSIGN(const bool ready, wait_ready(fd, events, deadline));
+  if (!ready) return error(Code::kTimeout, "the PMI-2 server did not answer: a rank is missing");
+  return Status::ok();
+}
+
+}  // namespace
+
+Status Pmi2Client::send(std::string_view text, Deadline deadline) {
+  while (!text.empty()) {
+    HVD_TRY(wait_for(fd_, POLLOUT, deadline));
+    const auto written = ::write(fd_, text.data(), text.size());
+    if (written < 0 && errno != EINTR && errno != EAGAIN) {
+      return Status::system("cannot write to the PMI-2 server (PMI_FD)", errno);
+    }
+    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+  return Status::ok();
+}
+
+Result<std::string> Pmi2Client::receive(std::size_t size, Deadline deadline) {
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    HVD_TRY(wait_for(fd_, POLLIN, deadline));
+    const auto got = ::read(fd_, text.data() + done, size - done);
+    if (got == 0) return error(Code::kPeerLost, "the PMI-2 server closed PMI_FD");
+    if (got < 0 && errno != EINTR && errno != EAGAIN) {
+      return Status::system("cannot read from the PMI-2 server (PMI_FD)", errno);
+    }
+    done += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+  }
+  return text;
+}
+
+Result<Pmi2Client::Fields> Pmi2Client::ask(std::string_view command, std::string_view fields,
+                                           Deadline deadline) {
+  const std::string body = format_text("cmd={};{}", command, fields);
+  HVD_TRY(send(format_text("{:6}{}", body.size(), body), deadline));
+  HVD_TRY_ASSIGN(const std::string length, receive(kLengthDigits, deadline));
+  const auto digits =
+      std::string_view(length).substr(std::min(length.find_first_not_of(' '), length.size()));
+  std::size_t size = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), size);
+  if (parsed.ec != std::errc() || size == 0 || size > kMaxAnswerBytes) {
+    return error(Code::kInternal, "PMI-2: '{}' is no length of an answer", length);
+  }
+  HVD_TRY_ASSIGN(const std::string answer, receive(size, deadline));
+  Fields result;
+  std::string_view rest = answer;
+  while (!rest.empty()) {
+    const auto end = rest.find(';');
+    const auto field = rest.substr(0, end);
+    const auto equals = field.find('=');
+    if (equals != std::string_view::npos) {
+      result.emplace(field.substr(0, equals), field.substr(equals + 1));
+    }
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  const auto named = result.find("cmd");
+  if (named == result.end() || named->second != format_text("{}-response", command)) {
+    return error(Code::kInternal, "PMI-2: unexpected answer to {}", command);
+  }
+  const auto code = result.find("rc");
+  if (code != result.end() && code->second != "0") {
+    return error(Code::kSystem, "PMI-2: the server refused {} (rc={})", command, code->second);
+  }
+  return result;
+}
+
+Result<Pmi2Client> Pmi2Client::open(int fd, Deadline deadline) {
+  Pmi2Client client(fd);
+  HVD_TRY(client.send(kHello, deadline));
+  std::string answer;
+  while (answer.size() < 256 && (answer.empty() || answer.back() != '\n')) {
+    HVD_TRY_ASSIGN(const std::string next, client.receive(1, deadline));
+    answer += next;
+  }
+  if (answer.find("cmd=response_to_init") != 0 || answer.find("rc=0") == std::string::npos) {
+    return error(Code::kSystem, "the server at PMI_FD does not speak PMI-2");
+  }
+  HVD_TRY_ASSIGN(const auto fields, client.ask("fullinit", "threaded=FALSE;", deadline));
+  const auto job = fields.find("pmijobid");
+  if (job != fields.end()) client.job_ = job->second;
+  return client;
+}
+
+Status Pmi2Client::put(std::string_view key, std::string_view value, Deadline deadline) {
+  const std::size_t pieces =
+      std::max<std::size_t>(1, (value.size() + kPieceBytes - 1) / kPieceBytes);
+  const auto put_one = [&](const std::string& name, const std::string& text) {
+    return ask("kvs-put", format_text("key={};value={};", name, text), deadline).status();
+  };
+  HVD_TRY(put_one(std::string(key), format_text("{}", pieces)));
+  for (std::size_t i = 0; i < pieces; ++i) {
+    HVD_TRY(
+        put_one(format_text("{}.{}", key, i), to_hex(value.substr(i * kPieceBytes, kPieceBytes))));
+  }
+  return Status::ok();
+}
+
+Status Pmi2Client::fence(Deadline deadline) { return ask("kvs-fence", "", deadline).status(); }
+
+Result<std::string> Pmi2Client::get(std::string_view key, Deadline deadline) {
+  const auto get_one = [&](const std::string& name) -> Result<std::string> {
+    HVD_TRY_ASSIGN(auto fields,
+                   ask("kvs-get", format_text("jobid={};srcid=-1;key={};", job_, name), deadline));
+    if (fields["found"] != "TRUE") {
+      return error(Code::kInternal, "PMI-2: the key '{}' is missing after the fence", name);
+    }
+    return fields["value"];
+  };
+  HVD_TRY_ASSIGN(const std::string count_text, get_one(std::string(key)));
+  std::size_t pieces = 0;
+  std::from_chars(count_text.data(), count_text.data() + count_text.size(), pieces);
+  if (pieces == 0 || pieces > kMaxPieces) {
+    return error(Code::kInternal, "PMI-2: '{}' is no count of pieces", count_text);
+  }
+  std::string value;
+  for (std::size_t i = 0; i < pieces; ++i) {
+    HVD_TRY_ASSIGN(const std::string hex, get_one(format_text("{}.{}", key, i)));
+    HVD_TRY_ASSIGN(const std::string piece, from_hex(hex));
+    value += piece;
+  }
+  return value;
+}
+
+Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, int /*size*/,
+                                Deadline deadline) {
+  HVD_TRY_ASSIGN(const auto fd, environment.get_int("PMI_FD", 0, 1 << 20));
+  if (!fd || ::fcntl(static_cast<int>(*fd), F_GETFD) < 0) {
+    return error(Code::kInvalidArgument,
+                 "PMI_FD={} is not an open descriptor; something between srun and the program "
+                 "closed it: use `srun --mpi=none`",
+                 fd.value_or(-1));
+  }
+  HVD_TRY_ASSIGN(Pmi2Client client, Pmi2Client::open(static_cast<int>(*fd), deadline));
+  constexpr std::string_view kKey = "hvd-ticket";
+  if (rank == 0) {
+    HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
+    HVD_TRY(client.put(kKey, format_ticket(ticket_of(rendezvous)), deadline));
+    HVD_TRY(client.fence(deadline));
+    return rendezvous;
+  }
+  HVD_TRY(client.fence(deadline));
+  HVD_TRY_ASSIGN(const std::string text, client.get(kKey, deadline));
+  HVD_TRY_ASSIGN(const Ticket ticket, parse_ticket(text));
+  return join_rendezvous(ticket, deadline);
+}
+
+}  // namespace hvd

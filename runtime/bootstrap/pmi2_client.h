@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/deadline.h"
+#include "base/environment.h"
+#include "base/result.h"
+#include "bootstrap/rendezvous.h"
+
+namespace hvd {
+
+/// The key-value space of a PMI-2 server such as Slurm's mpi/pmi2, over the descriptor PMI_FD.
+/// Values are hex, in pieces that fit the protocol's limit. One thread at a time.
+class Pmi2Client {
+ public:
+  /// Says hello. The descriptor is borrowed.
+  static Result<Pmi2Client> open(int fd, Deadline deadline);
+
+  Status put(std::string_view key, std::string_view value, Deadline deadline);
+  /// Returns when every rank has called it; only then are the others' values there.
+  Status fence(Deadline deadline);
+  Result<std::string> get(std::string_view key, Deadline deadline);
+
+ private:
+  using Fields = std::map<std::string, std::string, std::less<>>;
+  explicit Pmi2Client(int fd) : fd_(fd) {}
+  /// Sends one command and returns the fields of its answer; a server's refusal is kSystem.
+  Result<Fields> ask(std::string_view command, std::string_view fields, Deadline deadline);
+  Status send(std::string_view text, Deadline deadline);
+  Result<std::string> receive(std::size_t size, Deadline deadline);
+  int fd_;
+  std::string job_;
+};
+
+/// Rank 0 serves a store and puts its ticket in the PMI-2 key-value space; the others join.
+Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, int size,
+                                Deadline deadline);
+
+}  // namespace hvd

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/rendezvous.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/file_store.h"
+#include "bootstrap/local_host.h"
+#include "bootstrap/tcp_store.h"
+#include "topology/launch_env.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::string_view kTicketMark = "hvd-ticket-1";
+constexpr std::size_t kMaxTicketBytes = 16384;
+
+Result<std::string> home_folder(const Environment& environment) {
+  if (auto home = environment.get("HOME"); home && !home->empty()) return *home;
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  if (found != nullptr && found->pw_dir != nullptr) return std::string(found->pw_dir);
+  return error(Code::kInvalidArgument,
+               "no home folder for the rendezvous file; set HVD_RENDEZVOUS_DIR to a folder that "
+               "all nodes share");
+}
+
+/// Creates the folder and those above it.
+Status make_folders(const std::string& path) {
+  for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
+    ::mkdir(path.substr(0, slash).c_str(), S_IRWXU);
+  }
+  if (::mkdir(path.c_str(), S_IRWXU) == 0 || errno == EEXIST) return Status::ok();
+  return Status::system(
+      format_text("cannot create the rendezvous folder {}; set HVD_RENDEZVOUS_DIR", path), errno);
+}
+
+Status no_ticket(const std::string& path, const Status& last) {
+  return error(Code::kTimeout,
+               "rank 0 did not come: the rendezvous file {} led nowhere ({}); is the folder shared "
+               "by all nodes (HVD_RENDEZVOUS_DIR), and did rank 0 start?",
+               path, last.message());
+}
+
+}  // namespace
+
+std::string format_ticket(const Ticket& ticket) {
+  return format_text("{}\n{}\n{}\n{}\n{}\n", kTicketMark, ticket.host, ticket.addresses, ticket.key,
+                     ticket.nonce);
+}
+
+Result<Ticket> parse_ticket(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  if (lines.size() != 5 || lines[0] != kTicketMark) {
+    return error(Code::kInvalidArgument, "this is no rendezvous ticket of hvd");
+  }
+  return Ticket{.host = lines[1], .addresses = lines[2], .key = lines[3], .nonce = lines[4]};
+}
+
+Result<Rendezvous> serve_rendezvous(Deadline deadline) {
+  Rendezvous rendezvous;
+  rendezvous.key = JobKey::random();
+  HVD_TRY_ASSIGN(rendezvous.server, TcpStoreServer::start(rendezvous.key));
+  HVD_TRY_ASSIGN(const auto own, parse_addresses(rendezvous.server->loopback_address()));
+  auto store = TcpStore::connect(own, rendezvous.key, deadline);
+  if (!store.is_ok()) {  // no loopback in this network name space
+    HVD_TRY_ASSIGN(const auto all, parse_addresses(rendezvous.server->addresses()));
+    store = TcpStore::connect(all, rendezvous.key, deadline);
+  }
+  HVD_TRY_ASSIGN(rendezvous.store, std::move(store));
+  return rendezvous;
+}
+
+Ticket ticket_of(const Rendezvous& rendezvous) {
+  return {.host = local_host_name(),
+          .addresses = rendezvous.server->addresses(),
+          .key = rendezvous.key.to_hex(),
+          .nonce = random_hex(8)};
+}
+
+Result<Rendezvous> join_rendezvous(const Ticket& ticket, Deadline deadline) {
+  Rendezvous rendezvous;
+  HVD_TRY_ASSIGN(rendezvous.key, JobKey::from_hex(ticket.key));
+  HVD_TRY_ASSIGN(const auto addresses, parse_addresses(ticket.addresses));
+  auto store = TcpStore::connect_once(addresses, rendezvous.key, deadline);
+  if (!store.is_ok()) return store.status().with_context(format_text("rank 0 on {}", ticket.host));
+  rendezvous.store = std::move(store).value();
+  return rendezvous;
+}
+
+Result<Rendezvous> meet_by_file(const std::string& path, int rank, Deadline deadline) {
+  if (rank == 0) {
+    HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
+    HVD_TRY(write_private_file(path, format_ticket(ticket_of(rendezvous))));
+    rendezvous.file = path;
+    return rendezvous;
+  }
+  int step_ms = 1;
+  Status last;
+  for (;;) {
+    const auto text = read_private_file(path, kMaxTicketBytes);
+    if (!text.is_ok() && text.status().code() != Code::kTimeout) return text.status();
+    last = text.status();
+    if (text.is_ok()) {
+      const auto ticket = parse_ticket(text.value());
+      if (!ticket.is_ok()) return ticket.status().with_context(path);
+      auto joined = join_rendezvous(ticket.value(),
+                                    deadline.earlier(Deadline::after(std::chrono::seconds(3))));
+      if (joined.is_ok()) return joined;
+      last = joined.status();
+    }
+    if (deadline.has_passed()) return no_ticket(path, last);
+    back_off(step_ms, deadline);
+  }
+}
+
+Result<std::string> rendezvous_folder(const Environment& environment) {
+  std::string folder;
+  if (const auto chosen = environment.get(launch_env::kRendezvousDir)) {
+    folder = *chosen;
+  } else {
+    HVD_TRY_ASSIGN(const std::string home, home_folder(environment));
+    folder = home + "/.cache/hvd";
+  }
+  HVD_TRY(make_folders(folder));
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    return Status::system(
+        format_text("cannot write in the rendezvous folder {}; set HVD_RENDEZVOUS_DIR", folder),
+        errno);
+  }
+  return folder;
+}
+
+std::string safe_file_name(std::string_view name) {
+  std::string safe(name);
+  for (char& c : safe) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.';
+    if (!plain) c = '_';
+  }
+  if (safe.size() > 200) safe.resize(200);
+  return safe;
+}
+
+}  // namespace hvd

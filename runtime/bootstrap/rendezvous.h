@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/deadline.h"
+#include "base/environment.h"
+#include "base/result.h"
+#include "bootstrap/store.h"
+#include "bootstrap/tcp_store_server.h"
+#include "transport/job_key.h"
+
+namespace hvd {
+
+/// Where the ranks meet: a store that all of them reach, and the key that proves who belongs.
+struct Rendezvous {
+  /// In rank 0, where no launcher serves the store. Outlives `store`: it is declared first.
+  std::unique_ptr<TcpStoreServer> server = nullptr;
+  std::unique_ptr<Store> store = nullptr;
+  JobKey key = {};
+  std::string file = {};  ///< To be removed once all ranks have met; empty: none.
+  int size = 0;           ///< Where the method alone knows it; 0: as the identity says.
+};
+
+/// What rank 0 tells the others so that they find and trust its store.
+struct Ticket {
+  std::string host;
+  std::string addresses;  ///< As in HVD_STORE.
+  std::string key;        ///< 64 hex digits. A secret.
+  std::string nonce;      ///< Tells two tickets of the same name apart.
+};
+
+std::string format_ticket(const Ticket& ticket);
+Result<Ticket> parse_ticket(std::string_view text);
+
+/// Rank 0's half: a server with a fresh key, and a connection to it.
+Result<Rendezvous> serve_rendezvous(Deadline deadline);
+Ticket ticket_of(const Rendezvous& rendezvous);
+/// The other ranks' half. One attempt: a server that is not there makes the ticket stale.
+Result<Rendezvous> join_rendezvous(const Ticket& ticket, Deadline deadline);
+
+/// Meets by a file that rank 0 writes and the others poll for. A file whose server refuses or does
+/// not answer is left from an earlier run, and is read again until the deadline.
+Result<Rendezvous> meet_by_file(const std::string& path, int rank, Deadline deadline);
+
+/// `$HVD_RENDEZVOUS_DIR` or `~/.cache/hvd`, created (mode 0700) where missing. kInvalidArgument
+/// or kSystem where there is no such folder and none can be made.
+Result<std::string> rendezvous_folder(const Environment& environment);
+/// `name` as a file name: everything but letters, digits, '.', '_' and '-' becomes '_'.
+std::string safe_file_name(std::string_view name);
+
+}  // namespace hvd

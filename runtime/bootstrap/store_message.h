@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+/// What TcpStore and TcpStoreServer say to each other, each in a length-prefixed frame.
+namespace hvd::store_message {
+
+inline constexpr std::size_t kMaxRequestBytes = (std::size_t{1} << 20) + 4096;
+inline constexpr std::size_t kMaxReplyBytes = std::size_t{256} << 20;
+inline constexpr int kMaxRanks = 1 << 20;
+
+enum class Verb : std::uint8_t { kSet = 1, kWait = 2, kGather = 3 };
+
+struct Request {
+  Verb verb = Verb::kSet;
+  std::string key;    ///< The round for kGather.
+  std::string value;  ///< Empty for kWait.
+  std::int32_t rank = 0;
+  std::int32_t size = 0;
+  std::uint64_t timeout_ms = 0;
+};
+
+Bytes encode(const Request& request);
+Result<Request> decode_request(std::span<const std::byte> bytes);
+
+/// A reply: the code, then the message of a failure, or one value (kWait), or all (kGather).
+struct Reply {
+  Code code = Code::kOk;
+  std::string text;
+  std::vector<std::string> values = {};
+};
+
+Bytes encode(const Reply& reply);
+Result<Reply> decode_reply(std::span<const std::byte> bytes);
+
+}  // namespace hvd::store_message

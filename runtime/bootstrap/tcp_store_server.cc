@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/tcp_store_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "bootstrap/store_board.h"
+#include "transport/handshake.h"
+
+namespace hvd {
+namespace {
+
+constexpr auto kHandshakeTime = std::chrono::seconds(5);
+constexpr auto kDrainTime = std::chrono::seconds(5);
+constexpr std::size_t kMaxConnections = 65536;
+
+struct Connection {
+  UniqueFd socket;
+  std::optional<Handshake> handshake;
+  Deadline proven_by;
+  Bytes received = {};
+  Bytes unsent = {};
+};
+
+/// The poll loop and everything it owns.
+class Loop {
+ public:
+  Loop(Listener listener, int stop, const JobKey& key)
+      : listener_(std::move(listener)), stop_(stop), key_(key) {}
+
+  void run() {
+    while (step(false)) {
+    }
+    const Deadline drained = Deadline::after(kDrainTime);
+    while (has_unsent() && !drained.has_passed() && step(true)) {
+    }
+  }
+
+ private:
+  bool has_unsent() const {
+    for (const auto& [id, connection] : connections_) {
+      if (!connection.unsent.empty()) return true;
+    }
+    return false;
+  }
+
+  Deadline next_deadline(bool draining) const {
+    Deadline next = board_.next_deadline();
+    if (draining) next = next.earlier(Deadline::after(std::chrono::milliseconds(50)));
+    for (const auto& [id, connection] : connections_) {
+      if (connection.handshake) next = next.earlier(connection.proven_by);
+    }
+    return next;
+  }
+
+  /// One sleep and what came of it; false when it is time to stop.
+  bool step(bool draining) {
+    std::vector<pollfd> waits = {
+        {.fd = draining ? -1 : stop_, .events = POLLIN, .revents = 0},
+        {.fd = draining ? -1 : listener_.fd(), .events = POLLIN, .revents = 0}};
+    std::vector<StoreBoard::Client> ids;
+    for (const auto& [id, connection] : connections_) {
+      const bool writes = !connection.unsent.empty();
+      waits.push_back({.fd = connection.socket.get(),
+                       .events = static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN),
+                       .revents = 0});
+      ids.push_back(id);
+    }
+    const int count = ::poll(waits.data(), waits.size(), next_deadline(draining).poll_timeout_ms());
+    if (count < 0 && errno != EINTR) return false;
+    if (waits[0].revents != 0) return false;
+    if (waits[1].revents != 0) accept_all();
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (waits[i + 2].revents != 0) serve(ids[i]);
+    }
+    answer(board_.expire());
+    drop_silent();
+    return true;
+  }
+
+  void accept_all() {
+    for (;;) {
+      auto peer = listener_.accept();
+      if (!peer.is_ok() || !peer.value().is_open()) return;
+      if (connections_.size() > kMaxConnections) return;  // closes it
+      connections_.emplace(next_id_++,
+                           Connection{.socket = std::move(peer).value(),
+                                      .handshake = Handshake(Handshake::Side::kServer, key_),
+                                      .proven_by = Deadline::after(kHandshakeTime)});
+    }
+  }
+
+  void refuse(StoreBoard::Client id, const Status& why) {
+    if (!refused_one_ && why.code() != Code::kAborted) {
+      log(LogLevel::kWarning, "bootstrap",
+          "refused a connection to the store ({}); the job goes on", why.message());
+    }
+    refused_one_ |= why.code() != Code::kAborted;
+    connections_.erase(id);
+  }
+
+  void drop(StoreBoard::Client id) {
+    board_.forget(id);
+    connections_.erase(id);
+  }
+
+  void drop_silent() {
+    std::vector<StoreBoard::Client> silent;
+    for (const auto& [id, connection] : connections_) {
+      if (connection.handshake && connection.proven_by.has_passed()) silent.push_back(id);
+    }
+    for (const auto id : silent) {
+      refuse(id, error(Code::kTimeout, "handshake: the peer is silent"));
+    }
+  }
+
+  void serve(StoreBoard::Client id) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    Connection& connection = found->second;
+    if (connection.handshake) {
+      const auto proven = connection.handshake->advance(connection.socket.get());
+      if (!proven.is_ok()) return refuse(id, proven.status());
+      if (proven.value()) connection.handshake.reset();
+      return;
+    }
+    if (!flush(connection) || !receive(connection)) return drop(id);
+    while (true) {
+      std::uint32_t length = 0;
+      if (connection.received.size() < sizeof length) return;
+      std::memcpy(&length, connection.received.data(), sizeof length);
+      if (length > store_message::kMaxRequestBytes) return drop(id);
+      if (connection.received.size() < sizeof length + length) return;
+      auto request = store_message::decode_request(
+          std::span(connection.received).subspan(sizeof length, length));
+      if (!request.is_ok()) return drop(id);
+      connection.received.erase(
+          connection.received.begin(),
+          connection.received.begin() + static_cast<std::ptrdiff_t>(sizeof length + length));
+      answer(board_.handle(id, std::move(request).value()));
+      if (connections_.count(id) == 0) return;
+    }
+  }
+
+  void answer(const std::vector<StoreBoard::Answer>& answers) {
+    for (const auto& [client, reply] : answers) {
+      const auto found = connections_.find(client);
+      if (found == connections_.end()) continue;
+      const Bytes message = encode(reply);
+      ByteWriter prefix;
+      prefix.put(static_cast<std::uint32_t>(message.size()));
+      Bytes& unsent = found->second.unsent;
+      unsent.insert(unsent.end(), prefix.bytes().begin(), prefix.bytes().end());
+      unsent.insert(unsent.end(), message.begin(), message.end());
+      if (!flush(found->second)) drop(client);
+    }
+  }
+
+  /// False when the connection is gone.
+  static bool flush(Connection& connection) {
+    std::size_t done = 0;
+    while (done < connection.unsent.size()) {
+      const auto sent = ::send(connection.socket.get(), connection.unsent.data() + done,
+                               connection.unsent.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return false;
+      if (sent < 0) break;
+      done += static_cast<std::size_t>(sent);
+    }
+    connection.unsent.erase(connection.unsent.begin(),
+                            connection.unsent.begin() + static_cast<std::ptrdiff_t>(done));
+    return true;
+  }
+
+  /// Takes what has arrived, 64 KiB at most per turn. False when the connection is gone.
+  static bool receive(Connection& connection) {
+    constexpr std::size_t kChunk = std::size_t{64} << 10;
+    const std::size_t old_size = connection.received.size();
+    connection.received.resize(old_size + kChunk);
+    const auto got = ::recv(connection.socket.get(), connection.received.data() + old_size, kChunk,
+                            MSG_DONTWAIT);
+    const int cause = errno;
+    connection.received.resize(old_size + static_cast<std::size_t>(got > 0 ? got : 0));
+    if (got > 0) return true;
+    return got < 0 && (cause == EAGAIN || cause == EWOULDBLOCK || cause == EINTR);
+  }
+
+  Listener listener_;
+  int stop_;
+  JobKey key_;
+  std::map<StoreBoard::Client, Connection> connections_;
+  StoreBoard::Client next_id_ = 1;
+  StoreBoard board_;
+  bool refused_one_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const JobKey& key,
+                                                              std::uint16_t port) {
+  HVD_TRY_ASSIGN(Listener listener, Listener::open(port));
+  UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop.is_open()) return Status::system("cannot create an eventfd", errno);
+  return std::unique_ptr<TcpStoreServer>(
+      new TcpStoreServer(std::move(listener), std::move(stop), key));
+}
+
+TcpStoreServer::TcpStoreServer(Listener listener, UniqueFd stop, const JobKey& key)
+    : port_(listener.port()), stop_(std::move(stop)) {
+  thread_ = std::thread(
+      [loop = std::make_shared<Loop>(std::move(listener), stop_.get(), key)] { loop->run(); });
+}
+
+TcpStoreServer::~TcpStoreServer() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+std::string TcpStoreServer::addresses() const {
+  std::string text;
+  for (const std::string& address : published_addresses()) {
+    const auto parsed = SocketAddress::of(address, port_);
+    if (!parsed.is_ok()) continue;
+    if (!text.empty()) text += ",";
+    text += parsed.value().to_string();
+  }
+  return text;
+}
+
+std::string TcpStoreServer::loopback_address() const { return format_text("127.0.0.1:{}", port_); }
+
+}  // namespace hvd

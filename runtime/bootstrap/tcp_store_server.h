@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "transport/job_key.h"
+#include "transport/listener.h"
+
+namespace hvd {
+
+/// Serves the Store of one job over TCP: in hvdrun, or in rank 0 while the job starts.
+///
+/// One thread with one poll loop. A connection must prove the job key within five seconds; one
+/// that cannot is refused, reported once, and disturbs nobody. Waits are parked here, so that a
+/// timeout can name the ranks that did not come. Thread-safe.
+class TcpStoreServer {
+ public:
+  static Result<std::unique_ptr<TcpStoreServer>> start(const JobKey& key, std::uint16_t port = 0);
+  /// Sends what is queued, then closes every connection.
+  ~TcpStoreServer();
+  TcpStoreServer(const TcpStoreServer&) = delete;
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
+
+  std::uint16_t port() const { return port_; }
+  /// "ADDRESS:PORT[,ADDRESS:PORT...]" as in HVD_STORE.
+  std::string addresses() const;
+  /// The same for clients on this host alone.
+  std::string loopback_address() const;
+
+ private:
+  TcpStoreServer(Listener listener, UniqueFd stop, const JobKey& key);
+  std::uint16_t port_;
+  UniqueFd stop_;
+  std::thread thread_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "transport/job_key.h"
+#include "transport/socket_address.h"
+
+namespace hvd {
+
+/// A TCP port that listens on all interfaces, IPv6 and IPv4. One thread at a time.
+class Listener {
+ public:
+  /// Port 0: one that is free. A port in use is an error that names it.
+  static Result<Listener> open(std::uint16_t port = 0);
+
+  std::uint16_t port() const { return port_; }
+  int fd() const { return socket_.get(); }
+  /// The next connection, tuned and non-blocking; not open when there is none now.
+  Result<UniqueFd> accept() const;
+
+ private:
+  Listener(UniqueFd socket, std::uint16_t port) : socket_(std::move(socket)), port_(port) {}
+  UniqueFd socket_;
+  std::uint16_t port_;
+};
+
+/// Connects to the first of `candidates` that answers and proves the job key; several may be
+/// tried at once. The error lists what became of each.
+Result<UniqueFd> connect_authenticated(std::span<const SocketAddress> candidates, const JobKey& key,
+                                       Deadline deadline);
+
+}  // namespace hvd

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/node_exchange.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "base/log.h"
+#include "transport/fd_passing.h"
+#include "transport/handshake.h"
+#include "transport/shared_segment.h"
+#include "transport/socket_io.h"
+
+namespace hvd {
+namespace {
+
+struct Introduction {
+  std::int32_t rank = 0;
+  std::int32_t has_pidfd = 0;
+};
+
+/// What a rank brings: its bell, and its pidfd where the kernel has such.
+struct Member {
+  UniqueFd socket;
+  UniqueFd bell;
+  UniqueFd pid_fd;
+};
+
+Result<Member> my_part() {
+  Member me;
+  me.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!me.bell.is_open()) return Status::system("cannot create an eventfd", errno);
+#ifdef SYS_pidfd_open
+  me.pid_fd.reset(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+#endif
+  return me;
+}
+
+std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, name.data(), length);
+  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)};
+}
+
+Status check_user(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    return Status::system("SO_PEERCRED", errno);
+  }
+  if (peer.uid == ::geteuid()) return Status::ok();
+  return error(Code::kInvalidArgument, "process {} belongs to user {}, not {}", peer.pid, peer.uid,
+               ::geteuid());
+}
+
+NodeGroup make_group(const NodeExchangeOptions& options, std::shared_ptr<SharedSegment> segment,
+                     std::vector<UniqueFd> bells, std::vector<UniqueFd> pid_fds) {
+  const auto found = std::find(options.ranks.begin(), options.ranks.end(), options.rank);
+  NodeGroup group;
+  group.local_rank = static_cast<int>(found - options.ranks.begin());
+  group.local_size = static_cast<int>(options.ranks.size());
+  group.memory = segment->memory();
+  group.doorbell = std::make_unique<Doorbell>(segment->words(), std::move(bells), group.local_rank);
+  pid_fds[static_cast<std::size_t>(group.local_rank)].reset();
+  group.pid_fds = std::move(pid_fds);
+  segment->close_fd();
+  group.owner = std::move(segment);
+  return group;
+}
+
+/// Takes one connection's introduction and descriptors; its index in the group, or why not.
+Result<std::size_t> admit(const NodeExchangeOptions& options, UniqueFd socket,
+                          std::map<std::size_t, Member>& members) {
+  HVD_TRY(check_user(socket.get()));
+  const Deadline deadline = options.deadline.earlier(Deadline::after(std::chrono::seconds(5)));
+  HVD_TRY(shake_hands(socket.get(), Handshake::Side::kServer, options.key, deadline));
+  Introduction hello;
+  HVD_TRY(receive_all(socket.get(), std::as_writable_bytes(std::span(&hello, 1)), deadline,
+                      "the introduction of a local rank"));
+  const auto found = std::find(options.ranks.begin() + 1, options.ranks.end(), hello.rank);
+  if (found == options.ranks.end()) {
+    return error(Code::kInvalidArgument, "rank {} is not of this node", hello.rank);
+  }
+  HVD_TRY_ASSIGN(auto fds, receive_fds(socket.get(), hello.has_pidfd != 0 ? 2 : 1, deadline));
+  Member member;
+  member.socket = std::move(socket);
+  member.bell = std::move(fds[0]);
+  if (fds.size() > 1) member.pid_fd = std::move(fds[1]);
+  const auto index = static_cast<std::size_t>(found - options.ranks.begin());
+  members.insert_or_assign(index, std::move(member));
+  return index;
+}
+
+std::vector<int> missing_ranks(const NodeExchangeOptions& options,
+                               const std::map<std::size_t, Member>& members) {
+  std::vector<int> missing;
+  for (std::size_t i = 1; i < options.ranks.size(); ++i) {
+    if (members.count(i) == 0) missing.push_back(options.ranks[i]);
+  }
+  return missing;
+}
+
+Status collect(const NodeExchangeOptions& options, std::map<std::size_t, Member>& members) {
+  bool refused_one = false;
+  while (members.size() < options.ranks.size()) {
+    HVD_TRY_ASSIGN(const bool ready, wait_ready(options.listener->fd(), POLLIN, options.deadline));
+    if (!ready) {
+      const auto missing = missing_ranks(options, members);
+      return error(Code::kTimeout,
+                   "rank {} of this node (and {} more) did not come to share memory",
+                   missing.front(), missing.size() - 1);
+    }
+    UniqueFd socket(
+        ::accept4(options.listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open()) continue;
+    const auto admitted = admit(options, std::move(socket), members);
+    if (admitted.is_ok() || refused_one) continue;
+    refused_one = true;
+    log(LogLevel::kWarning, "bootstrap", "refused a local connection ({}); the job goes on",
+        admitted.status().message());
+  }
+  return Status::ok();
+}
+
+/// Sends everything to one member and waits until it has it: descriptors in flight are limited.
+Status hand_out(int socket, int segment, const std::map<std::size_t, Member>& members,
+                Deadline deadline) {
+  std::vector<std::uint8_t> has_pidfd;
+  std::vector<int> fds = {segment};
+  for (const auto& [index, member] : members) {
+    fds.push_back(member.bell.get());
+    has_pidfd.push_back(member.pid_fd.is_open() ? 1 : 0);
+  }
+  for (const auto& [index, member] : members) {
+    if (member.pid_fd.is_open()) fds.push_back(member.pid_fd.get());
+  }
+  HVD_TRY(send_all(socket, std::as_bytes(std::span(has_pidfd)), deadline, "a local rank"));
+  HVD_TRY(send_fds(socket, fds, deadline));
+  std::byte taken{};
+  return receive_all(socket, std::span(&taken, 1), deadline, "a local rank to map the memory");
+}
+
+Result<NodeGroup> lead(const NodeExchangeOptions& options) {
+  const auto local_size = static_cast<int>(options.ranks.size());
+  HVD_TRY_ASSIGN(auto segment, SharedSegment::create(local_size, options.memory_bytes));
+  std::map<std::size_t, Member> members;
+  HVD_TRY_ASSIGN(Member me, my_part());
+  members.emplace(0, std::move(me));
+  HVD_TRY(collect(options, members));
+  std::vector<UniqueFd> bells;
+  std::vector<UniqueFd> pid_fds;
+  for (auto& [index, member] : members) {
+    if (index == 0) continue;
+    HVD_TRY(hand_out(member.socket.get(), segment->fd(), members, options.deadline));
+  }
+  for (auto& [index, member] : members) {
+    bells.push_back(std::move(member.bell));
+    pid_fds.push_back(std::move(member.pid_fd));
+  }
+  return make_group(options, std::move(segment), std::move(bells), std::move(pid_fds));
+}
+
+Result<NodeGroup> follow(const NodeExchangeOptions& options) {
+  const Deadline deadline = options.deadline;
+  HVD_TRY_ASSIGN(UniqueFd socket, AbstractListener::connect(options.leader_name));
+  HVD_TRY(check_user(socket.get()));
+  HVD_TRY(shake_hands(socket.get(), Handshake::Side::kClient, options.key, deadline));
+  HVD_TRY_ASSIGN(Member me, my_part());
+  const Introduction hello{.rank = options.rank, .has_pidfd = me.pid_fd.is_open() ? 1 : 0};
+  HVD_TRY(send_all(socket.get(), std::as_bytes(std::span(&hello, 1)), deadline, "the leader"));
+  std::vector<int> mine = {me.bell.get()};
+  if (me.pid_fd.is_open()) mine.push_back(me.pid_fd.get());
+  HVD_TRY(send_fds(socket.get(), mine, deadline));
+  const std::size_t local_size = options.ranks.size();
+  std::vector<std::uint8_t> has_pidfd(local_size);
+  HVD_TRY(receive_all(socket.get(), std::as_writable_bytes(std::span(has_pidfd)), deadline,
+                      "the memory of the node"));
+  const auto pid_fd_count = static_cast<std::size_t>(
+      std::count_if(has_pidfd.begin(), has_pidfd.end(), [](auto flag) { return flag != 0; }));
+  HVD_TRY_ASSIGN(auto fds, receive_fds(socket.get(), 1 + local_size + pid_fd_count, deadline));
+  HVD_TRY_ASSIGN(auto segment, SharedSegment::open(std::move(fds[0]), static_cast<int>(local_size),
+                                                   options.memory_bytes));
+  std::vector<UniqueFd> bells;
+  std::vector<UniqueFd> pid_fds(local_size);
+  std::size_t next = 1;
+  for (std::size_t i = 0; i < local_size; ++i) bells.push_back(std::move(fds[next++]));
+  for (std::size_t i = 0; i < local_size; ++i) {
+    if (has_pidfd[i] != 0) pid_fds[i] = std::move(fds[next++]);
+  }
+  const std::byte taken{1};
+  HVD_TRY(send_all(socket.get(), std::span(&taken, 1), deadline, "the leader"));
+  return make_group(options, std::move(segment), std::move(bells), std::move(pid_fds));
+}
+
+}  // namespace
+
+Result<AbstractListener> AbstractListener::open() {
+  std::string name = "hvd-" + random_hex(16);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return Status::system("cannot create a Unix socket", errno);
+  const auto [address, length] = abstract_address(name);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0) {
+    return Status::system("cannot listen on a Unix socket", errno);
+  }
+  return AbstractListener(std::move(socket), std::move(name));
+}
+
+Result<UniqueFd> AbstractListener::connect(const std::string& name) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) return Status::system("cannot create a Unix socket", errno);
+  const auto [address, length] = abstract_address(name);
+  // Blocking: the leader listens already, at most its backlog is full for a moment.
+  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (errno != EINTR) return Status::system("cannot reach the leader of the node", errno);
+  }
+  ::fcntl(socket.get(), F_SETFL, O_NONBLOCK);
+  return socket;
+}
+
+Result<NodeGroup> exchange_node(const NodeExchangeOptions& options) {
+  return options.rank == options.ranks.front() ? lead(options) : follow(options);
+}
+
+std::string machine_key() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot_id;
+  std::getline(file, boot_id);
+  struct stat name_space {};
+  if (::stat("/proc/self/ns/net", &name_space) != 0) name_space.st_ino = 0;
+  return format_text("{}/{}/{}", boot_id, name_space.st_ino, ::geteuid());
+}
+
+}  // namespace hvd
