@@ -6,6 +6,7 @@ namespace hvd {
 /// What the user typed after `hvdrun check`.
 struct CheckOptions {
   bool build = false;  ///< --build: what this build has, and why each missing part is missing.
+  bool json = false;   ///< --json: the same for programs.
 };
 
 /// `hvdrun check`: prints what works here. Returns the exit code.

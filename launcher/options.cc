@@ -160,6 +160,16 @@ Result<CommandLine> parse_header(const std::vector<std::string>& arguments) {
   app->add_option("--gpus", options.gpus, "GPUs, one rank each")->check(CLI::Range(1, 1 << 20));
   app->add_option("-N,--nodes", options.nodes, "Nodes, all their GPUs")
       ->check(CLI::Range(1, 1 << 20));
+  app->add_option("-c,--cpus-per-task", options.cpus_per_task,
+                  "Cores of each rank (default: the partition's)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app->add_option("-C,--constraint", options.constraint, "Node features, as sbatch takes them")
+      ->type_name("LIST");
+  app->add_option("-q,--qos", options.qos, "Quality of service (default: the site's)")
+      ->type_name("NAME");
+  app->add_option("-o,--output", options.output, "File of the job's output, as sbatch takes it")
+      ->type_name("FILE");
   app->add_option("-t,--time", options.time, "Time limit")->type_name("HH:MM:SS");
   app->add_option("-A,--account", options.account, "Account to charge")->type_name("NAME");
   app->add_option("-J,--job-name", options.name, "Name of the job")->type_name("NAME");
@@ -174,6 +184,7 @@ Result<CommandLine> parse_check(const std::vector<std::string>& arguments) {
   auto app = make_app("Says what works here.", "hvdrun check", false);
   CheckOptions options;
   app->add_flag("--build", options.build, "What this build has, and why each missing part is");
+  app->add_flag("--json", options.json, "Print it as JSON");
   HVD_TRY_ASSIGN(auto print, parse_with(*app, arguments, "check"));
   if (print) return CommandLine(*std::move(print));
   return CommandLine(options);

@@ -19,9 +19,10 @@ namespace hvd {
 struct EngineOptions {
   std::size_t fusion_bytes = std::size_t{64} << 20;  ///< HVD_FUSION_THRESHOLD.
   std::chrono::milliseconds stall_warning{60'000};   ///< HVD_STALL_CHECK_TIME_SECONDS; 0: never.
-  std::chrono::milliseconds heartbeat{1'000};        ///< Between nodes.
-  std::chrono::milliseconds node_timeout{3'000};     ///< A silent node is lost after this.
+  std::chrono::milliseconds heartbeat{500};          ///< Between nodes.
+  std::chrono::milliseconds node_timeout{2'500};     ///< A silent node is lost after this.
   int spin = -1;                                     ///< Polls before yielding; -1: from the CPUs.
+  std::string backend;  ///< HVD_BACKEND: use this backend only; empty: the first that can.
 };
 
 /// Bytes of NodeGroup::memory that the engine and the backends of `table` need for a node of

@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# bash completion for hvdrun(1): options until the program, then whatever the program completes to.
+
+_hvdrun_sites() {
+  hvdrun header --list 2>/dev/null | awk '!/^ / {print $1}'
+}
+
+_hvdrun_options() {
+  case $1 in
+    header) echo "--site --partition --gpus --nodes --cpus-per-task --constraint --qos --output --time --account --job-name --list --help" ;;
+    check) echo "--build --json --help" ;;
+    *) echo "-np --nodes --cpus-per-rank --bind -x --site --output-dir --prefix --no-prefix --timestamp --grace --dry-run --verbose --help --version" ;;
+  esac
+}
+
+_hvdrun() {
+  local word=$2 previous=$3 command=${COMP_WORDS[1]} candidates
+  case $previous in
+    --site) candidates=$(_hvdrun_sites) ;;
+    --bind) candidates='cores none' ;;
+    --output-dir)
+      compopt -o dirnames
+      return
+      ;;
+    *)
+      candidates=$(_hvdrun_options "$command")
+      [ "$COMP_CWORD" -ne 1 ] || candidates+=' header check explain run'
+      ;;
+  esac
+  # The words are ours and hold no spaces.
+  # shellcheck disable=SC2207
+  COMPREPLY=($(compgen -W "$candidates" -- "$word"))
+  if [ "${#COMPREPLY[@]}" -eq 0 ]; then
+    compopt -o default
+  fi
+}
+
+complete -F _hvdrun hvdrun

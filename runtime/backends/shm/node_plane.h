@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/doorbell.h"
+
+namespace hvd {
+
+/// The shared memory of one communicator in a node: slots to pass bytes through, and counters.
+///
+/// Each rank has kSlots slots for streams, two slots for small batches (whose sequence number lies
+/// in the same cache line as the first bytes), and a counter per stage of a stream. A counter is
+/// written by its rank only, grows for ever and counts the rounds whose stage the rank has
+/// finished. Bytes of a slot are written before the counter that announces them and read after it
+/// was seen. Nobody but its owner ever touches a user's buffer, so a rank that dies cannot harm the
+/// memory of another one.
+/// Engine thread only.
+class NodePlane {
+ public:
+  static constexpr std::size_t kSlotBytes = std::size_t{128} << 10;
+  static constexpr std::uint64_t kSlots = 4;
+  static constexpr std::size_t kSmallBytes = 4096 - 16;
+
+  enum Stage : std::size_t {
+    kIn = 0,       ///< My bytes of the round are in my slot.
+    kReduced = 1,  ///< The results that I own are in their slots.
+    kOut = 2,      ///< I have read all that I need from the slots of the round.
+  };
+  static constexpr std::size_t kStages = 3;
+
+  static std::size_t memory_bytes(int local_size);
+  /// `memory` as long as memory_bytes says, zeroed; `doorbell` may be null where nobody sleeps.
+  NodePlane(std::span<std::byte> memory, int local_rank, int local_size, const Doorbell* doorbell);
+
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+
+  /// Tells the others that I have finished `stage` of all rounds below `round`.
+  void publish(Stage stage, std::uint64_t round);
+  /// True when `rank` has finished `stage` of all rounds below `round`.
+  bool has_reached(int rank, Stage stage, std::uint64_t round) {
+    std::uint64_t& seen = seen_[static_cast<std::size_t>(rank)][stage];
+    if (seen >= round) return true;
+    seen = load(rank, stage);
+    return seen >= round;
+  }
+  bool all_have_reached(Stage stage, std::uint64_t round);
+  /// True when every rank has left the round that used the slots of `round` before.
+  bool slot_is_free(std::uint64_t round) {
+    return round < kSlots || all_have_reached(kOut, round - kSlots + 1);
+  }
+  std::byte* slot(int rank, std::uint64_t round) const;
+
+  /// Small batches: the bytes of `rank` for the small batch `number` (counted from 1), and whether
+  /// they are there. Two slots suffice: a rank that runs batch n has seen all others in n - 1, so
+  /// they have left n - 2.
+  std::byte* small(int rank, std::uint64_t number) const;
+  void publish_small(std::uint64_t number);
+  bool all_have_small(std::uint64_t number);
+
+  /// Places in the sequence of this communicator's work, equal on every rank.
+  std::uint64_t next_round = 0;
+  std::uint64_t next_small = 1;
+
+  /// Tasks run one after the other, in the order in which they took their tickets.
+  std::uint64_t take_ticket() { return tickets_++; }
+  bool is_at_head(std::uint64_t ticket) const { return ticket == served_ && !abandoned_; }
+  void finish(std::uint64_t ticket) { served_ = ticket + 1; }
+  /// A task was destroyed unfinished: the counters no longer agree, so nothing runs any more.
+  void abandon() { abandoned_ = true; }
+  bool is_abandoned() const { return abandoned_; }
+
+ private:
+  struct alignas(64) CounterLine {
+    std::atomic<std::uint64_t> value{0};
+  };
+  struct SmallSlot;
+
+  std::uint64_t load(int rank, Stage stage) const;
+  SmallSlot* small_slot(int rank, std::uint64_t number) const;
+  CounterLine* counter(int rank, Stage stage) const;
+  void ring() const;
+
+  std::byte* memory_;
+  int local_rank_;
+  int local_size_;
+  const Doorbell* doorbell_;
+  std::vector<std::array<std::uint64_t, kStages>> seen_;  // by rank: saves reading shared lines
+  int small_seen_ = 0;                // ranks below this one are known to have the current batch
+  std::uint64_t small_seen_for_ = 0;  // ... which is this one
+  std::uint64_t tickets_ = 0;
+  std::uint64_t served_ = 0;
+  bool abandoned_ = false;
+};
+
+}  // namespace hvd

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backends/shm/byte_stream.h"
+#include "backends/shm/node_plane.h"
+#include "collective/batch.h"
+#include "collective/reduce.h"
+
+namespace hvd {
+
+/// Streams the tensors of a batch through the slots of a node and reduces them on the way.
+///
+/// The batch is one flat stream, cut into rounds of `owners` pieces. In each round every rank
+/// copies the pieces that it does not own into its slot; the owner of a piece reduces its private
+/// bytes with the slots of the others, in rank order; the result goes to its own output and *back
+/// into a sender's slot*, from which the others copy it out: no line crosses the node more often
+/// than it must. Ranks from `owners` on own nothing.
+/// Engine thread only.
+class ReduceStream {
+ public:
+  ReduceStream(NodePlane& plane, const Batch& batch, const Reduction& reduction, int owners);
+
+  std::uint64_t rounds() const { return rounds_; }
+  std::size_t piece_bytes() const { return piece_bytes_; }
+  /// Bytes of the piece that this rank owns in `round`; 0 at the end of the stream.
+  std::size_t own_bytes(std::uint64_t round) const {
+    return piece_length(round, plane_.local_rank());
+  }
+  bool is_owner() const { return plane_.local_rank() < owners_; }
+
+  /// Takes the rounds of the plane; when the task has come to the head.
+  void begin();
+
+  /// Each does its stage for one round, if it can now.
+  bool try_copy_in();
+  bool try_copy_out();
+  /// Reduces my piece with the others' and publishes the result.
+  bool try_reduce();
+  /// Reduces my piece within the node only; `partial` receives partial results.
+  bool try_reduce_partial(std::byte* partial);
+  /// After try_reduce_partial: takes the result of the oldest round that has none yet.
+  void give_result(const std::byte* result);
+
+  /// Rounds whose node-wide reduction is done, and whose result is known.
+  std::uint64_t reduced() const { return reduced_; }
+  bool is_done() const { return out_ == rounds_; }
+
+ private:
+  std::size_t piece_begin(std::uint64_t round, int owner) const;
+  std::size_t piece_length(std::uint64_t round, int owner) const;
+  bool may_reduce();
+  void reduce_piece(ReduceStage stage, std::byte* partial);
+  /// The slot that carries the result of `owner`: that of the lowest other rank.
+  std::byte* result_slot(std::uint64_t round, int owner) const;
+  void copy_pieces_in(std::uint64_t round, int first, int last);
+
+  NodePlane& plane_;
+  Reduction reduction_;
+  int owners_;
+  ByteStream input_;
+  ByteStream output_;
+  std::size_t piece_bytes_ = 0;
+  std::uint64_t rounds_ = 0;
+  std::uint64_t base_ = 0;     // the plane's number of my round 0
+  std::uint64_t in_ = 0;       // rounds whose stage is done
+  std::uint64_t reduced_ = 0;  // ... in this node
+  std::uint64_t given_ = 0;    // ... and their results published
+  std::uint64_t out_ = 0;
+  std::vector<const void*> sources_;
+};
+
+}  // namespace hvd

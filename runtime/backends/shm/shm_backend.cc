@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/shm/shm_backend.h"
+
+#include "backends/shm/node_plane.h"
+#include "backends/shm/reduce_stream.h"
+#include "backends/shm/rooted.h"
+#include "backends/shm/small_task.h"
+
+namespace hvd {
+namespace {
+
+/// A large allreduce: the three stages of its stream, the furthest first, so that slots are free
+/// again as soon as can be.
+class StreamTask : public Task {
+ public:
+  StreamTask(NodePlane& plane, Batch batch, const Reduction& reduction)
+      : plane_(plane),
+        batch_(std::move(batch)),
+        stream_(plane, batch_, reduction, plane.local_size()),
+        ticket_(plane.take_ticket()) {}
+
+  ~StreamTask() override {
+    if (!finished_) plane_.abandon();
+  }
+
+  Progress advance() override {
+    if (!plane_.is_at_head(ticket_)) return Progress::kBlocked;
+    if (!begun_) {
+      begun_ = true;
+      stream_.begin();
+    }
+    if (!stream_.try_copy_out() && !stream_.try_reduce() && !stream_.try_copy_in()) {
+      return Progress::kBlocked;
+    }
+    if (!stream_.is_done()) return Progress::kMoved;
+    finished_ = true;
+    plane_.finish(ticket_);
+    return Progress::kDone;
+  }
+  const Status& status() const override { return status_; }
+
+ private:
+  NodePlane& plane_;
+  Batch batch_;
+  ReduceStream stream_;
+  std::uint64_t ticket_;
+  bool begun_ = false;
+  bool finished_ = false;
+  Status status_;
+};
+
+class ShmBackend : public Backend {
+ public:
+  explicit ShmBackend(const BackendContext& context)
+      : communicator_(context.communicator),
+        plane_(context.memory, context.communicator.local_rank, context.communicator.local_size(),
+               context.doorbell) {}
+
+  std::string_view name() const override { return kShmBackend.name; }
+
+  Status supports(const Operation& operation, DataType dtype, Device device) const override {
+    if (device.kind != DeviceKind::kCpu) {
+      return error(Code::kUnsupported, "shm reaches the memory of the CPU only");
+    }
+    if (const auto* allreduce = std::get_if<Allreduce>(&operation)) {
+      return check_reducible(*allreduce, dtype);
+    }
+    return Status::ok();
+  }
+
+  Result<std::unique_ptr<Task>> start(Batch batch) override {
+    if (plane_.is_abandoned()) {
+      return error(Code::kAborted, "shm: an earlier batch of this process set was given up");
+    }
+    const auto* allreduce = std::get_if<Allreduce>(&batch.operation);
+    if (allreduce == nullptr && !std::holds_alternative<Barrier>(batch.operation)) {
+      return make_rooted_task(plane_, communicator_, std::move(batch), [this](RootedPlan plan) {
+        return start_node_transfer(plane_, std::move(plan));
+      });
+    }
+    const Reduction reduction = allreduce == nullptr
+                                    ? Reduction{}
+                                    : Reduction::of(*allreduce, batch.dtype, communicator_.size);
+    if (batch.total_count() * size_of(batch.dtype) <= NodePlane::kSmallBytes) {
+      return make_small_task(plane_, std::move(batch), reduction);
+    }
+    return std::unique_ptr<Task>(std::make_unique<StreamTask>(plane_, std::move(batch), reduction));
+  }
+
+  bool reproducible() const override { return true; }
+
+ private:
+  const Communicator& communicator_;
+  NodePlane plane_;
+};
+
+Result<std::unique_ptr<Backend>> create_shm(const BackendContext& context) {
+  const Communicator& communicator = context.communicator;
+  if (communicator.node_count() != 1) {
+    return error(Code::kUnsupported, "shm serves one node, and the ranks live on {}",
+                 communicator.node_count());
+  }
+  const std::size_t wanted = NodePlane::memory_bytes(communicator.local_size());
+  if (context.memory.size() < wanted) {
+    return error(Code::kInternal, "rank {}: shm needs {} bytes of shared memory and got {}",
+                 communicator.rank, wanted, context.memory.size());
+  }
+  return std::unique_ptr<Backend>(std::make_unique<ShmBackend>(context));
+}
+
+}  // namespace
+
+const BackendEntry kShmBackend = {
+    .name = "shm", .memory_bytes = &NodePlane::memory_bytes, .create = &create_shm};
+
+}  // namespace hvd

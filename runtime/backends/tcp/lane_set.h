@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backends/shm/node_plane.h"
+#include "backends/tcp/frame_link.h"
+#include "collective/backend.h"
+
+namespace hvd {
+
+/// Buffers of one round that a lane has under way; kept from task to task.
+struct LaneRound {
+  std::vector<std::byte> own;     ///< Partial results of my node, the whole piece.
+  std::vector<std::byte> theirs;  ///< Of the other nodes, one stride each.
+  std::vector<std::byte> result;  ///< Finished elements of the whole piece.
+  std::size_t partials_arrived = 0;
+  std::size_t results_arrived = 0;
+  std::size_t unsent = 0;
+};
+
+/// My connections to the same lane on the other nodes, and where the ranks live.
+/// Engine thread only.
+class LaneSet {
+ public:
+  explicit LaneSet(const BackendContext& context);
+
+  const Communicator& communicator() const { return communicator_; }
+  int lanes() const { return lanes_; }
+  int node() const { return communicator_.node; }
+  int node_count() const { return communicator_.node_count(); }
+  /// True when this rank drives a lane.
+  bool is_lane() const { return communicator_.local_rank < lanes_; }
+  int node_of(int rank) const { return places_[static_cast<std::size_t>(rank)].node; }
+  int local_rank_of(int rank) const { return places_[static_cast<std::size_t>(rank)].local_rank; }
+
+  std::uint64_t take_transfer() { return transfers_++; }
+  /// Sends and receives what is possible now; true when anything moved.
+  Result<bool> pump(FrameSink& sink);
+  void queue(int node, const FrameHeader& header, std::span<const std::byte> payload,
+             std::size_t* unsent);
+  /// A transfer ended early: drops everything that it lent.
+  void forget();
+
+  LaneRound& round(std::uint64_t number) { return rounds_[number % NodePlane::kSlots]; }
+
+ private:
+  struct Place {
+    int node;
+    int local_rank;
+  };
+  const Communicator& communicator_;
+  int lanes_;
+  std::vector<FrameLink> links_;
+  std::vector<int> link_of_node_;  // index into links_; -1 for mine
+  std::vector<Place> places_;      // by rank
+  std::vector<LaneRound> rounds_;
+  std::uint64_t transfers_ = 0;
+};
+
+}  // namespace hvd

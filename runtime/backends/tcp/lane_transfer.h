@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "backends/shm/node_plane.h"
+#include "backends/shm/rooted.h"
+#include "backends/tcp/lane_set.h"
+
+namespace hvd {
+
+/// A broadcast or allgather over several nodes: the root puts a round into its slot, each lane of
+/// its node sends its piece of it to the other nodes, where it arrives straight in a slot.
+std::unique_ptr<RootedTransfer> start_lane_transfer(NodePlane& plane, LaneSet& lanes,
+                                                    RootedPlan plan);
+
+}  // namespace hvd

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cell_ring.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace hvd {
+
+RingWriter::RingWriter(std::span<Cell> cells, std::vector<const RingCursor*> readers)
+    : cells_(cells), readers_(std::move(readers)), free_until_(cells.size()) {
+  HVD_CHECK(std::has_single_bit(cells.size()));
+}
+
+void RingWriter::write(Bytes message) {
+  unsent_.push_back(std::move(message));
+  flush();
+}
+
+bool RingWriter::flush() {
+  bool wrote = false;
+  while (!unsent_.empty() && has_room()) {
+    write_cell();
+    wrote = true;
+  }
+  return wrote;
+}
+
+bool RingWriter::has_room() {
+  if (next_ < free_until_) return true;
+  std::uint64_t slowest = next_;
+  for (const RingCursor* reader : readers_) {
+    // acquire: pairs with the release in RingReader::read(); the cell has been copied out.
+    slowest = std::min(slowest, reader->read.load(std::memory_order_acquire));
+  }
+  free_until_ = slowest + cells_.size();
+  return next_ < free_until_;
+}
+
+void RingWriter::write_cell() {
+  const Bytes& message = unsent_.front();
+  Cell& cell = cells_[next_ & (cells_.size() - 1)];
+  const std::size_t length = std::min(message.size() - offset_, Cell::kPayloadBytes);
+  std::copy_n(message.begin() + static_cast<std::ptrdiff_t>(offset_), length, cell.payload.begin());
+  offset_ += length;
+  cell.length = static_cast<std::uint16_t>(length);
+  cell.continues = offset_ < message.size() ? 1 : 0;
+  ++next_;
+  // seq_cst: publishes the cell, and comes before the look at a reader's sleep word.
+  cell.sequence.store(static_cast<std::uint32_t>(next_));
+  if (offset_ == message.size()) {
+    unsent_.pop_front();
+    offset_ = 0;
+  }
+}
+
+std::optional<std::span<const std::byte>> RingReader::read() {
+  if (!inside_) message_.clear();
+  for (;;) {
+    const Cell& cell = cells_[next_ & (cells_.size() - 1)];
+    // acquire: pairs with the store in RingWriter::write_cell(); publishes the rest of the cell.
+    if (cell.sequence.load(std::memory_order_acquire) != static_cast<std::uint32_t>(next_ + 1)) {
+      return std::nullopt;
+    }
+    const auto length = std::min<std::size_t>(cell.length, Cell::kPayloadBytes);
+    inside_ = cell.continues != 0;
+    message_.insert(message_.end(), cell.payload.begin(),
+                    cell.payload.begin() + static_cast<std::ptrdiff_t>(length));
+    ++next_;
+    // release: pairs with the acquire in RingWriter::has_room(); the cell may be written again.
+    cursor_->read.store(next_, std::memory_order_release);
+    if (!inside_) return std::span<const std::byte>(message_);
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/completion.h"
+
+namespace hvd {
+
+PendingPtr Completion::add(Request request) {
+  auto pending = std::make_shared<Pending>();
+  pending->description = describe_request(request);
+  pending->request = std::move(request);
+  Lock lock(mutex_);
+  pending->handle = next_handle_++;
+  by_handle_.emplace(pending->handle, pending);
+  return pending;
+}
+
+Result<PendingPtr> Completion::find(std::uint64_t handle) {
+  Lock lock(mutex_);
+  const auto found = by_handle_.find(handle);
+  if (found == by_handle_.end()) {
+    return error(Code::kInvalidArgument,
+                 "handle {} is unknown: never given, or already waited for and released", handle);
+  }
+  return found->second;
+}
+
+void Completion::release(std::uint64_t handle) {
+  Lock lock(mutex_);
+  by_handle_.erase(handle);
+}
+
+void Completion::finish(const PendingPtr& pending, const Status& status) {
+  // relaxed: only the holder of the progress lock, which is us, ever sets it.
+  if (pending->done.load(std::memory_order_relaxed)) return;
+  pending->status = status;
+  // seq_cst: publishes the status, and comes before the look at the sleepers.
+  pending->done.store(true);
+  finished_.fetch_add(1);
+  if (pending->request.on_complete) {
+    Lock lock(mutex_);
+    callbacks_.push_back(pending);
+    has_callbacks_.store(true);
+  }
+  wake_all();
+}
+
+void Completion::wake_all() {
+  if (sleepers_.load() == 0) return;
+  Lock lock(mutex_);
+  changed_.notify_all();
+}
+
+void Completion::run_callbacks() {
+  if (!has_callbacks_.load()) return;
+  std::vector<PendingPtr> ready;
+  {
+    Lock lock(mutex_);
+    ready.swap(callbacks_);
+    has_callbacks_.store(false);
+  }
+  for (const PendingPtr& pending : ready) pending->request.on_complete(pending->status);
+}
+
+bool Completion::sleep_until_done(const Pending& pending, Deadline deadline) {
+  return sleep_until([&] { return pending.done.load(); }, deadline);
+}
+
+}  // namespace hvd

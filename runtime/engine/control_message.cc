@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/control_message.h"
+
+#include <array>
+
+namespace hvd {
+namespace {
+
+/// Writes one kind of message; overloaded by kind.
+struct Writer {
+  ByteWriter& w;
+
+  void operator()(const Announce& m) {
+    w.put_string(m.name);
+    w.put(static_cast<std::uint8_t>(m.cacheable));
+    encode(w, m.description);
+    w.put_vector(m.ranks.words());
+  }
+  void operator()(const Ready& m) { w.put_vector(m.ids); }
+  void operator()(const Partial& m) {
+    w.put(m.id);
+    w.put_vector(m.ranks.words());
+  }
+  void operator()(const Leave& m) { w.put(static_cast<std::int32_t>(m.rank)); }
+  void operator()(const Define& m) {
+    w.put(m.id);
+    w.put_string(m.name);
+  }
+  void operator()(const Run& m) {
+    w.put_vector(m.ids);
+    w.put_string(m.name);
+  }
+  void operator()(const Failure& m) {
+    w.put_string(m.name);
+    w.put(static_cast<std::int32_t>(m.code));
+    w.put_string(m.text);
+  }
+  void operator()(const Stall& m) {
+    w.put_string(m.name);
+    w.put_string(m.text);
+  }
+  void operator()(const Left& m) { w.put(static_cast<std::int32_t>(m.rank)); }
+  void operator()(const Lost& m) {
+    w.put(static_cast<std::int32_t>(m.rank));
+    w.put_string(m.text);
+  }
+  void operator()(const Shutdown&) {}
+  void operator()(const Heartbeat&) {}
+};
+
+/// Reads the body of one kind; one function a kind, in the order of the variant.
+struct Reader {
+  ByteReader& r;
+  int size;
+
+  Result<RankSet> ranks() {
+    HVD_TRY_ASSIGN(auto words, r.get_vector<std::uint64_t>());
+    return RankSet::from_words(std::move(words), size);
+  }
+  Result<int> rank() {
+    HVD_TRY_ASSIGN(const auto value, r.get<std::int32_t>());
+    if (value < 0 || value >= size) {
+      return error(Code::kInternal, "control message names rank {} of {}", value, size);
+    }
+    return static_cast<int>(value);
+  }
+  Result<ControlMessage> announce() {
+    Announce m;
+    HVD_TRY_ASSIGN(m.name, r.get_string());
+    HVD_TRY_ASSIGN(const auto cacheable, r.get<std::uint8_t>());
+    m.cacheable = cacheable != 0;
+    HVD_TRY_ASSIGN(m.description, decode_description(r));
+    HVD_TRY_ASSIGN(m.ranks, ranks());
+    return ControlMessage(std::move(m));
+  }
+  Result<ControlMessage> ready() {
+    HVD_TRY_ASSIGN(auto ids, r.get_vector<std::uint32_t>());
+    return ControlMessage(Ready{std::move(ids)});
+  }
+  Result<ControlMessage> partial() {
+    HVD_TRY_ASSIGN(const auto id, r.get<std::uint32_t>());
+    HVD_TRY_ASSIGN(auto set, ranks());
+    return ControlMessage(Partial{id, std::move(set)});
+  }
+  Result<ControlMessage> leave() {
+    HVD_TRY_ASSIGN(const int value, rank());
+    return ControlMessage(Leave{value});
+  }
+  Result<ControlMessage> define() {
+    HVD_TRY_ASSIGN(const auto id, r.get<std::uint32_t>());
+    HVD_TRY_ASSIGN(auto name, r.get_string());
+    return ControlMessage(Define{id, std::move(name)});
+  }
+  Result<ControlMessage> run() {
+    HVD_TRY_ASSIGN(auto ids, r.get_vector<std::uint32_t>());
+    HVD_TRY_ASSIGN(auto name, r.get_string());
+    return ControlMessage(Run{std::move(ids), std::move(name)});
+  }
+  Result<ControlMessage> failure() {
+    Failure m;
+    HVD_TRY_ASSIGN(m.name, r.get_string());
+    HVD_TRY_ASSIGN(const auto code, r.get<std::int32_t>());
+    if (code <= 0 || code > static_cast<int>(Code::kInternal)) {
+      return error(Code::kInternal, "control message holds the invalid status code {}", code);
+    }
+    m.code = static_cast<Code>(code);
+    HVD_TRY_ASSIGN(m.text, r.get_string());
+    return ControlMessage(std::move(m));
+  }
+  Result<ControlMessage> stall() {
+    HVD_TRY_ASSIGN(auto name, r.get_string());
+    HVD_TRY_ASSIGN(auto text, r.get_string());
+    return ControlMessage(Stall{std::move(name), std::move(text)});
+  }
+  Result<ControlMessage> left() {
+    HVD_TRY_ASSIGN(const int value, rank());
+    return ControlMessage(Left{value});
+  }
+  Result<ControlMessage> lost() {
+    HVD_TRY_ASSIGN(const int value, rank());
+    HVD_TRY_ASSIGN(auto text, r.get_string());
+    return ControlMessage(Lost{value, std::move(text)});
+  }
+  Result<ControlMessage> shutdown() { return ControlMessage(Shutdown{}); }
+  Result<ControlMessage> heartbeat() { return ControlMessage(Heartbeat{}); }
+};
+
+using ReadKind = Result<ControlMessage> (Reader::*)();
+constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
+    &Reader::announce, &Reader::ready, &Reader::partial,  &Reader::leave,
+    &Reader::define,   &Reader::run,   &Reader::failure,  &Reader::stall,
+    &Reader::left,     &Reader::lost,  &Reader::shutdown, &Reader::heartbeat,
+};
+
+}  // namespace
+
+Bytes encode(const ControlMessage& message) {
+  ByteWriter writer;
+  writer.put(static_cast<std::uint8_t>(message.index()));
+  std::visit(Writer{writer}, message);
+  return writer.take();
+}
+
+Result<ControlMessage> decode_control_message(std::span<const std::byte> bytes, int size) {
+  ByteReader reader(bytes);
+  HVD_TRY_ASSIGN(const auto index, reader.get<std::uint8_t>());
+  if (index >= kReaders.size()) {
+    return error(Code::kInternal, "control message of unknown kind {}", index);
+  }
+  Reader kind_reader{reader, size};
+  HVD_TRY_ASSIGN(auto message, (kind_reader.*kReaders[index])());
+  if (reader.remaining() != 0) {
+    return error(Code::kInternal, "control message of kind {} has {} bytes too many", index,
+                 reader.remaining());
+  }
+  return message;
+}
+
+}  // namespace hvd

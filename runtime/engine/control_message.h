@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "engine/description.h"
+#include "engine/rank_set.h"
+
+namespace hvd {
+
+/// Upwards: `ranks` submitted `name` for the first time, or with a changed description.
+struct Announce {
+  std::string name;
+  bool cacheable = true;  ///< False: the name will not come again and gets no id.
+  Description description;
+  RankSet ranks;
+};
+/// Upwards: every rank of the sender's subtree has submitted these ids.
+struct Ready {
+  std::vector<std::uint32_t> ids;
+};
+/// Upwards: some ranks of the subtree have submitted the id, and the rest may not follow.
+struct Partial {
+  std::uint32_t id = 0;
+  RankSet ranks;
+};
+/// Upwards: the rank has called shutdown and will submit nothing more.
+struct Leave {
+  int rank = 0;
+};
+/// The log: `name` is `id` from here on, with the description that all ranks just announced.
+struct Define {
+  std::uint32_t id = 0;
+  std::string name;
+};
+/// The log: run these together, in this order. Either ids, or one name without an id.
+struct Run {
+  std::vector<std::uint32_t> ids;
+  std::string name;
+};
+/// The log: the request of this name fails on every rank; the engine works on.
+struct Failure {
+  std::string name;
+  Code code = Code::kMismatch;
+  std::string text;
+};
+/// The log: ranks that wait for `name` print `text`.
+struct Stall {
+  std::string name;
+  std::string text;
+};
+/// The log: the rank has left by shutdown.
+struct Left {
+  int rank = 0;
+};
+/// Every way: the rank is lost, the epoch ends.
+struct Lost {
+  int rank = 0;
+  std::string text;
+};
+/// The log: every rank has left. The last entry.
+struct Shutdown {};
+/// Between nodes: I am alive.
+struct Heartbeat {};
+
+/// What members, leaders and the root tell each other, over boards and tree links alike.
+using ControlMessage = std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Stall,
+                                    Left, Lost, Shutdown, Heartbeat>;
+
+Bytes encode(const ControlMessage& message);
+/// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come
+/// from another process.
+Result<ControlMessage> decode_control_message(std::span<const std::byte> bytes, int size);
+
+}  // namespace hvd

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/deadline.h"
+#include "engine/control_message.h"
+
+namespace hvd {
+
+/// Decides, at the root of the tree, what runs next: announcements in, log entries out.
+///
+/// A name runs when every rank has announced it with one description; the order of the log is the
+/// order in which names became complete, whatever the order at any one rank. Pure: no clock, no
+/// input or output of its own. One thread at a time.
+class Coordinator {
+ public:
+  struct Options {
+    std::size_t fusion_bytes = std::size_t{64} << 20;
+    std::chrono::milliseconds stall_warning{60'000};  ///< 0: never.
+  };
+
+  /// `hosts`: the host name of each rank.
+  Coordinator(std::vector<std::string> hosts, const Options& options);
+
+  void announce(const Announce& announce, Clock::time_point now);
+  void ready(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
+  void leave(int rank);
+
+  /// The log entries that follow. Without `may_run` (the data plane is busy) complete names wait,
+  /// and travel together later: fusion clocks itself.
+  std::vector<ControlMessage> decide(bool may_run);
+  /// Reports names that wait for longer than the stall time; repeats each stall time.
+  std::vector<ControlMessage> report_stalls(Clock::time_point now);
+  bool has_pending() const { return !waiting_.empty() || !complete_.empty(); }
+
+ private:
+  struct Name {
+    std::string name;
+    bool cacheable = true;
+    std::optional<std::uint32_t> id;
+    Description description;    ///< Of the id, or of the only use.
+    std::vector<Offer> offers;  ///< Of the use that is being announced.
+    RankSet announced;
+    Clock::time_point reported;  ///< First announcement, or last stall report.
+    Clock::time_point since;
+  };
+
+  Name& find_or_add(const std::string& name, bool cacheable);
+  void add_offer(Name& name, const Description& description, const RankSet& ranks,
+                 Clock::time_point now);
+  void check_complete(Name& name);
+  void check_left(Name& name);
+  void define(Name& name);
+  void fail(Name& name, Code code, std::string text);
+  void finish(Name& name);
+  std::string stall_text(const Name& name, Clock::time_point now) const;
+
+  std::vector<std::string> hosts_;
+  Options options_;
+  int size_;
+  RankSet left_;
+  std::unordered_map<std::string, std::unique_ptr<Name>> names_;
+  std::vector<Name*> by_id_;
+  std::vector<Name*> waiting_;  ///< Announced by some ranks; in order of first announcement.
+  std::deque<Name*> complete_;  ///< Announced by all, not yet in the log.
+  std::vector<ControlMessage> log_;
+};
+
+}  // namespace hvd

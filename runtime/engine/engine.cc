@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/log.h"
+#include "engine/engine_impl.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+Communicator make_world(const Wiring& wiring) {
+  Communicator world;
+  world.rank = wiring.rank;
+  world.size = wiring.size;
+  std::map<int, std::vector<int>> nodes;
+  for (const PeerInfo& peer : wiring.peers) {
+    world.world_ranks.push_back(peer.rank);
+    world.hosts.push_back(peer.host);
+    nodes[peer.node].push_back(peer.rank);
+  }
+  for (auto& [node, ranks] : nodes) {
+    std::sort(ranks.begin(), ranks.end());
+    world.nodes.push_back(std::move(ranks));
+  }
+  const PeerInfo& me = wiring.peers[static_cast<std::size_t>(wiring.rank)];
+  world.node = me.node;
+  world.local_rank = me.local_rank;
+  return world;
+}
+
+/// The ranks at and below the leader `rank` in the tree over node leaders, whose shape every rank
+/// derives from the node index: the parent of node i is node (i - 1) / kFanOut.
+constexpr int kFanOut = 4;
+
+RankSet ranks_below(const Communicator& world, int node) {
+  RankSet below(world.size);
+  for (int candidate = node; candidate < world.node_count(); ++candidate) {
+    int ancestor = candidate;
+    while (ancestor > node) ancestor = (ancestor - 1) / kFanOut;
+    if (ancestor != node) continue;
+    for (const int rank : world.nodes[static_cast<std::size_t>(candidate)]) below.add(rank);
+  }
+  return below;
+}
+
+Negotiation::Place make_place(const Communicator& world, const Wiring& wiring) {
+  Negotiation::Place place;
+  place.rank = world.rank;
+  place.size = world.size;
+  place.local_rank = world.local_rank;
+  place.node_ranks = world.nodes[static_cast<std::size_t>(world.node)];
+  place.hosts = world.hosts;
+  for (const auto& child : wiring.children) {
+    const auto& peer = wiring.peers[static_cast<std::size_t>(child->peer_rank())];
+    place.child_subtrees.push_back(ranks_below(world, peer.node));
+  }
+  return place;
+}
+
+}  // namespace
+
+std::size_t node_memory_bytes(std::span<const BackendEntry> table, int local_size) {
+  std::size_t bytes = whole_pages(Board::bytes(local_size));
+  for (const BackendEntry& entry : table) bytes += whole_pages(entry.memory_bytes(local_size));
+  return bytes;
+}
+
+Engine::Impl::Impl(Wiring wiring, const EngineOptions& options, Poller poller)
+    : world_(make_world(wiring)),
+      peers_(wiring.peers),
+      options_(options),
+      wiring_(std::move(wiring)),
+      poller_(std::move(poller)),
+      left_(world_.size) {
+  const PeerInfo& me = peers_[static_cast<std::size_t>(wiring_.rank)];
+  const bool crowded = world_.local_size() > me.usable_cpus;
+  spin_polls_ = options.spin >= 0 ? options.spin : (crowded ? 50 : 20'000);
+  yield_polls_ = crowded ? 4'000 : 1'000;
+}
+
+Status Engine::Impl::open(std::span<const BackendEntry> table) {
+  Lock lock(progress_);
+  HVD_TRY(watch_descriptors());
+  std::span<std::byte> memory = wiring_.node.memory;
+  const int local_size = world_.local_size();
+  if (memory.size() < node_memory_bytes(table, local_size)) {
+    return error(Code::kInternal, "rank {}: {} bytes of node memory, {} wanted", wiring_.rank,
+                 memory.size(), node_memory_bytes(table, local_size));
+  }
+  const Board board = Board::map(memory, local_size);
+  memory = memory.subspan(whole_pages(Board::bytes(local_size)));
+  std::vector<Link*> lane;
+  for (const auto& link : wiring_.lane) lane.push_back(link.get());
+  std::vector<Reduction::Candidate> candidates;
+  for (const BackendEntry& entry : table) {
+    const std::size_t bytes = whole_pages(entry.memory_bytes(local_size));
+    auto backend = entry.create(
+        {world_, memory.first(bytes), wiring_.node.doorbell.get(), lane, wiring_.lanes});
+    memory = memory.subspan(bytes);
+    Reduction::Candidate& candidate = candidates.emplace_back();
+    candidate.name = entry.name;
+    candidate.status = backend.status();
+    if (backend.is_ok()) candidate.backend = std::move(backend).value();
+  }
+  reduction_ = std::make_unique<Reduction>(std::move(candidates), options_.backend);
+  Negotiation::Place place = make_place(world_, wiring_);
+  ControlTree tree(std::move(wiring_.parent), std::move(wiring_.children),
+                   {world_.size, options_.heartbeat, options_.node_timeout}, Clock::now());
+  negotiation_ = std::make_unique<Negotiation>(
+      std::move(place), board, wiring_.node.doorbell.get(), std::move(tree),
+      Coordinator::Options{options_.fusion_bytes, options_.stall_warning});
+  return Status::ok();
+}
+
+void Engine::Impl::start_thread() {
+  thread_ = std::thread([this] { run_thread(); });
+}
+
+Engine::Impl::~Impl() {
+  if (!thread_.joinable()) return;
+  stop_.store(true);
+  wiring_.node.doorbell->ring_self();
+  thread_.join();
+  {
+    Lock lock(progress_);
+    end_epoch(error(Code::kAborted, "rank {}: hvd was shut down", wiring_.rank));
+  }
+  completion_.run_callbacks();
+}
+
+Status Engine::Impl::over_status() {
+  Lock lock(over_mutex_);
+  return over_status_;
+}
+
+Result<Engine::Handle> Engine::Impl::submit(Request request) {
+  if (is_over()) return over_status();
+  if (leaving_.load()) {
+    return error(Code::kAborted, "rank {}: '{}' comes after shutdown", wiring_.rank, request.name);
+  }
+  HVD_TRY(check_request(request, world_));
+  const bool more = request.more;
+  const PendingPtr pending = completion_.add(std::move(request));
+  submission_.push(pending);
+  if (!more) flush();
+  return pending->handle;
+}
+
+void Engine::Impl::flush() {
+  if (thread_sleeps_.load()) wiring_.node.doorbell->ring_self();
+}
+
+Status Engine::Impl::shutdown(Deadline deadline) {
+  if (leaving_.exchange(true)) return Status::ok();
+  if (!is_over()) {
+    Lock lock(progress_);
+    take_submissions();
+    if (!is_over()) negotiation_->leave();
+  }
+  wiring_.node.doorbell->ring_self();
+  const bool together =
+      completion_.sleep_until([this] { return all_left_.load() || is_over(); }, deadline);
+  if (together) return Status::ok();
+  return error(Code::kTimeout, "rank {}: not all ranks shut down in time; leaving without them",
+               wiring_.rank);
+}
+
+void Engine::Impl::abandon_after_fork() {
+  for (const int fd : descriptors_) ::close(fd);
+}
+
+std::string Engine::Impl::describe() const {
+  std::string text = format_text("{} ranks on {} node{}; this is rank {} on host {}\n", world_.size,
+                                 world_.node_count(), world_.node_count() == 1 ? "" : "s",
+                                 world_.rank, world_.hosts[static_cast<std::size_t>(world_.rank)]);
+  for (int node = 0; node < world_.node_count(); ++node) {
+    RankSet ranks(world_.size);
+    for (const int rank : world_.nodes[static_cast<std::size_t>(node)]) ranks.add(rank);
+    const int first = world_.nodes[static_cast<std::size_t>(node)].front();
+    text += format_text("node {}: {} on host {}\n", node, describe_ranks(ranks),
+                        world_.hosts[static_cast<std::size_t>(first)]);
+  }
+  text += format_text("found each other by: {}\n", wiring_.bootstrap);
+  if (!wiring_.bootstrap_reason.empty()) text += format_text("  {}\n", wiring_.bootstrap_reason);
+  text += format_text("CPU allreduce moves by {}\n",
+                      reduction_->describe(Allreduce{}, DataType::kFloat32, Device{}));
+  text += reduction_->reproducible()
+              ? "results are bitwise equal on every rank and in every run\n"
+              : "results are bitwise equal on every rank, not in every run\n";
+  return text;
+}
+
+Engine::Statistics Engine::Impl::statistics() const {
+  auto& self = const_cast<Impl&>(*this);  // the lock, and nothing else, changes
+  Lock lock(self.progress_);
+  Statistics copy = self.statistics_;
+  copy.waited = std::chrono::nanoseconds(waited_ns_.load());
+  return copy;
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::start(Wiring wiring, std::span<const BackendEntry> table,
+                                              const EngineOptions& options) {
+  HVD_TRY_ASSIGN(auto poller, Poller::create());
+  auto impl = std::make_unique<Impl>(std::move(wiring), options, std::move(poller));
+  HVD_TRY(impl->open(table));
+  impl->start_thread();
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Result<Engine::Handle> Engine::submit(Request request) { return impl_->submit(std::move(request)); }
+
+void Engine::flush() { impl_->flush(); }
+
+Result<bool> Engine::poll(Handle handle) {
+  HVD_TRY_ASSIGN(const PendingPtr pending, impl_->completion_.find(handle));
+  if (!pending->done.load()) impl_->flush();
+  return pending->done.load();
+}
+
+Status Engine::wait(Handle handle, Deadline deadline) { return impl_->wait(handle, deadline); }
+
+Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
+  HVD_TRY_ASSIGN(const PendingPtr pending, impl_->completion_.find(handle));
+  if (!pending->done.load() || index >= pending->gathered.size()) {
+    return error(Code::kInvalidArgument,
+                 "'{}' has no gathered tensor {}: not an allgather, or not complete",
+                 pending->request.name, index);
+  }
+  return static_cast<const GatherResult*>(&pending->gathered[index]);
+}
+
+void Engine::release(Handle handle) { impl_->completion_.release(handle); }
+Status Engine::shutdown(Deadline deadline) { return impl_->shutdown(deadline); }
+void Engine::abandon_after_fork() { impl_->abandon_after_fork(); }
+const Communicator& Engine::world() const { return impl_->world_; }
+const std::vector<PeerInfo>& Engine::peers() const { return impl_->peers_; }
+std::string Engine::describe() const { return impl_->describe(); }
+Engine::Statistics Engine::statistics() const { return impl_->statistics(); }
+
+}  // namespace hvd

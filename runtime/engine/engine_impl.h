@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/completion.h"
+#include "engine/engine.h"
+#include "engine/negotiation.h"
+#include "engine/reduction.h"
+#include "engine/submission.h"
+#include "transport/poller.h"
+
+namespace hvd {
+
+/// The five stages and what drives them.
+///
+/// Whoever holds the progress lock drives: the engine's own thread, or a caller that waits.
+/// A rank with nothing pending neither polls nor asks to be woken: no peer can need it before it
+/// submits something, and its thread looks around every kTick anyway.
+class Engine::Impl {
+ public:
+  Impl(Wiring wiring, const EngineOptions& options, Poller poller);
+  ~Impl();
+
+  Status open(std::span<const BackendEntry> table);
+  void start_thread();
+
+  Result<Handle> submit(Request request);
+  void flush();
+  Status wait(Handle handle, Deadline deadline);
+  Status shutdown(Deadline deadline);
+  void abandon_after_fork();
+  std::string describe() const;
+  Statistics statistics() const;
+
+  Completion completion_;
+  Communicator world_;
+  std::vector<PeerInfo> peers_;
+
+ private:
+  static constexpr std::chrono::milliseconds kTick{200};
+  /// Batches under way at which the root keeps complete names back, so that they gather.
+  static constexpr std::size_t kBusyBatches = 2;
+
+  Status watch_descriptors();
+  void run_thread();
+  Result<bool> sleep();
+  void handle_event(const Poller::Event& event);
+
+  bool step() HVD_REQUIRES(progress_);
+  void take_submissions() HVD_REQUIRES(progress_);
+  void apply(Decision& decision) HVD_REQUIRES(progress_);
+  void run_together(RunTogether& run) HVD_REQUIRES(progress_);
+  void complete_finished() HVD_REQUIRES(progress_);
+  void tick_if_due() HVD_REQUIRES(progress_);
+  void peer_gone(int rank, const std::string& cause) HVD_REQUIRES(progress_);
+  void end_epoch(const Status& status) HVD_REQUIRES(progress_);
+  void finish(const PendingPtr& pending, const Status& status) HVD_REQUIRES(progress_);
+  /// True when this rank is told to sleep and a last look found nothing to do.
+  bool park() HVD_REQUIRES(progress_);
+  void drive(const Pending& pending, Deadline deadline) HVD_REQUIRES(progress_);
+  bool is_over() const { return over_.load(); }
+  Status over_status();
+
+  EngineOptions options_;
+  Wiring wiring_;  ///< Links of the tree have moved on; lane links and the node group stay here.
+  Poller poller_;
+  std::vector<int> descriptors_;  ///< To close in the child of a fork.
+  int spin_polls_ = 0;
+  int yield_polls_ = 0;
+
+  Submission submission_;
+
+  Mutex progress_;
+  std::unique_ptr<Negotiation> negotiation_ HVD_GUARDED_BY(progress_);
+  std::unique_ptr<Reduction> reduction_;  ///< Guarded by progress_, but for its const parts.
+  std::vector<PendingPtr> taken_ HVD_GUARDED_BY(progress_);
+  RankSet left_ HVD_GUARDED_BY(progress_);
+  std::size_t in_progress_ HVD_GUARDED_BY(progress_) = 0;
+  Clock::time_point next_tick_ HVD_GUARDED_BY(progress_);
+  unsigned steps_ HVD_GUARDED_BY(progress_) = 0;
+  Statistics statistics_ HVD_GUARDED_BY(progress_);
+
+  mutable Mutex over_mutex_;
+  Status over_status_ HVD_GUARDED_BY(over_mutex_);  ///< Why nothing runs any more.
+  std::atomic<bool> over_{false};
+  std::atomic<bool> leaving_{false};
+  std::atomic<bool> all_left_{false};
+
+  std::atomic<bool> thread_sleeps_{false};
+  std::atomic<bool> stop_{false};
+  std::atomic<std::int64_t> waited_ns_{0};
+  std::thread thread_;
+};
+
+}  // namespace hvd

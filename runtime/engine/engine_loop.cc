@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// What drives the stages: one step, the engine's thread, and a caller that waits.
+#include <sched.h>
+
+#include <array>
+
+#include "base/log.h"
+#include "engine/engine_impl.h"
+
+namespace hvd {
+namespace {
+
+enum class Tag : std::uint64_t { kBell, kProcess, kTree, kLane };
+
+std::uint64_t make_tag(Tag tag, int index) {
+  return (static_cast<std::uint64_t>(tag) << 32) | static_cast<std::uint32_t>(index);
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Status Engine::Impl::watch_descriptors() {
+  HVD_TRY(poller_.add(wiring_.node.doorbell->fd(), make_tag(Tag::kBell, 0)));
+  for (std::size_t i = 0; i < wiring_.node.pid_fds.size(); ++i) {
+    const int fd = wiring_.node.pid_fds[i].get();
+    if (fd < 0) continue;
+    HVD_TRY(poller_.add(fd, make_tag(Tag::kProcess, static_cast<int>(i))));
+    descriptors_.push_back(fd);
+  }
+  const auto watch_link = [&](const Link* link, Tag tag, int index) -> Status {
+    if (link == nullptr) return Status::ok();
+    descriptors_.push_back(link->fd());
+    return poller_.add_edge(link->fd(), make_tag(tag, index));
+  };
+  HVD_TRY(watch_link(wiring_.parent.get(), Tag::kTree, 0));
+  for (const auto& child : wiring_.children) HVD_TRY(watch_link(child.get(), Tag::kTree, 0));
+  for (std::size_t i = 0; i < wiring_.lane.size(); ++i) {
+    HVD_TRY(watch_link(wiring_.lane[i].get(), Tag::kLane, static_cast<int>(i)));
+  }
+  return Status::ok();
+}
+
+bool Engine::Impl::step() {
+  if (is_over()) {
+    take_submissions();
+    return false;
+  }
+  take_submissions();
+  bool moved = negotiation_->step(reduction_->in_flight() < kBusyBatches);
+  for (Decision& decision : negotiation_->take_decisions()) {
+    apply(decision);
+    if (is_over()) return true;
+  }
+  moved = reduction_->advance() || moved;
+  complete_finished();
+  if (++steps_ % 256 == 0) tick_if_due();
+  return moved;
+}
+
+void Engine::Impl::take_submissions() {
+  if (!submission_.drain(taken_)) return;
+  for (PendingPtr& pending : taken_) {
+    if (is_over()) {
+      completion_.finish(pending, over_status());
+      continue;
+    }
+    ++in_progress_;
+    negotiation_->submit(std::move(pending));
+  }
+  taken_.clear();
+}
+
+void Engine::Impl::apply(Decision& decision) {
+  if (auto* run = std::get_if<RunTogether>(&decision)) {
+    run_together(*run);
+  } else if (auto* fail = std::get_if<FailRequest>(&decision)) {
+    finish(fail->request, fail->status);
+  } else if (const auto* left = std::get_if<PeerLeft>(&decision)) {
+    left_.add(left->rank);
+  } else if (const auto* lost = std::get_if<PeerLost>(&decision)) {
+    if (leaving_.load() && in_progress_ == 0) {
+      all_left_.store(true);  // everyone is on the way out; nothing of ours is missing
+      completion_.wake_all();
+      return;
+    }
+    end_epoch(Status(Code::kPeerLost, lost->text));
+  } else if (std::holds_alternative<AllLeft>(decision)) {
+    all_left_.store(true);
+    end_epoch(error(Code::kAborted, "rank {}: every rank has shut down", wiring_.rank));
+  }
+}
+
+void Engine::Impl::run_together(RunTogether& run) {
+  statistics_.requests += run.requests.size();
+  for (const PendingPtr& pending : run.requests) {
+    // A barrier is done once every rank has announced it.
+    if (pending->request.tensors.empty()) finish(pending, Status::ok());
+  }
+  for (FusedBatch& fused : make_batches(run.requests)) {
+    fused.batch.sequence = ++statistics_.batches;
+    statistics_.bytes += fused.batch.total_count() * size_of(fused.batch.dtype);
+    reduction_->start(std::move(fused));
+  }
+}
+
+void Engine::Impl::complete_finished() {
+  for (Reduction::Finished& done : reduction_->take_finished()) {
+    for (const PendingPtr& owner : done.owners) {
+      if (!done.status.is_ok() && owner->failure.is_ok()) owner->failure = done.status;
+      if (--owner->batches_left == 0) finish(owner, owner->failure);
+    }
+    if (!done.status.is_ok() && done.started) {
+      // Half a collective cannot be taken back: the others wait for bytes that will not come.
+      negotiation_->spread_loss(
+          wiring_.rank,
+          format_text("rank {} on host {} failed in a collective: {}", wiring_.rank,
+                      peers_[static_cast<std::size_t>(wiring_.rank)].host, done.status.message()));
+    }
+  }
+}
+
+void Engine::Impl::finish(const PendingPtr& pending, const Status& status) {
+  --in_progress_;
+  completion_.finish(pending, status);
+}
+
+void Engine::Impl::end_epoch(const Status& status) {
+  if (is_over()) return;
+  {
+    Lock lock(over_mutex_);
+    over_status_ = status;
+  }
+  over_.store(true);
+  for (const PendingPtr& pending : reduction_->abandon()) completion_.finish(pending, status);
+  for (const PendingPtr& pending : negotiation_->take_all_requests()) {
+    completion_.finish(pending, status);
+  }
+  in_progress_ = 0;
+  take_submissions();
+  completion_.wake_all();
+}
+
+void Engine::Impl::tick_if_due() {
+  const auto now = Clock::now();
+  if (now < next_tick_) return;
+  next_tick_ = now + kTick;
+  if (!is_over()) negotiation_->tick(now);
+}
+
+void Engine::Impl::peer_gone(int rank, const std::string& cause) {
+  while (step()) {
+  }  // what it said before it went comes first
+  if (is_over() || all_left_.load() || left_.contains(rank)) {
+    if (rank == 0 && left_.contains(rank)) {
+      end_epoch(error(Code::kAborted, "rank 0 has left the job; nothing can be agreed any more"));
+    }
+    return;
+  }
+  const PeerInfo& peer = peers_[static_cast<std::size_t>(rank)];
+  negotiation_->spread_loss(rank, format_text("rank {} on host {} (process {}) is lost: {}", rank,
+                                              peer.host, peer.pid, cause));
+  step();
+}
+
+bool Engine::Impl::park() {
+  if (in_progress_ == 0 && !leaving_.load()) return true;
+  wiring_.node.doorbell->set_asleep(true);
+  if (!step()) return true;
+  wiring_.node.doorbell->set_asleep(false);
+  return false;
+}
+
+void Engine::Impl::run_thread() {
+  while (!stop_.load()) {
+    if (auto slept = sleep(); !slept.is_ok()) {
+      Lock lock(progress_);
+      end_epoch(slept.status());
+      return;
+    }
+    {
+      Lock lock(progress_);
+      wiring_.node.doorbell->set_asleep(false);
+      tick_if_due();
+      int idle = 0;
+      do {
+        idle = step() ? 0 : idle + 1;
+        if (idle > 0) sched_yield();
+      } while (idle < 16 || !park());
+    }
+    completion_.run_callbacks();
+  }
+}
+
+/// One sleep of the thread; true when something happened before the tick.
+Result<bool> Engine::Impl::sleep() {
+  std::array<Poller::Event, 16> events;
+  Deadline deadline = Deadline::after(kTick);
+  thread_sleeps_.store(true);  // seq_cst: a submission after this rings; one before is seen now
+  if (!submission_.is_empty() || stop_.load()) deadline = Deadline::at(Clock::now());
+  auto count = poller_.wait(events, deadline);
+  thread_sleeps_.store(false);
+  if (!count.is_ok()) return count.status();
+  for (std::size_t i = 0; i < count.value(); ++i) handle_event(events[i]);
+  return count.value() > 0;
+}
+
+void Engine::Impl::handle_event(const Poller::Event& event) {
+  const auto tag = static_cast<Tag>(event.tag >> 32);
+  const auto index = static_cast<std::size_t>(event.tag & 0xFFFFFFFF);
+  if (tag == Tag::kBell) {
+    wiring_.node.doorbell->drain();
+  } else if (tag == Tag::kProcess) {
+    poller_.remove(wiring_.node.pid_fds[index].get());
+    Lock lock(progress_);
+    peer_gone(world_.nodes[static_cast<std::size_t>(world_.node)][index],
+              "its process has ended without shutting hvd down");
+  } else if (tag == Tag::kLane && event.hung_up) {
+    poller_.remove(wiring_.lane[index]->fd());
+    Lock lock(progress_);
+    peer_gone(wiring_.lane[index]->peer_rank(), "its connection was closed");
+  }
+}
+
+void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
+  wiring_.node.doorbell->set_asleep(false);
+  int idle = 0;
+  for (unsigned polls = 0; !pending.done.load(); ++polls) {
+    if (step()) {
+      idle = 0;
+      continue;
+    }
+    ++idle;
+    if (idle > spin_polls_ + yield_polls_) break;
+    if (idle > spin_polls_) {
+      sched_yield();
+    } else {
+      relax();
+    }
+    if (polls % 256 == 255 && deadline.has_passed()) break;
+  }
+  // Leave nothing behind that only we would do: what is ready now goes to the thread.
+  if (!park()) wiring_.node.doorbell->ring_self();
+}
+
+Status Engine::Impl::wait(Handle handle, Deadline deadline) {
+  HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
+  if (pending->done.load()) return pending->status;
+  const auto begin = Clock::now();
+  for (int tries = 0; !pending->done.load() && tries < spin_polls_ + 64; ++tries) {
+    if (!progress_.try_lock()) {
+      if (tries % 16 == 15) sched_yield();
+      relax();
+      continue;
+    }
+    drive(*pending, deadline);
+    progress_.unlock();
+    break;
+  }
+  completion_.run_callbacks();
+  if (!pending->done.load()) {
+    flush();
+    completion_.sleep_until_done(*pending, deadline);
+  }
+  waited_ns_.fetch_add((Clock::now() - begin).count());
+  if (pending->done.load()) return pending->status;
+  return error(Code::kTimeout,
+               "rank {}: '{}' ({}) has not completed in time; it is still under way", wiring_.rank,
+               pending->request.name, hvd::describe(pending->request.operation));
+}
+
+}  // namespace hvd

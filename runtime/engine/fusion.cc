@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/fusion.h"
+
+#include <algorithm>
+
+namespace hvd {
+namespace {
+
+bool may_join(const Description& a, const Description& b) {
+  return a.has_single_dtype() && b.has_single_dtype() &&
+         a.tensors.front().dtype == b.tensors.front().dtype && a.operation == b.operation &&
+         a.device == b.device && a.process_set == b.process_set;
+}
+
+/// Where a tensor of a batch comes from: the n-th tensor of a request.
+struct Source {
+  PendingPtr pending;
+  std::size_t tensor = 0;
+};
+
+std::size_t product(std::span<const std::int64_t> shape) {
+  std::size_t count = 1;
+  for (const auto dimension : shape) count *= static_cast<std::size_t>(dimension);
+  return count;
+}
+
+Segment make_segment(const Tensor& tensor, bool gather) {
+  Segment segment{tensor.input, tensor.output, product(tensor.shape), 1};
+  if (gather && !tensor.shape.empty()) {
+    segment.row_count = product(std::span(tensor.shape).subspan(1));
+  }
+  return segment;
+}
+
+/// Memory for the rows of all ranks; called by the backend once it knows the counts.
+Result<void*> allocate_gathered(const Source& source, std::size_t row_count,
+                                std::span<const std::size_t> counts) {
+  const Tensor& tensor = source.pending->request.tensors[source.tensor];
+  GatherResult& result = source.pending->gathered[source.tensor];
+  result.shape = tensor.shape;
+  if (result.shape.empty()) result.shape.push_back(1);
+  std::size_t total = 0;
+  std::int64_t rows = 0;
+  for (const std::size_t count : counts) {
+    result.rows.push_back(static_cast<std::int64_t>(row_count == 0 ? 0 : count / row_count));
+    rows += result.rows.back();
+    total += count;
+  }
+  result.shape.front() = rows;
+  if (total == 0) return static_cast<void*>(nullptr);
+  const std::size_t bytes = total * size_of(tensor.dtype);
+  result.data.reset(new (std::nothrow) std::byte[bytes]);
+  if (result.data == nullptr) {
+    return error(Code::kSystem, "tensor '{}': no memory for the {} bytes of the gathered rows",
+                 source.pending->request.name, bytes);
+  }
+  return static_cast<void*>(result.data.get());
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> complete,
+                                           std::size_t fusion_bytes) {
+  struct Group {
+    std::vector<std::size_t> members;
+    std::size_t bytes = 0;
+  };
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < complete.size(); ++i) {
+    const std::size_t bytes = complete[i]->bytes();
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& candidate) {
+      return candidate.bytes + bytes <= fusion_bytes &&
+             may_join(*complete[candidate.members.front()], *complete[i]);
+    });
+    if (group != groups.end()) {
+      group->members.push_back(i);
+      group->bytes += bytes;
+    } else {
+      groups.push_back({{i}, bytes});
+    }
+  }
+  std::vector<std::vector<std::size_t>> runs;
+  runs.reserve(groups.size());
+  for (Group& group : groups) runs.push_back(std::move(group.members));
+  return runs;
+}
+
+std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
+  std::vector<FusedBatch> batches;
+  std::vector<std::vector<Source>> sources;
+  for (const PendingPtr& pending : run) {
+    const bool gather = std::holds_alternative<Allgather>(pending->request.operation);
+    if (gather) pending->gathered.resize(pending->request.tensors.size());
+    for (std::size_t i = 0; i < pending->request.tensors.size(); ++i) {
+      const Tensor& tensor = pending->request.tensors[i];
+      const auto found = std::find_if(batches.begin(), batches.end(), [&](const FusedBatch& b) {
+        return b.batch.dtype == tensor.dtype;
+      });
+      const auto index = static_cast<std::size_t>(found - batches.begin());
+      if (found == batches.end()) {
+        FusedBatch& fused = batches.emplace_back();
+        fused.batch.operation = pending->request.operation;
+        fused.batch.dtype = tensor.dtype;
+        fused.batch.device = pending->request.device;
+        sources.emplace_back();
+      }
+      FusedBatch& fused = batches[index];
+      fused.batch.segments.push_back(make_segment(tensor, gather));
+      sources[index].push_back({pending, i});
+      if (fused.owners.empty() || fused.owners.back() != pending) {
+        fused.owners.push_back(pending);
+        ++pending->batches_left;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (!std::holds_alternative<Allgather>(batches[i].batch.operation)) continue;
+    std::vector<std::size_t> row_counts;
+    for (const Segment& segment : batches[i].batch.segments)
+      row_counts.push_back(segment.row_count);
+    batches[i].batch.allocate = [from = sources[i], row_counts = std::move(row_counts)](
+                                    std::size_t segment, std::span<const std::size_t> counts) {
+      return allocate_gathered(from[segment], row_counts[segment], counts);
+    };
+  }
+  return batches;
+}
+
+}  // namespace hvd

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "collective/batch.h"
+#include "engine/pending.h"
+
+namespace hvd {
+
+/// Groups the complete requests (by index, in the order they became complete) into runs: requests
+/// with equal operation, element type, device and process set travel together, up to
+/// `fusion_bytes` a run. A request with several element types, or none, runs alone. Pure.
+std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> complete,
+                                           std::size_t fusion_bytes);
+
+/// The requests of one run as batches for a backend: one per element type, in order of first
+/// appearance. Counts batches_left of each request. Equal on every rank but for the memory.
+struct FusedBatch {
+  Batch batch;
+  std::vector<PendingPtr> owners;  ///< Requests with a tensor in the batch, each once.
+};
+std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run);
+
+}  // namespace hvd

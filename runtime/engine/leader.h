@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/deadline.h"
+#include "engine/control_message.h"
+
+namespace hvd {
+
+/// Speaks for a node and for the nodes below it in the tree: takes what members and child leaders
+/// say, and passes one word upwards once its whole subtree agrees.
+///
+/// The usual case is AND: an id goes up when every rank of the subtree has set its bit. When a
+/// name meets anything else (a description in full, half a child's subtree, a stall) its id turns
+/// *partial*: what is known goes up with the ranks, so that the root can compare and report.
+/// Pure: no clock, no input or output of its own. One thread at a time.
+class Leader {
+ public:
+  /// `subtree`: every rank below this leader, its own node included. `size`: ranks of the job.
+  Leader(RankSet subtree, int size);
+
+  void member_ready(int rank, std::uint32_t id, Clock::time_point now);
+  /// `child`: all ranks below that child leader.
+  void child_ready(const RankSet& child, const Ready& ready, Clock::time_point now);
+  /// Announce, Partial or Leave from a member or a child.
+  void pass_up(ControlMessage message);
+  /// Follows the log, which tells what ids mean and when a use of them is over.
+  void follow(const ControlMessage& entry);
+  /// Turns ids partial that have waited for `patience`.
+  void give_up_waiting(Clock::time_point now, std::chrono::milliseconds patience);
+
+  /// What goes up now; ids together in one Ready.
+  std::vector<ControlMessage> take_up();
+  bool has_up() const { return !up_.empty() || !ready_.ids.empty(); }
+
+ private:
+  struct Id {
+    std::string name;
+    RankSet have;
+    int count = 0;
+    bool partial = false;
+    Clock::time_point since;
+  };
+
+  void add(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
+  void turn_partial(std::uint32_t id);
+  void reset(Id& id);
+
+  RankSet subtree_;
+  int subtree_count_;
+  int size_;
+  bool any_left_ = false;  ///< A rank has left: no AND over it will complete.
+  std::vector<Id> ids_;
+  std::unordered_map<std::string, std::uint32_t> by_name_;
+  std::vector<ControlMessage> up_;
+  Ready ready_;
+};
+
+}  // namespace hvd

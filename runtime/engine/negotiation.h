@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "engine/board.h"
+#include "engine/control_tree.h"
+#include "engine/coordinator.h"
+#include "engine/leader.h"
+#include "engine/pending.h"
+#include "transport/doorbell.h"
+
+namespace hvd {
+
+/// What the log asks this rank to do next, in log order.
+struct RunTogether {
+  std::vector<PendingPtr> requests;
+};
+struct FailRequest {
+  PendingPtr request;
+  Status status;
+};
+struct PeerLeft {
+  int rank = 0;
+};
+struct PeerLost {
+  int rank = 0;
+  std::string text;
+};
+struct AllLeft {};
+using Decision = std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft>;
+
+/// Stage two, submitted -> negotiated: agrees with the other ranks on what runs next.
+///
+/// Every rank is a *member*: it announces on the node's board and replays the log. Local rank 0
+/// is also its node's *leader* (see Leader), and the leader of the first node the *root*, which
+/// decides (see Coordinator). No rank waits here: each step moves what can move.
+/// Engine thread only.
+class Negotiation {
+ public:
+  struct Place {
+    int rank = 0;
+    int size = 1;
+    int local_rank = 0;
+    std::vector<int> node_ranks;          ///< [local rank] -> rank.
+    std::vector<RankSet> child_subtrees;  ///< Leaders: the ranks below each child.
+    std::vector<std::string> hosts;       ///< By rank.
+  };
+
+  Negotiation(Place place, const Board& board, Doorbell* doorbell, ControlTree tree,
+              const Coordinator::Options& options);
+
+  /// Announces the request; one whose name is in flight on this rank queues behind it.
+  void submit(PendingPtr pending);
+  void leave();
+  /// This rank has learnt that a peer is lost: tells the others.
+  void spread_loss(int rank, const std::string& text);
+
+  /// Moves messages; `may_run` as in Coordinator::decide. True when anything moved.
+  bool step(bool may_run);
+  /// Heartbeats, stall reports; call when some time has passed.
+  void tick(Clock::time_point now);
+  std::vector<Decision> take_decisions() { return std::exchange(decisions_, {}); }
+  /// Requests that are announced or queued here; forgets them.
+  std::vector<PendingPtr> take_all_requests();
+
+ private:
+  struct Name {
+    std::optional<std::uint32_t> id;
+    Description described;  ///< What the id stands for.
+    PendingPtr current;
+    std::deque<PendingPtr> queued;
+  };
+
+  bool is_leader() const { return place_.local_rank == 0; }
+  bool is_root() const { return place_.rank == 0; }
+
+  void announce(const std::string& name, Name& state);
+  void say_up(ControlMessage message);
+  bool listen_to_members();
+  bool read_log();
+  void receive(int from, ControlMessage message);
+  void pass_up_or_decide(bool may_run);
+  void decide(ControlMessage message);
+  void write_log(const ControlMessage& entry);
+  void apply(const ControlMessage& entry);
+  void apply_run(const Run& run);
+  PendingPtr take_current(const std::string& name);
+  void ring();
+
+  Place place_;
+  Board board_;
+  Doorbell* doorbell_;
+  ControlTree tree_;
+  std::chrono::milliseconds stall_warning_;
+  Clock::time_point now_;
+
+  // As a member.
+  std::unordered_map<std::string, Name> names_;
+  std::vector<std::string> name_of_id_;
+  ReadyBits bits_;
+  RingWriter up_;
+  RingReader log_;
+  std::vector<Decision> decisions_;
+  bool lost_ = false;
+  bool ring_leader_ = false;
+
+  // As a leader.
+  std::unique_ptr<Leader> leader_;
+  std::vector<ReadyBitsReader> member_bits_;  ///< By local rank; mine is not used.
+  std::vector<RingReader> member_up_;
+  RingWriter down_;
+  bool ring_members_ = false;
+
+  // As the root.
+  std::unique_ptr<Coordinator> coordinator_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/description.h"
+#include "engine/request.h"
+
+namespace hvd {
+
+/// A request on its way through the stages, from submission to completion.
+/// Fields are written by whoever holds the progress lock; `status` and `gathered` may be read by
+/// anyone once `done` is true.
+struct Pending {
+  std::uint64_t handle = 0;
+  Request request;
+  Description description;
+  bool cacheable = true;               ///< False for names made by us: they will not come again.
+  int batches_left = 0;                ///< Batches of this request that the backends still work on.
+  Status failure;                      ///< The first failure among them.
+  std::vector<GatherResult> gathered;  ///< Allgather: one for each tensor.
+
+  Status status;
+  std::atomic<bool> done{false};
+};
+
+/// Shared by the handle table (until released) and the stage that works on it.
+using PendingPtr = std::shared_ptr<Pending>;
+
+}  // namespace hvd

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/reduction.h"
+
+#include "base/log.h"
+
+namespace hvd {
+
+Reduction::Reduction(std::vector<Candidate> candidates, std::string wanted)
+    : candidates_(std::move(candidates)), wanted_(std::move(wanted)) {}
+
+Selection Reduction::select(const Operation& operation, DataType dtype, Device device) const {
+  std::vector<BackendAnswer> answers;
+  answers.reserve(candidates_.size());
+  for (const Candidate& candidate : candidates_) {
+    answers.push_back(
+        {candidate.name, candidate.backend == nullptr
+                             ? candidate.status
+                             : candidate.backend->supports(operation, dtype, device)});
+  }
+  return select_backend(answers, wanted_);
+}
+
+const Selection& Reduction::choose(const Batch& batch) {
+  const auto* allreduce = std::get_if<Allreduce>(&batch.operation);
+  const ReduceOp op = allreduce == nullptr ? ReduceOp::kSum : allreduce->op;
+  for (const Choice& choice : choices_) {
+    if (choice.kind == batch.operation.index() && choice.op == op && choice.dtype == batch.dtype &&
+        choice.device == batch.device.kind) {
+      return choice.selection;
+    }
+  }
+  choices_.push_back({batch.operation.index(), op, batch.dtype, batch.device.kind,
+                      select(batch.operation, batch.dtype, batch.device)});
+  const Selection& selection = choices_.back().selection;
+  log(LogLevel::kInfo, "select", "{} of {}: {}", hvd::describe(batch.operation),
+      name_of(batch.dtype), selection.reason);
+  return selection;
+}
+
+void Reduction::start(FusedBatch fused) {
+  const Selection& selection = choose(fused.batch);
+  if (!selection.index) {
+    finished_.push_back(
+        {std::move(fused.owners), Status(Code::kUnsupported, selection.reason), false});
+    return;
+  }
+  auto task = candidates_[*selection.index].backend->start(std::move(fused.batch));
+  if (!task.is_ok()) {
+    finished_.push_back({std::move(fused.owners), task.status()});
+    return;
+  }
+  running_.push_back({std::move(task).value(), std::move(fused.owners)});
+}
+
+bool Reduction::advance() {
+  bool moved = false;
+  for (auto running = running_.begin(); running != running_.end();) {
+    const Progress progress = running->task->advance();
+    moved = moved || progress != Progress::kBlocked;
+    if (progress == Progress::kDone || progress == Progress::kFailed) {
+      finished_.push_back({std::move(running->owners),
+                           progress == Progress::kDone ? Status::ok() : running->task->status()});
+      running = running_.erase(running);
+    } else {
+      ++running;
+    }
+  }
+  return moved;
+}
+
+std::vector<PendingPtr> Reduction::abandon() {
+  std::vector<PendingPtr> owners;
+  for (Running& running : running_) {
+    for (PendingPtr& owner : running.owners) owners.push_back(std::move(owner));
+  }
+  running_.clear();
+  return owners;
+}
+
+std::string Reduction::describe(const Operation& operation, DataType dtype, Device device) const {
+  const Selection selection = select(operation, dtype, device);
+  if (!selection.index) return "none: " + selection.reason;
+  return format_text("{}: {}", candidates_[*selection.index].name, selection.reason);
+}
+
+bool Reduction::reproducible() const {
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.backend != nullptr && !candidate.backend->reproducible()) return false;
+  }
+  return true;
+}
+
+}  // namespace hvd

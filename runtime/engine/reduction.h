@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/backend.h"
+#include "collective/select.h"
+#include "engine/fusion.h"
+
+namespace hvd {
+
+/// Stage four, fused -> reduced: gives each batch to a backend and advances what is under way.
+/// Engine thread only.
+class Reduction {
+ public:
+  /// A line of the backend table, and what became of it.
+  struct Candidate {
+    std::string_view name;
+    Status status;                     ///< Why create() declined.
+    std::unique_ptr<Backend> backend;  ///< Null when it declined.
+  };
+
+  /// `wanted`: HVD_BACKEND, empty for any.
+  Reduction(std::vector<Candidate> candidates, std::string wanted);
+
+  void start(FusedBatch fused);
+  /// Advances every task by a chunk; true when anything moved.
+  bool advance();
+  std::size_t in_flight() const { return running_.size(); }
+
+  struct Finished {
+    std::vector<PendingPtr> owners;
+    Status status;
+    bool started = true;  ///< False: refused before any byte moved, on every rank alike.
+  };
+  std::vector<Finished> take_finished() { return std::exchange(finished_, {}); }
+  /// Drops all tasks; the owners of those that had not finished.
+  std::vector<PendingPtr> abandon();
+
+  /// The choice for one kind of batch, for people: "shm: <reason>".
+  std::string describe(const Operation& operation, DataType dtype, Device device) const;
+  /// True when every backend in use gives the same bits in every run.
+  bool reproducible() const;
+
+ private:
+  struct Running {
+    std::unique_ptr<Task> task;
+    std::vector<PendingPtr> owners;
+  };
+  struct Choice {
+    std::size_t kind = 0;
+    ReduceOp op = ReduceOp::kSum;
+    DataType dtype = DataType::kFloat32;
+    DeviceKind device = DeviceKind::kCpu;
+    Selection selection;
+  };
+
+  Selection select(const Operation& operation, DataType dtype, Device device) const;
+  const Selection& choose(const Batch& batch);
+
+  std::vector<Candidate> candidates_;
+  std::string wanted_;
+  std::vector<Choice> choices_;  ///< Made once per kind of batch; few.
+  std::deque<Running> running_;
+  std::vector<Finished> finished_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/mutex.h"
+#include "collective/communicator.h"
+#include "engine/pending.h"
+
+namespace hvd {
+
+/// What can be wrong with a request on this rank alone. Pure.
+Status check_request(const Request& request, const Communicator& world);
+
+/// Stage one: requests of any thread, in the order in which they were submitted.
+/// Thread-safe.
+class Submission {
+ public:
+  /// Names the request if it has no name, and queues it.
+  void push(const PendingPtr& pending);
+  /// Moves all queued requests to the end of `taken`; false when there were none.
+  bool drain(std::vector<PendingPtr>& taken);
+  bool is_empty() const { return count_.load() == 0; }
+
+ private:
+  Mutex mutex_;
+  std::vector<PendingPtr> queue_ HVD_GUARDED_BY(mutex_);
+  std::array<std::uint64_t, std::variant_size_v<Operation>> unnamed_ HVD_GUARDED_BY(mutex_){};
+  std::atomic<std::size_t> count_{0};
+};
+
+}  // namespace hvd

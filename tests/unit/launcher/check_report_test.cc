@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/check_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/check_library.h"
+
+namespace hvd {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::string_view kInfo = R"({"version": "1", "backends": [
+  {"name": "shm", "available": true, "reason": "linked in"}], "bootstraps": [
+  {"name": "pmix", "available": false, "reason": "no headers"}], "libraries": []})";
+
+TEST(CheckReport, ReadsWhatTheRuntimeSaysOfItself) {
+  const auto groups = parse_build_info(kInfo);
+  ASSERT_TRUE(groups.is_ok()) << groups.status().message();
+  ASSERT_EQ(groups.value().size(), 3U);
+  EXPECT_EQ(groups.value()[0].parts[0].name, "shm");
+  EXPECT_TRUE(groups.value()[0].parts[0].available);
+  EXPECT_FALSE(groups.value()[1].parts[0].available);
+  EXPECT_EQ(groups.value()[1].parts[0].reason, "no headers");
+}
+
+TEST(CheckReport, RefusesWhatAnotherVersionSays) {
+  EXPECT_THAT(parse_build_info("{").status().message(), HasSubstr("not a JSON object"));
+  EXPECT_THAT(parse_build_info("{}").status().message(), HasSubstr("no list 'backends'"));
+}
+
+TEST(CheckReport, PrintsEachPartWithItsSentence) {
+  const CheckReport report{"1", parse_build_info(kInfo).value()};
+  EXPECT_EQ(report_text(report),
+            "hvdrun 1\n\nbackends\n  [x] shm           linked in\n\nbootstraps\n"
+            "  [ ] pmix          no headers\n\nlibraries\n");
+  EXPECT_THAT(report_json(report), HasSubstr("\"reason\": \"no headers\""));
+}
+
+TEST(CheckMachine, SaysSomethingAboutEveryLibrary) {
+  for (const CheckedPart& part : check_machine().parts) EXPECT_FALSE(part.reason.empty());
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/world.h"
+
+#include <numeric>
+
+#include "world/world_backends.h"
+
+namespace hvd {
+
+EngineOptions World::quick_options() {
+  EngineOptions options;
+  options.spin = 20;
+  return options;
+}
+
+World::World(std::vector<int> node_sizes, const EngineOptions& options) {
+  ThreadWorldOptions world;
+  world.size = std::accumulate(node_sizes.begin(), node_sizes.end(), 0);
+  world.node_sizes = std::move(node_sizes);
+  world.memory_bytes = [](int local_size) {
+    return node_memory_bytes(world_backends(), local_size);
+  };
+  auto wirings = wire_threads(world);
+  EXPECT_TRUE(wirings.is_ok()) << wirings.status().message();
+  for (Wiring& wiring : wirings.value()) {
+    auto engine = Engine::start(std::move(wiring), world_backends(), options);
+    EXPECT_TRUE(engine.is_ok()) << engine.status().message();
+    engines_.push_back(std::move(engine).value());
+  }
+}
+
+World::~World() {
+  run([](int, Engine& engine) {
+    const Status status = engine.shutdown(Deadline::after(std::chrono::seconds(10)));
+    EXPECT_TRUE(status.is_ok()) << status.message();
+  });
+}
+
+void World::run(const std::function<void(int, Engine&)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size(); ++rank) {
+    Engine* engine = engines_[static_cast<std::size_t>(rank)].get();
+    if (engine == nullptr) continue;
+    threads.emplace_back([&body, rank, engine] { body(rank, *engine); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+Request allreduce_request(std::string name, std::vector<float>& values, Allreduce operation) {
+  Request request;
+  request.name = std::move(name);
+  request.operation = operation;
+  request.tensors.push_back({values.data(),
+                             values.data(),
+                             DataType::kFloat32,
+                             {static_cast<std::int64_t>(values.size())},
+                             0});
+  return request;
+}
+
+Status run_request(Engine& engine, Request request) {
+  HVD_TRY_ASSIGN(const auto handle, engine.submit(std::move(request)));
+  const Status status = engine.wait(handle, soon());
+  engine.release(handle);
+  return status;
+}
+
+}  // namespace hvd

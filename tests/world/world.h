@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/thread_world.h"
+#include "engine/engine.h"
+
+namespace hvd {
+
+/// A job whose ranks are threads of this process: real engines, boards, bells and links.
+class World {
+ public:
+  explicit World(std::vector<int> node_sizes, const EngineOptions& options = quick_options());
+  ~World();
+
+  static EngineOptions quick_options();
+
+  int size() const { return static_cast<int>(engines_.size()); }
+  Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
+  /// Runs body(rank, engine) on a thread for each rank and joins them.
+  void run(const std::function<void(int rank, Engine& engine)>& body);
+  /// Destroys the engine of `rank` without shutdown, as if its process had ended.
+  void kill(int rank) { engines_[static_cast<std::size_t>(rank)].reset(); }
+
+ private:
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+/// A deadline no healthy test meets.
+inline Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
+
+/// A request for one float32 tensor in place.
+Request allreduce_request(std::string name, std::vector<float>& values,
+                          Allreduce operation = Allreduce{});
+/// submit, wait, release.
+Status run_request(Engine& engine, Request request);
+
+}  // namespace hvd
