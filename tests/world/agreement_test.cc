@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that disagree, that come late, and that leave.
+#include <gmock/gmock.h>
+
+#include <future>
+#include <string>
+
+#include "world/world.h"
+
+namespace hvd {
+namespace {
+
+using testing::HasSubstr;
+
+class AgreementWorld : public testing::TestWithParam<std::vector<int>> {};
+
+/// What one rank submits in a disagreement.
+struct Difference {
+  const char* name;
+  std::function<void(int rank, Request& request)> change;
+  std::vector<const char*> words;  ///< That the error must hold.
+};
+
+const Difference kDifferences[] = {
+    {"shape",
+     [](int rank, Request& r) { r.tensors[0].shape = {rank == 1 ? std::int64_t{2} : 4}; },
+     {"'t'", "shape", "rank 1 has [2]", "[4]"}},
+    {"type",
+     [](int rank, Request& r) {
+       r.tensors[0].dtype = rank == 1 ? DataType::kInt32 : DataType::kFloat32;
+     },
+     {"type", "rank 1 has int32", "float32"}},
+    {"op",
+     [](int rank, Request& r) {
+       r.operation = Allreduce{rank == 1 ? ReduceOp::kMax : ReduceOp::kSum, 1, 1};
+     },
+     {"operation", "max", "sum"}},
+    {"scale",
+     [](int rank, Request& r) {
+       r.operation = Allreduce{ReduceOp::kSum, rank == 1 ? 0.5 : 1, 1};
+     },
+     {"operation", "0.5"}},
+    {"kind",
+     [](int rank, Request& r) {
+       if (rank == 1) r.operation = Broadcast{0};
+     },
+     {"kind", "broadcast", "allreduce"}},
+    {"root",
+     [](int rank, Request& r) { r.operation = Broadcast{rank == 1 ? 1 : 0}; },
+     {"operation", "root 1", "root 0"}},
+    {"layout", [](int rank, Request& r) { r.tensors[0].layout = rank == 1 ? 7 : 0; }, {"layout"}},
+    {"group size",
+     [](int rank, Request& r) {
+       if (rank == 1) r.tensors.push_back(r.tensors[0]);
+     },
+     {"number of tensors", "2", "1"}},
+};
+
+TEST_P(AgreementWorld, EveryDisagreementIsOneErrorOnEveryRankAndTheEngineWorksOn) {
+  World world(GetParam());
+  // First with new names, then with names that already have an id.
+  for (const bool cached : {false, true}) {
+    for (const Difference& difference : kDifferences) {
+      world.run([&](int rank, Engine& engine) {
+        std::vector<float> values(8, 1.0F);
+        Request good = allreduce_request("t", values);
+        good.tensors[0].shape = {4};
+        if (cached) {
+          ASSERT_TRUE(run_request(engine, good).is_ok());
+        }
+        Request bad = good;
+        difference.change(rank, bad);
+        const Status status = run_request(engine, bad);
+        EXPECT_EQ(status.code(), Code::kMismatch) << difference.name;
+        for (const char* word : difference.words) EXPECT_THAT(status.message(), HasSubstr(word));
+        const Status after = run_request(engine, good);
+        EXPECT_TRUE(after.is_ok()) << after.message();
+      });
+    }
+  }
+}
+
+TEST_P(AgreementWorld, AllRanksMayChangeADescriptionTogether) {
+  World world(GetParam());
+  world.run([](int rank, Engine& engine) {
+    for (const std::size_t count : {5, 9, 5, 9, 9, 3}) {
+      std::vector<float> values(count, static_cast<float>(rank));
+      const Status status = run_request(engine, allreduce_request("loss", values));
+      ASSERT_TRUE(status.is_ok()) << status.message();
+    }
+  });
+}
+
+TEST_P(AgreementWorld, ARankThatLeavesFailsWhatWaitsForIt) {
+  World world(GetParam());
+  const int leaver = world.size() - 1;
+  world.run([&](int rank, Engine& engine) {
+    std::vector<float> values(3);
+    ASSERT_TRUE(run_request(engine, allreduce_request("x", values)).is_ok());
+    if (rank == leaver) {
+      // The others have not shut down: it leaves without them.
+      EXPECT_EQ(engine.shutdown(Deadline::after(std::chrono::milliseconds(1500))).code(),
+                Code::kTimeout);
+      return;
+    }
+    for (const char* name : {"x", "new"}) {
+      const Status status = run_request(engine, allreduce_request(name, values));
+      EXPECT_EQ(status.code(), Code::kAborted);
+      EXPECT_THAT(status.message(), HasSubstr("rank " + std::to_string(leaver) + " left the job"));
+    }
+  });
+}
+
+TEST_P(AgreementWorld, AStallIsReportedOnTheRanksThatWait) {
+  EngineOptions options = World::quick_options();
+  options.stall_warning = std::chrono::milliseconds(300);
+  World world(GetParam(), options);
+  const int late = world.size() - 1;
+  for (const char* name : {"new", "known"}) {
+    if (std::string(name) == "known") {
+      world.run([&](int, Engine& engine) {
+        std::vector<float> values(3);
+        ASSERT_TRUE(run_request(engine, allreduce_request(name, values)).is_ok());
+      });
+    }
+    testing::internal::CaptureStderr();
+    std::promise<void> reported;
+    std::shared_future<void> may_go = reported.get_future().share();
+    world.run([&](int rank, Engine& engine) {
+      std::vector<float> values(3);
+      if (rank == late) {
+        ASSERT_EQ(may_go.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+        ASSERT_TRUE(run_request(engine, allreduce_request(name, values)).is_ok());
+        return;
+      }
+      const auto handle = engine.submit(allreduce_request(name, values)).value();
+      EXPECT_EQ(engine.wait(handle, Deadline::after(std::chrono::milliseconds(1500))).code(),
+                Code::kTimeout);
+      if (rank == 0) reported.set_value();
+      EXPECT_TRUE(engine.wait(handle, soon()).is_ok());
+    });
+    const std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(text, HasSubstr(std::string("'") + name + "'"));
+    EXPECT_THAT(text, HasSubstr("not submitted by rank " + std::to_string(late) + " (host "));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, AgreementWorld,
+                         testing::Values(std::vector<int>{2}, std::vector<int>{4}));
+
+}  // namespace
+}  // namespace hvd
