@@ -84,6 +84,8 @@ Status wait_all(hvd_gradients& gradients, Deadline deadline) {
   }
   Status outcome = std::move(gradients.failure);
   end_step(gradients, engine.value().get());
+  // HVD_TIMEOUT from here means "wait again"; the step is over.
+  if (outcome.code() == Code::kTimeout) outcome = Status(Code::kAborted, outcome.message());
   return outcome;
 }
 

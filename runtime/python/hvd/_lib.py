@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hvd.h`` for Python: the only file that knows ctypes. Declarations, no logic."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from pathlib import Path
+
+OK = 0
+TIMEOUT = 4
+
+ALLREDUCE, ALLGATHER, BROADCAST, BARRIER = range(4)
+AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
+SUBMIT_MORE = 1
+
+DTYPES = {
+    "uint8": 0,
+    "int8": 1,
+    "uint16": 2,
+    "int16": 3,
+    "int32": 4,
+    "int64": 5,
+    "float16": 6,
+    "float32": 7,
+    "float64": 8,
+    "bool": 9,
+    "bfloat16": 10,
+    "uint32": 11,
+    "uint64": 12,
+}
+
+OnComplete = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
+
+class InitOptions(Structure):
+    """``hvd_init_options``"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("start_timeout_seconds", c_double),
+        ("fusion_bytes", c_uint64),
+        ("stall_check_seconds", c_double),
+    ]
+
+
+class Tensor(Structure):
+    """``hvd_tensor``"""
+
+    _fields_ = [
+        ("input", c_void_p),
+        ("output", c_void_p),
+        ("dtype", c_int32),
+        ("dimensions", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("layout", c_uint64),
+    ]
+
+
+class Request(Structure):
+    """``hvd_request``"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("kind", c_int32),
+        ("process_set", c_int32),
+        ("reduce_op", c_int32),
+        ("root", c_int32),
+        ("prescale", c_double),
+        ("postscale", c_double),
+        ("device_kind", c_int32),
+        ("device_index", c_int32),
+        ("flags", c_uint32),
+        ("tensor_count", c_uint32),
+        ("tensors", POINTER(Tensor)),
+        ("on_complete", c_void_p),
+        ("context", c_void_p),
+    ]
+
+
+class Gather(Structure):
+    """``hvd_gather``"""
+
+    _fields_ = [
+        ("data", c_void_p),
+        ("shape", POINTER(c_int64)),
+        ("rows", POINTER(c_int64)),
+        ("dimensions", c_int32),
+        ("ranks", c_int32),
+    ]
+
+
+class Counters(Structure):
+    """``hvd_counters``"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("batches", c_uint64),
+        ("requests", c_uint64),
+        ("bytes", c_uint64),
+        ("waited_seconds", c_double),
+    ]
+
+
+class GradientsOptions(Structure):
+    """``hvd_gradients_options``"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("reduce_op", c_int32),
+        ("passes_per_step", c_int32),
+        ("prescale", c_double),
+        ("postscale", c_double),
+        ("flush_bytes", c_uint64),
+    ]
+
+
+# name: (result, arguments), in the order of hvd.h; a test compares the two.
+PROTOTYPES: dict[str, tuple] = {
+    "hvd_init": (c_int, [POINTER(InitOptions)]),
+    "hvd_shutdown": (c_int, [c_double]),
+    "hvd_is_initialized": (c_int, []),
+    "hvd_rank": (c_int, []),
+    "hvd_size": (c_int, []),
+    "hvd_local_rank": (c_int, []),
+    "hvd_local_size": (c_int, []),
+    "hvd_cross_rank": (c_int, []),
+    "hvd_cross_size": (c_int, []),
+    "hvd_submit": (c_int, [POINTER(Request), POINTER(c_uint64)]),
+    "hvd_flush": (c_int, []),
+    "hvd_poll": (c_int, [c_uint64, POINTER(c_int)]),
+    "hvd_wait": (c_int, [c_uint64, c_double]),
+    "hvd_gathered": (c_int, [c_uint64, c_uint32, POINTER(Gather)]),
+    "hvd_release": (c_int, [c_uint64]),
+    "hvd_allreduce": (c_int, [c_char_p, c_void_p, c_void_p, c_size_t, c_int, c_int]),
+    "hvd_broadcast": (c_int, [c_char_p, c_void_p, c_size_t, c_int, c_int]),
+    "hvd_allgather": (c_int, [c_char_p, c_void_p, c_size_t, c_size_t, c_int, POINTER(c_uint64)]),
+    "hvd_barrier": (c_int, []),
+    "hvd_gradients_create": (
+        c_int,
+        [
+            POINTER(GradientsOptions),
+            POINTER(c_char_p),
+            POINTER(Tensor),
+            c_uint32,
+            POINTER(c_void_p),
+        ],
+    ),
+    "hvd_gradient_ready": (c_int, [c_void_p, c_uint32, c_void_p, c_int]),
+    "hvd_gradient_describe": (c_int, [c_void_p, c_uint32, POINTER(Tensor)]),
+    "hvd_gradients_missing": (c_int, [c_void_p, POINTER(c_uint32), c_uint32, POINTER(c_uint32)]),
+    "hvd_gradients_wait": (c_int, [c_void_p, c_double]),
+    "hvd_gradients_set_passes": (c_int, [c_void_p, c_int]),
+    "hvd_gradients_destroy": (None, [c_void_p]),
+    "hvd_learning_rate": (c_double, [c_double, c_double, c_int64, c_int64]),
+    "hvd_last_error": (c_char_p, []),
+    "hvd_status_name": (c_char_p, [c_int]),
+    "hvd_describe": (c_char_p, []),
+    "hvd_build_info": (c_char_p, []),
+    "hvd_statistics": (c_int, [POINTER(Counters)]),
+}
+
+
+def library_path() -> str:
+    """Where libhvd.so is: ``HVD_LIBRARY``, else beside this package, else in a build tree."""
+    given = os.environ.get("HVD_LIBRARY")
+    if given:
+        return given
+    package = Path(__file__).resolve().parent
+    places = [package / "lib" / "libhvd.so"]
+    places += [parent / "build" / "runtime" / "c" / "libhvd.so" for parent in package.parents]
+    for place in places:
+        if place.exists():
+            return str(place)
+    raise ImportError(
+        f"libhvd.so is neither in {places[0].parent} nor in a build tree above it: build it with "
+        "'ninja -C build', or set HVD_LIBRARY to its path"
+    )
+
+
+def _declared(loader: type[ctypes.CDLL], path: str) -> ctypes.CDLL:
+    library = loader(path)
+    for name, (result, arguments) in PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+_path = library_path()
+# For calls that may wait: releases the interpreter lock meanwhile.
+waiting = _declared(ctypes.CDLL, _path)
+# For calls that never wait: keeps the lock, which makes them cheaper.
+quick = _declared(ctypes.PyDLL, _path)
+
+
+def immortal(value: object) -> None:
+    """Keeps `value` and all it refers to in memory until the process has ended."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+def bytes_at(address: int | None, size: int) -> bytes:
+    """A copy of `size` bytes at `address`."""
+    return ctypes.string_at(address, size) if size and address else b""
+
+
+def copy_bytes(target: int, source: int | None, size: int) -> None:
+    """Copies `size` bytes; no size, no copy."""
+    if size and source:
+        ctypes.memmove(target, source, size)
+
+
+def shape_array(shape: tuple[int, ...]) -> ctypes.Array:
+    """A C array of int64."""
+    return (c_int64 * len(shape))(*shape)

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The framework-free half of the Python interface: the job, handles, errors."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hvd import _lib
+from hvd._lib import quick, waiting
+from hvd.errors import BY_STATUS, HvdError, NotInitializedError
+
+# A wait returns to the interpreter this often, so that Ctrl-C and other signals get through.
+_SLICE_SECONDS = 0.2
+_PATIENCE_SECONDS = 10.0
+
+# Whatever the engine may still write to; see _keep_borrowed_memory().
+borrowed: dict[Any, Any] = {}
+
+
+def check(status: int) -> None:
+    """Raises the exception of a failure that happened on this thread.
+
+    >>> check(0)
+    """
+    if status != _lib.OK:
+        raise failure(status)
+
+
+def failure(status: int) -> HvdError:
+    """The exception for a status, with this thread's last error text."""
+    text = (quick.hvd_last_error() or b"").decode(errors="replace")
+    return BY_STATUS.get(status, HvdError)(text)
+
+
+def init(start_timeout: float | None = None) -> None:
+    """Joins the job; every rank calls it once. Later calls do nothing.
+
+    Parameters
+    ----------
+    start_timeout
+        Seconds to wait for the other ranks (default: HVD_START_TIMEOUT_SECONDS, 120).
+    """
+    if is_initialized():
+        return
+    options = _lib.InitOptions(struct_size=ctypes.sizeof(_lib.InitOptions))
+    options.start_timeout_seconds = start_timeout or 0.0
+    outcome: list[HvdError] = []
+
+    def start() -> None:
+        status = waiting.hvd_init(ctypes.byref(options))
+        if status != _lib.OK:
+            outcome.append(failure(status))
+
+    # On a thread of its own, so that Ctrl-C works while ranks are awaited.
+    thread = threading.Thread(target=start, name="hvd-init", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_SLICE_SECONDS)
+    if outcome:
+        raise outcome[0]
+
+
+def shutdown() -> None:
+    """Leaves the job: waits a moment for the other ranks, then fails what is pending."""
+    check(waiting.hvd_shutdown(_PATIENCE_SECONDS))
+    borrowed.clear()
+
+
+def is_initialized() -> bool:
+    """True between ``init()`` and ``shutdown()``; False in a forked child."""
+    return bool(quick.hvd_is_initialized())
+
+
+def _number(value: int) -> int:
+    if value < 0:
+        raise NotInitializedError((quick.hvd_last_error() or b"").decode(errors="replace"))
+    return value
+
+
+def rank() -> int:
+    """This rank, 0..size-1."""
+    return _number(quick.hvd_rank())
+
+
+def size() -> int:
+    """The number of ranks of the job."""
+    return _number(quick.hvd_size())
+
+
+def local_rank() -> int:
+    """The place of this rank among the ranks of its node."""
+    return _number(quick.hvd_local_rank())
+
+
+def local_size() -> int:
+    """The number of ranks of this node."""
+    return _number(quick.hvd_local_size())
+
+
+def cross_rank() -> int:
+    """The place of this rank among those with the same local rank on their nodes."""
+    return _number(quick.hvd_cross_rank())
+
+
+def cross_size() -> int:
+    """The number of nodes that have a rank with this local rank."""
+    return _number(quick.hvd_cross_size())
+
+
+def describe() -> str:
+    """Ranks, nodes, how they found each other, which backend moves the bytes and why."""
+    text = quick.hvd_describe()
+    if text is None:
+        raise NotInitializedError(quick.hvd_last_error().decode(errors="replace"))
+    return text.decode(errors="replace")
+
+
+def build_info() -> dict[str, Any]:
+    """What this build contains.
+
+    >>> build_info()["version"].count(".")
+    2
+    """
+    return json.loads(quick.hvd_build_info())
+
+
+class Statistics(NamedTuple):
+    """Counters since ``init()``."""
+
+    batches: int
+    requests: int
+    bytes: int
+    waited_seconds: float
+
+
+def statistics() -> Statistics:
+    """How much was moved and how long callers waited."""
+    counters = _lib.Counters(struct_size=ctypes.sizeof(_lib.Counters))
+    check(quick.hvd_statistics(ctypes.byref(counters)))
+    return Statistics(counters.batches, counters.requests, counters.bytes, counters.waited_seconds)
+
+
+def learning_rate(
+    base: float, step: int, warmup_steps: int = 0, factor: float | None = None
+) -> float:
+    """The rate of `step`: from `base` to `base * factor` in `warmup_steps`, then constant.
+
+    Parameters
+    ----------
+    base
+        The rate that suits one rank.
+    factor
+        What to multiply it by in the end; the number of ranks unless given.
+    """
+    rate = quick.hvd_learning_rate(base, size() if factor is None else factor, warmup_steps, step)
+    if math.isnan(rate):
+        raise failure(1)
+    return rate
+
+
+def tensor_struct(
+    dtype: int, shape: Sequence[int], layout: int = 0, source: int = 0, target: int = 0
+) -> _lib.Tensor:
+    """An ``hvd_tensor``; addresses may be 0 where no memory is needed."""
+    return _lib.Tensor(
+        source or None, target or None, dtype, len(shape), _lib.shape_array(tuple(shape)), layout
+    )
+
+
+def submit(
+    kind: int,
+    tensors: Sequence[_lib.Tensor] = (),
+    name: str | None = None,
+    op: int = _lib.SUM,
+    root: int = 0,
+    scales: tuple[float, float] = (1.0, 1.0),
+) -> int:
+    """Starts an operation; returns its handle. The memory stays the caller's to keep alive."""
+    array = (_lib.Tensor * len(tensors))(*tensors)
+    request = _lib.Request(
+        ctypes.sizeof(_lib.Request),
+        name.encode() if name else None,
+        kind,
+        0,
+        op,
+        root,
+        scales[0],
+        scales[1],
+        0,
+        0,
+        0,
+        len(tensors),
+        array,
+        None,
+        None,
+    )
+    handle = ctypes.c_uint64()
+    check(quick.hvd_submit(ctypes.byref(request), ctypes.byref(handle)))
+    return handle.value
+
+
+def is_done(handle: int) -> bool:
+    """True when the operation has completed, well or not."""
+    done = ctypes.c_int()
+    check(quick.hvd_poll(handle, ctypes.byref(done)))
+    return bool(done.value)
+
+
+def wait(handle: int) -> None:
+    """Waits for an operation; Ctrl-C interrupts the wait, not the operation."""
+    while True:
+        status = waiting.hvd_wait(handle, _SLICE_SECONDS)
+        if status == _lib.OK:
+            return
+        error = failure(status)
+        if status != _lib.TIMEOUT or is_done(handle):
+            raise error
+
+
+def release(handle: int) -> None:
+    """Forgets an operation."""
+    quick.hvd_release(handle)
+
+
+class Gathered(NamedTuple):
+    """The result of an allgather: an address valid until the handle is released."""
+
+    address: int | None
+    shape: tuple[int, ...]
+    rows: tuple[int, ...]
+
+
+def gathered(handle: int, index: int = 0) -> Gathered:
+    """The rows of all ranks, after the operation has completed."""
+    result = _lib.Gather()
+    check(quick.hvd_gathered(handle, index, ctypes.byref(result)))
+    return Gathered(
+        result.data,
+        tuple(result.shape[i] for i in range(result.dimensions)),
+        tuple(result.rows[i] for i in range(result.ranks)),
+    )
+
+
+def barrier() -> None:
+    """Returns when every rank has called it."""
+    handle = submit(_lib.BARRIER)
+    try:
+        wait(handle)
+    finally:
+        release(handle)
+
+
+class Gradients:
+    """The gradients an optimizer reduces in each step; one thread at a time.
+
+    Parameters
+    ----------
+    names
+        Unique, equal on all ranks.
+    tensors
+        Type, shape and layout of each gradient.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        tensors: Sequence[_lib.Tensor],
+        op: int,
+        scales: tuple[float, float],
+        passes_per_step: int,
+    ) -> None:
+        self._set = ctypes.c_void_p()
+        count = len(names)
+        options = _lib.GradientsOptions(
+            ctypes.sizeof(_lib.GradientsOptions), op, passes_per_step, scales[0], scales[1], 0
+        )
+        check(
+            quick.hvd_gradients_create(
+                ctypes.byref(options),
+                (ctypes.c_char_p * count)(*[name.encode() for name in names]),
+                (_lib.Tensor * count)(*tensors),
+                count,
+                ctypes.byref(self._set),
+            )
+        )
+        self._missing = (ctypes.c_uint32 * max(count, 1))()
+
+    def __del__(self) -> None:
+        if getattr(self, "_set", None):
+            quick.hvd_gradients_destroy(self._set)
+
+    def ready(self, index: int, address: int, last_pass: int = 0) -> None:
+        """Gradient `index` at `address` is complete for one backward pass."""
+        status = quick.hvd_gradient_ready(self._set, index, address, last_pass)
+        if status:
+            raise failure(status)
+
+    def describe(self, index: int, tensor: _lib.Tensor) -> None:
+        """Gradient `index` has another type, shape or layout from now on."""
+        check(quick.hvd_gradient_describe(self._set, index, ctypes.byref(tensor)))
+
+    def missing(self) -> list[int]:
+        """Gradients not submitted in this step."""
+        count = ctypes.c_uint32()
+        capacity = len(self._missing)
+        check(quick.hvd_gradients_missing(self._set, self._missing, capacity, ctypes.byref(count)))
+        return list(self._missing[: count.value])
+
+    def wait(self) -> None:
+        """Waits for all reductions of the step."""
+        while True:
+            status = waiting.hvd_gradients_wait(self._set, _SLICE_SECONDS)
+            if status == _lib.OK:
+                return
+            if status != _lib.TIMEOUT:
+                raise failure(status)
+
+    def set_passes(self, passes: int) -> None:
+        """How many backward passes add up before a reduction."""
+        check(quick.hvd_gradients_set_passes(self._set, passes))
+
+
+@atexit.register
+def _keep_borrowed_memory() -> None:
+    # The library leaves the job after the interpreter is gone, because only then the exit code is
+    # known. Until then the engine may write to tensors that nobody waited for.
+    if borrowed:
+        _lib.immortal(dict(borrowed))

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong: one exception class per status of ``hvd.h``."""
+
+from __future__ import annotations
+
+
+class HvdError(RuntimeError):
+    """A failure of an operation; the text names rank, host and cause."""
+
+    status = -1
+
+
+class InvalidArgumentError(HvdError, ValueError):
+    """The call is wrong: correct it."""
+
+    status = 1
+
+
+class MismatchError(HvdError):
+    """The ranks disagree about a tensor: correct the program."""
+
+    status = 2
+
+
+class UnsupportedError(HvdError):
+    """Choose another operation, type or backend."""
+
+    status = 3
+
+
+class DeadlineError(HvdError, TimeoutError):
+    """A deadline passed."""
+
+    status = 4
+
+
+class PeerLostError(HvdError):
+    """A rank, node or link died: restart the job."""
+
+    status = 5
+
+
+class OperatingSystemError(HvdError, OSError):
+    """The operating system refused."""
+
+    status = 6
+
+
+class AbortedError(HvdError):
+    """Shut down, or never initialised."""
+
+    status = 7
+
+
+class NotInitializedError(AbortedError, ValueError):
+    """A question about the job before ``init()`` or after ``shutdown()``."""
+
+
+class InternalError(HvdError):
+    """A defect of the library: please report it."""
+
+    status = 8
+
+
+BY_STATUS: dict[int, type[HvdError]] = {
+    error.status: error
+    for error in (
+        InvalidArgumentError,
+        MismatchError,
+        UnsupportedError,
+        DeadlineError,
+        PeerLostError,
+        OperatingSystemError,
+        AbortedError,
+        InternalError,
+    )
+}

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data-parallel training with PyTorch.
+
+Five lines make a script distributed::
+
+    import hvd.torch as hvd
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    sampler = DistributedSampler(dataset, num_replicas=hvd.size(), rank=hvd.rank())
+"""
+
+from hvd.api import (
+    barrier,
+    build_info,
+    cross_rank,
+    cross_size,
+    describe,
+    init,
+    is_initialized,
+    learning_rate,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+    statistics,
+)
+from hvd.errors import HvdError
+from hvd.torch.compression import Compression
+from hvd.torch.differentiable import (
+    allgather,
+    allreduce,
+    allreduce_,
+    broadcast,
+    broadcast_,
+    grouped_allreduce,
+    grouped_allreduce_,
+)
+from hvd.torch.operations import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    allgather_async,
+    allreduce_async,
+    allreduce_async_,
+    broadcast_async,
+    broadcast_async_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    poll,
+    synchronize,
+)
+from hvd.torch.optimizer import DistributedOptimizer
+from hvd.torch.state import (
+    allgather_object,
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "HvdError",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "allgather",
+    "allgather_async",
+    "allgather_object",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "build_info",
+    "cross_rank",
+    "cross_size",
+    "describe",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "init",
+    "is_initialized",
+    "learning_rate",
+    "local_rank",
+    "local_size",
+    "poll",
+    "rank",
+    "shutdown",
+    "size",
+    "statistics",
+    "synchronize",
+]

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The distributed optimizer: gradients are reduced while the backward pass goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from hvd import api
+from hvd.errors import InvalidArgumentError
+from hvd.torch import tensors as _tensors
+from hvd.torch.compression import Compression, NoneCompressor
+from hvd.torch.operations import Average
+
+
+class _Reduction:
+    """The gradients of one optimizer: which are on their way, and in what form."""
+
+    def __init__(
+        self,
+        named: list[tuple[str, torch.nn.Parameter]],
+        compression: Any,
+        op: int,
+        scales: tuple[float, float],
+        passes: int,
+        sparse_as_dense: bool,
+    ) -> None:
+        self._parameters = [parameter for _, parameter in named]
+        self._compression = compression
+        self._sparse_as_dense = sparse_as_dense
+        described = [self._describe(parameter) for parameter in self._parameters]
+        self._forms = [self._form(parameter) for parameter in self._parameters]
+        # What the engine reads and writes, by parameter; lives until the step is over.
+        self._wires: dict[int, tuple[torch.Tensor, Any]] = {}
+        self._gradients = api.Gradients(
+            [f"gradient.{name}" for name, _ in named], described, op, scales, passes
+        )
+        self._hooks: list[Any] = []
+        if api.size() > 1:
+            for index, parameter in enumerate(self._parameters):
+                self._hooks.append(_on_gradient(parameter, self._hook(index)))
+
+    def _form(self, tensor: torch.Tensor) -> tuple[Any, Any]:
+        return tensor.stride(), tensor.dtype
+
+    def _describe(self, gradient: torch.Tensor) -> Any:
+        wire, _ = self._compression.compress(gradient.detach())
+        return _tensors.in_place(wire, "gradient")
+
+    def _hook(self, index: int) -> Callable[[torch.Tensor], None]:
+        def hook(parameter: torch.Tensor) -> None:
+            self.start(index, parameter, 0)
+
+        return hook
+
+    def start(self, index: int, parameter: torch.Tensor, last_pass: int) -> None:
+        """One backward pass has completed the gradient of `parameter`."""
+        gradient = parameter.grad
+        assert gradient is not None
+        if gradient.is_sparse:
+            if not self._sparse_as_dense:
+                raise InvalidArgumentError(
+                    "a gradient is sparse: give sparse_as_dense=True to DistributedOptimizer"
+                )
+            gradient = parameter.grad = gradient.to_dense()
+        if self._form(gradient) != self._forms[index]:
+            self._gradients.describe(index, self._describe(gradient))
+            self._forms[index] = self._form(gradient)
+        if self._compression is NoneCompressor:
+            wire, context = gradient, None
+        else:
+            wire, context = self._compression.compress(gradient)
+        self._gradients.ready(index, wire.data_ptr(), last_pass)
+        self._wires[index] = (wire, context)
+        api.borrowed[id(self)] = self._wires
+
+    def finish(self) -> None:
+        """Sends what is missing and waits until every gradient is reduced."""
+        for index in self._gradients.missing():
+            parameter = self._parameters[index]
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            self.start(index, parameter, 1)
+        self._gradients.wait()
+        if self._compression is not NoneCompressor:
+            for index, (wire, context) in self._wires.items():
+                gradient = self._parameters[index].grad
+                if gradient is not None:
+                    gradient.copy_(self._compression.decompress(wire, context))
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing of this step is in flight any more."""
+        self._wires = {}
+        api.borrowed.pop(id(self), None)
+
+    def is_started(self) -> bool:
+        """True when gradients of this step are on their way, or accumulated."""
+        return bool(self._wires)
+
+    def set_passes(self, passes: int) -> None:
+        """How many backward passes add up before a reduction."""
+        self._gradients.set_passes(passes)
+
+
+def _on_gradient(parameter: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> Any:
+    """Calls `hook(parameter)` when its gradient is complete; returns what keeps this alive."""
+    register = getattr(parameter, "register_post_accumulate_grad_hook", None)
+    if register is not None:
+        return register(_untraced(hook))
+    # Before torch 2.1: the node that accumulates the gradient, found behind any view.
+    node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+    return node, node.register_hook(lambda *unused: hook(parameter))
+
+
+def _untraced(hook: Callable[[torch.Tensor], None]) -> Callable[[torch.Tensor], None]:
+    disable = getattr(getattr(torch, "compiler", None), "disable", None)
+    return disable(hook) if disable is not None else hook
+
+
+class _Distributed:
+    """What ``DistributedOptimizer`` adds to the class of the optimizer it is given."""
+
+    _hvd: _Reduction
+    _hvd_is_synchronized: bool
+    _hvd_synchronizes: bool
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """How many backward passes add up before gradients are reduced."""
+        self._hvd.set_passes(passes)
+
+    def synchronize(self) -> None:
+        """Waits until all gradients are reduced; for gradient clipping before ``step()``."""
+        if api.size() > 1:
+            self._hvd.finish()
+        self._hvd_is_synchronized = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """``step()`` within does not synchronize: it was done by hand."""
+        self._hvd_synchronizes = False
+        try:
+            yield
+        finally:
+            self._hvd_synchronizes = True
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Waits for the gradients of all ranks, then updates the parameters."""
+        if closure is not None:
+            given = closure
+
+            def closure() -> Any:
+                loss = given()
+                self._synchronize_for_step()
+                return loss
+
+            result = super().step(closure)  # type: ignore[misc]
+        else:
+            self._synchronize_for_step()
+            result = super().step()  # type: ignore[misc]
+        self._hvd_is_synchronized = False
+        return result
+
+    def _synchronize_for_step(self) -> None:
+        if not self._hvd_synchronizes:
+            return
+        if self._hvd_is_synchronized:
+            warnings.warn(
+                "optimizer.step() called after optimizer.synchronize(): use "
+                "'with optimizer.skip_synchronize(): optimizer.step()' to avoid a second reduction",
+                stacklevel=3,
+            )
+        self.synchronize()
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Sets gradients to zero; not while they are on their way."""
+        if self._hvd.is_started():
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before "
+                "optimizer.step() or optimizer.synchronize(): gradients are on their way"
+            )
+        super().zero_grad(*args, **kwargs)  # type: ignore[misc]
+
+
+def _named(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None,
+) -> list[tuple[str, torch.nn.Parameter]]:
+    """Name and parameter of all that the optimizer trains, in its order."""
+    trained = [
+        (f"{number}.{place}", parameter)
+        for number, group in enumerate(optimizer.param_groups)
+        for place, parameter in enumerate(group["params"])
+        if parameter.requires_grad
+    ]
+    if named_parameters is None:
+        return trained
+    pairs = list(named_parameters)
+    if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
+        raise ValueError(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
+            "by model.named_parameters()."
+        )
+    names = [name for name, _ in pairs]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"Parameter names in named_parameters must be unique: {repeated}")
+    by_id = {id(parameter): name for name, parameter in pairs}
+    unnamed = [place for place, parameter in trained if id(parameter) not in by_id]
+    if unnamed:
+        raise ValueError(
+            "named_parameters was specified, but one or more model parameters were not named: "
+            f"{len(unnamed)} of {len(trained)} (group.place: {', '.join(unnamed[:5])})"
+        )
+    return [(by_id[id(parameter)], parameter) for _, parameter in trained]
+
+
+def DistributedOptimizer(  # noqa: N802 (the name that users know)
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
+    compression: Any = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    sparse_as_dense: bool = False,
+) -> Any:
+    """An optimizer of the same class whose ``step()`` uses the gradients of all ranks.
+
+    Parameters
+    ----------
+    optimizer
+        Any torch optimizer; its state and parameter groups are shared with the result.
+    named_parameters
+        ``model.named_parameters()``; names must be equal on all ranks.
+    backward_passes_per_step
+        Backward passes whose gradients add up before they are reduced.
+    op
+        ``Average`` or ``Sum``.
+    gradient_predivide_factor
+        Gradients are divided by it before the sum and multiplied after; with ``Average`` only.
+    """
+    if backward_passes_per_step <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    named = _named(optimizer, named_parameters)
+    scales = (1.0 / gradient_predivide_factor, gradient_predivide_factor)
+    given = type(optimizer)
+    wrapped = object.__new__(type(given.__name__, (_Distributed, given), {}))
+    wrapped.__dict__.update(optimizer.__dict__)
+    # A scheduler made before may have put its own step into the instance, bound to `optimizer`.
+    wrapped.__dict__.pop("step", None)
+    wrapped._hvd = _Reduction(
+        named, compression, op, scales, backward_passes_per_step, sparse_as_dense
+    )
+    wrapped._hvd_is_synchronized = False
+    wrapped._hvd_synchronizes = True
+    return wrapped
