@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/control_message.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace hvd {
+namespace {
+
+std::vector<ControlMessage> one_of_each() {
+  Description description;
+  description.operation = Allreduce{ReduceOp::kAverage, 0.5, 2.0};
+  description.tensors.push_back({DataType::kBfloat16, 42, {3, 0, 5}});
+  description.tensors.push_back({DataType::kInt64, 0, {}});
+  return {Announce{"fc.weight", false, description, RankSet::all(70)},
+          Ready{{1, 2, 4'000}},
+          Partial{7, RankSet::all(70)},
+          Leave{3},
+          Define{9, "x"},
+          Run{{1, 2}, "y"},
+          Failure{"x", Code::kMismatch, "text"},
+          Stall{"x", "text"},
+          Left{4},
+          Lost{5, "died"},
+          Shutdown{},
+          Heartbeat{}};
+}
+
+TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {
+  ASSERT_EQ(one_of_each().size(), std::variant_size_v<ControlMessage>);
+  for (const ControlMessage& message : one_of_each()) {
+    const auto again = decode_control_message(encode(message), 70);
+    ASSERT_TRUE(again.is_ok()) << again.status().message();
+    EXPECT_EQ(again.value().index(), message.index());
+    EXPECT_EQ(encode(again.value()), encode(message));
+  }
+}
+
+TEST(ControlMessage, EveryTruncationIsAnError) {
+  for (const ControlMessage& message : one_of_each()) {
+    const Bytes bytes = encode(message);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_FALSE(
+          decode_control_message(std::span<const std::byte>(bytes).first(size), 70).is_ok());
+    }
+  }
+}
+
+TEST(ControlMessage, SurvivesRandomAndDamagedBytes) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes bytes = encode(one_of_each()[random() % 12]);
+    for (int flips = 0; flips < 3; ++flips) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    (void)decode_control_message(bytes, 70);
+  }
+}
+
+TEST(ControlMessage, RefusesRanksThatDoNotExist) {
+  EXPECT_FALSE(decode_control_message(encode(Leave{70}), 70).is_ok());
+  EXPECT_FALSE(decode_control_message(encode(Lost{-1, ""}), 70).is_ok());
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hvd {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+const Clock::time_point kStart{};
+
+Description tensor_of(std::vector<std::int64_t> shape, Operation operation = Allreduce{}) {
+  Description description;
+  description.operation = operation;
+  description.tensors.push_back({DataType::kFloat32, 0, std::move(shape)});
+  return description;
+}
+
+class CoordinatorTest : public testing::Test {
+ protected:
+  RankSet ranks(std::initializer_list<int> list) {
+    RankSet set(3);
+    for (const int rank : list) set.add(rank);
+    return set;
+  }
+  void announce(const std::string& name, std::initializer_list<int> list,
+                Description description = tensor_of({4}), bool cacheable = true) {
+    coordinator_.announce({name, cacheable, std::move(description), ranks(list)}, kStart);
+  }
+  /// The log as short text: "define x=0", "run 0 1", "run 'x'", "fail x", "left 1", "shutdown".
+  std::vector<std::string> decide(bool may_run = true) {
+    std::vector<std::string> lines;
+    for (const ControlMessage& entry : coordinator_.decide(may_run)) {
+      if (const auto* define = std::get_if<Define>(&entry)) {
+        lines.push_back(format_text("define {}={}", define->name, define->id));
+      } else if (const auto* run = std::get_if<Run>(&entry)) {
+        std::string line = "run";
+        for (const auto id : run->ids) line += format_text(" {}", id);
+        if (!run->name.empty()) line += " '" + run->name + "'";
+        lines.push_back(line);
+      } else if (const auto* failure = std::get_if<Failure>(&entry)) {
+        lines.push_back("fail " + failure->name);
+        text_ = failure->text;
+      } else if (const auto* left = std::get_if<Left>(&entry)) {
+        lines.push_back(format_text("left {}", left->rank));
+      } else if (std::holds_alternative<Shutdown>(entry)) {
+        lines.emplace_back("shutdown");
+      }
+    }
+    return lines;
+  }
+  using Lines = std::vector<std::string>;
+
+  Coordinator coordinator_{{"a", "b", "c"}, {1'000, 10'000ms}};
+  std::string text_;
+};
+
+TEST_F(CoordinatorTest, WaitsUntilEveryRankHasAnnounced) {
+  announce("x", {0, 2});
+  EXPECT_EQ(decide(), Lines{});
+  announce("x", {1});
+  EXPECT_EQ(decide(), (Lines{"define x=0", "run 0"}));
+}
+
+TEST_F(CoordinatorTest, AnIdNeedsNoSecondDefinition) {
+  announce("x", {0, 1, 2});
+  decide();
+  coordinator_.ready(0, ranks({0, 1, 2}), kStart);
+  EXPECT_EQ(decide(), Lines{"run 0"});
+}
+
+TEST_F(CoordinatorTest, NamesRunInTheOrderInWhichTheyBecameComplete) {
+  announce("x", {0});
+  announce("y", {0, 1, 2}, tensor_of({4}, Broadcast{0}));
+  announce("x", {1, 2});
+  EXPECT_EQ(decide(), (Lines{"define y=0", "define x=1", "run 0", "run 1"}));
+}
+
+TEST_F(CoordinatorTest, WhileBusyCompleteNamesGatherIntoOneRun) {
+  announce("x", {0, 1, 2});
+  EXPECT_EQ(decide(false), Lines{"define x=0"});
+  announce("y", {0, 1, 2});
+  EXPECT_EQ(decide(false), Lines{"define y=1"});
+  EXPECT_EQ(decide(true), Lines{"run 0 1"});
+}
+
+TEST_F(CoordinatorTest, AChangedDescriptionOfAllRanksStartsANewEpoch) {
+  announce("x", {0, 1, 2});
+  decide();
+  announce("x", {0, 1, 2}, tensor_of({5}));
+  EXPECT_EQ(decide(), (Lines{"define x=0", "run 0"}));
+}
+
+TEST_F(CoordinatorTest, HalfOldAndHalfNewDescriptionsAreAMismatch) {
+  announce("x", {0, 1, 2});
+  decide();
+  coordinator_.ready(0, ranks({0, 2}), kStart);
+  announce("x", {1}, tensor_of({5}));
+  EXPECT_EQ(decide(), Lines{"fail x"});
+  EXPECT_THAT(text_, HasSubstr("ranks 0, 2 have [4], rank 1 has [5]"));
+  coordinator_.ready(0, ranks({0, 1, 2}), kStart);
+  EXPECT_EQ(decide(), Lines{"run 0"}) << "the id means what it meant before";
+}
+
+TEST_F(CoordinatorTest, NamesThatWillNotComeAgainGetNoId) {
+  announce("noname.1", {0, 1, 2}, tensor_of({4}), false);
+  EXPECT_EQ(decide(), Lines{"run 'noname.1'"});
+  EXPECT_FALSE(coordinator_.has_pending());
+}
+
+TEST_F(CoordinatorTest, ALeftRankFailsWhatItHadNotAnnounced) {
+  announce("x", {0, 1});
+  announce("y", {2});
+  coordinator_.leave(2);
+  EXPECT_EQ(decide(), (Lines{"left 2", "fail x"})) << "y it had announced";
+  announce("y", {0, 1});
+  EXPECT_EQ(decide(), (Lines{"define y=0", "run 0"}));
+  announce("z", {0});
+  EXPECT_EQ(decide(), Lines{"fail z"});
+  EXPECT_THAT(text_, HasSubstr("rank 2 left"));
+}
+
+TEST_F(CoordinatorTest, ShutsDownWhenAllHaveLeft) {
+  coordinator_.leave(1);
+  coordinator_.leave(1);
+  coordinator_.leave(0);
+  coordinator_.leave(2);
+  EXPECT_EQ(decide(), (Lines{"left 1", "left 0", "left 2", "shutdown"}));
+}
+
+TEST_F(CoordinatorTest, ReportsWhoIsMissingAndWhatTheyWaitFor) {
+  announce("x", {0, 1});
+  announce("y", {2});
+  EXPECT_TRUE(coordinator_.report_stalls(kStart + 9s).empty());
+  const auto reports = coordinator_.report_stalls(kStart + 10s);
+  ASSERT_EQ(reports.size(), 2u);
+  const auto& text = std::get<Stall>(reports[0]).text;
+  EXPECT_THAT(text, HasSubstr("tensor 'x'"));
+  EXPECT_THAT(text, HasSubstr("waited 10.0 s; not submitted by rank 2 (host c, waits for 'y')"));
+  EXPECT_TRUE(coordinator_.report_stalls(kStart + 19s).empty()) << "once in each stall time";
+  EXPECT_EQ(coordinator_.report_stalls(kStart + 20s).size(), 2u);
+}
+
+TEST_F(CoordinatorTest, KeepsRunsBelowTheFusionThreshold) {
+  for (const char* name : {"a", "b", "c"}) announce(name, {0, 1, 2}, tensor_of({100}));
+  EXPECT_EQ(decide().back(), "run 2") << "400 + 400 bytes fit into 1000, a third does not";
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/fusion.h"
+
+#include <gtest/gtest.h>
+
+namespace hvd {
+namespace {
+
+Description described(DataType dtype, std::int64_t count, Operation operation = Allreduce{}) {
+  Description description;
+  description.operation = operation;
+  description.tensors.push_back({dtype, 0, {count}});
+  return description;
+}
+
+std::vector<std::vector<std::size_t>> fuse_all(const std::vector<Description>& list,
+                                               std::size_t fusion_bytes) {
+  std::vector<const Description*> pointers;
+  for (const Description& description : list) pointers.push_back(&description);
+  return fuse(pointers, fusion_bytes);
+}
+
+using Runs = std::vector<std::vector<std::size_t>>;
+
+TEST(Fusion, JoinsWhatMayTravelTogether) {
+  const auto f32 = described(DataType::kFloat32, 10);
+  const auto i32 = described(DataType::kInt32, 10);
+  const auto max = described(DataType::kFloat32, 10, Allreduce{ReduceOp::kMax, 1, 1});
+  EXPECT_EQ(fuse_all({f32, i32, f32, max, i32}, 1'000), (Runs{{0, 2}, {1, 4}, {3}}));
+}
+
+TEST(Fusion, StartsANewRunAtTheThreshold) {
+  const auto f32 = described(DataType::kFloat32, 10);
+  EXPECT_EQ(fuse_all({f32, f32, f32}, 80), (Runs{{0, 1}, {2}}));
+  EXPECT_EQ(fuse_all({f32, f32}, 0), (Runs{{0}, {1}})) << "a lone tensor always travels";
+}
+
+TEST(Fusion, ABarrierAndAMixedGroupTravelAlone) {
+  Description barrier;
+  barrier.operation = Barrier{};
+  Description mixed = described(DataType::kFloat32, 1);
+  mixed.tensors.push_back({DataType::kInt32, 0, {1}});
+  const auto f32 = described(DataType::kFloat32, 1);
+  EXPECT_EQ(fuse_all({barrier, mixed, barrier, f32, mixed}, 1'000),
+            (Runs{{0}, {1}, {2}, {3}, {4}}));
+}
+
+TEST(Fusion, MakesOneBatchForEachElementType) {
+  float a = 0;
+  std::int32_t b = 0;
+  auto pending = std::make_shared<Pending>();
+  pending->request.operation = Allreduce{};
+  pending->request.tensors = {{&a, &a, DataType::kFloat32, {1}, 0},
+                              {&b, &b, DataType::kInt32, {1}, 0},
+                              {&a, &a, DataType::kFloat32, {}, 0}};
+  const auto batches = make_batches({pending});
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[0].batch.segments.size(), 2u);
+  EXPECT_EQ(batches[1].batch.dtype, DataType::kInt32);
+  EXPECT_EQ(pending->batches_left, 2);
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/leader.h"
+
+#include <gtest/gtest.h>
+
+namespace hvd {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Clock::time_point kStart{};
+
+/// A leader of ranks 0 and 1 with one child leader of ranks 2 and 3.
+class LeaderTest : public testing::Test {
+ protected:
+  LeaderTest() {
+    leader_.follow(Define{0, "x"});
+    leader_.follow(Define{1, "y"});
+  }
+  static RankSet ranks(std::initializer_list<int> list) {
+    RankSet set(4);
+    for (const int rank : list) set.add(rank);
+    return set;
+  }
+  void child(std::vector<std::uint32_t> ids) {
+    leader_.child_ready(ranks({2, 3}), {std::move(ids)}, kStart);
+  }
+
+  Leader leader_{ranks({0, 1, 2, 3}), 4};
+};
+
+TEST_F(LeaderTest, PassesOneWordWhenTheWholeSubtreeAgrees) {
+  leader_.member_ready(0, 0, kStart);
+  child({0});
+  EXPECT_FALSE(leader_.has_up());
+  leader_.member_ready(1, 0, kStart);
+  const auto up = leader_.take_up();
+  ASSERT_EQ(up.size(), 1u);
+  EXPECT_EQ(std::get<Ready>(up[0]).ids, std::vector<std::uint32_t>{0});
+}
+
+TEST_F(LeaderTest, ManyIdsTravelInOneMessage) {
+  for (const std::uint32_t id : {0U, 1U}) {
+    leader_.member_ready(0, id, kStart);
+    leader_.member_ready(1, id, kStart);
+  }
+  child({0, 1});
+  EXPECT_EQ(leader_.take_up().size(), 1u);
+}
+
+TEST_F(LeaderTest, ADescriptionInFullTurnsTheIdPartial) {
+  leader_.member_ready(0, 0, kStart);
+  leader_.pass_up(Announce{"x", true, {}, ranks({1})});
+  child({0});
+  const auto up = leader_.take_up();
+  ASSERT_EQ(up.size(), 3u);
+  EXPECT_EQ(std::get<Partial>(up[0]).ranks, ranks({0}));
+  EXPECT_TRUE(std::holds_alternative<Announce>(up[1]));
+  EXPECT_EQ(std::get<Partial>(up[2]).ranks, ranks({2, 3}));
+}
+
+TEST_F(LeaderTest, TheLogEndsAUse) {
+  leader_.pass_up(Announce{"x", true, {}, ranks({1})});
+  leader_.take_up();
+  leader_.follow(Failure{"x", Code::kMismatch, ""});
+  leader_.member_ready(0, 0, kStart);
+  leader_.member_ready(1, 0, kStart);
+  child({0});
+  EXPECT_TRUE(std::holds_alternative<Ready>(leader_.take_up().at(0)));
+  leader_.follow(Run{{0}, ""});
+  leader_.member_ready(0, 0, kStart);
+  EXPECT_FALSE(leader_.has_up());
+}
+
+TEST_F(LeaderTest, GivesUpWaitingSoThatTheRootCanReport) {
+  leader_.member_ready(1, 0, kStart);
+  leader_.give_up_waiting(kStart + 9s, 10s);
+  EXPECT_FALSE(leader_.has_up());
+  leader_.give_up_waiting(kStart + 10s, 10s);
+  EXPECT_EQ(std::get<Partial>(leader_.take_up().at(0)).ranks, ranks({1}));
+  leader_.member_ready(0, 0, kStart);
+  EXPECT_EQ(std::get<Partial>(leader_.take_up().at(0)).ranks, ranks({0}));
+}
+
+TEST_F(LeaderTest, OnceARankHasLeftNothingWaitsForIt) {
+  leader_.member_ready(1, 0, kStart);
+  leader_.follow(Left{3});
+  EXPECT_EQ(std::get<Partial>(leader_.take_up().at(0)).ranks, ranks({1}));
+  leader_.follow(Failure{"x", Code::kAborted, ""});
+  leader_.member_ready(0, 0, kStart);
+  EXPECT_EQ(std::get<Partial>(leader_.take_up().at(0)).ranks, ranks({0}));
+}
+
+TEST_F(LeaderTest, IgnoresIdsThatTheLogHasNotNamed) {
+  leader_.member_ready(0, 77, kStart);
+  child({78});
+  EXPECT_FALSE(leader_.has_up());
+}
+
+}  // namespace
+}  // namespace hvd
