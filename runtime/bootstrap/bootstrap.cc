@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/bootstrap.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
@@ -124,7 +123,7 @@ class Start {
     }
     HVD_TRY(all.status());
     // Every rank has read the file by now, or it would not have reached the store.
-    if (!rendezvous_.file.empty()) ::unlink(rendezvous_.file.c_str());
+    remove_file(rendezvous_);
     for (const std::string& bytes : all.value()) {
       HVD_TRY_ASSIGN(auto record, decode_record(bytes));
       records_.push_back(std::move(record));

@@ -8,7 +8,7 @@ namespace hvd {
 Result<Offer> meet_by_hvdrun(const MethodInput& input) {
   const auto addresses = input.environment.get(launch_env::kStore);
   const auto key = input.environment.get(launch_env::kJobKey);
-  if (!addresses) return decline("hvdrun serves no store for this rank (HVD_STORE is not set)");
+  if (!addresses) return decline("no store is served for this rank (HVD_STORE is not set)");
   if (!key) {
     return error(Code::kInvalidArgument,
                  "HVD_STORE is set but HVD_JOB_KEY is not; start the program with hvdrun");

@@ -30,8 +30,8 @@ Result<Offer> meet_by_slurm(const MethodInput& input) {
   }
   Offer offer;
   if (input.environment.has("PMI_FD") && !mpi_is_loaded()) {
-    HVD_TRY_ASSIGN(offer.rendezvous, meet_by_pmi2(input.environment, input.identity.rank,
-                                                  input.identity.size, input.deadline));
+    HVD_TRY_ASSIGN(offer.rendezvous,
+                   meet_by_pmi2(input.environment, input.identity.rank, input.deadline));
     offer.how = "slurm (PMI-2)";
     return offer;
   }

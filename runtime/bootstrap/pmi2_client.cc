@@ -117,8 +117,8 @@ Result<Pmi2Client::Fields> Pmi2Client::ask(std::string_view command, std::string
   return result;
 }
 
-Result<Pmi2Client> Pmi2Client::open(int fd, Deadline deadline) {
-  Pmi2Client client(fd);
+Result<Pmi2Client> Pmi2Client::open(const Pmi2Server& server, Deadline deadline) {
+  Pmi2Client client(server.fd);
   HVD_TRY(client.send(kHello, deadline));
   std::string answer;
   while (answer.size() < 256 && (answer.empty() || answer.back() != '\n')) {
@@ -128,9 +128,12 @@ Result<Pmi2Client> Pmi2Client::open(int fd, Deadline deadline) {
   if (answer.find("cmd=response_to_init") != 0 || answer.find("rc=0") == std::string::npos) {
     return error(Code::kSystem, "the server at PMI_FD does not speak PMI-2");
   }
-  HVD_TRY_ASSIGN(const auto fields, client.ask("fullinit", "threaded=FALSE;", deadline));
-  const auto job = fields.find("pmijobid");
-  if (job != fields.end()) client.job_ = job->second;
+  client.job_ = server.job;
+  HVD_TRY(client
+              .ask("fullinit",
+                   format_text("pmijobid={};pmirank={};threaded=FALSE;", server.job, server.rank),
+                   deadline)
+              .status());
   return client;
 }
 
@@ -174,8 +177,7 @@ Result<std::string> Pmi2Client::get(std::string_view key, Deadline deadline) {
   return value;
 }
 
-Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, int /*size*/,
-                                Deadline deadline) {
+Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, Deadline deadline) {
   HVD_TRY_ASSIGN(const auto fd, environment.get_int("PMI_FD", 0, 1 << 20));
   if (!fd || ::fcntl(static_cast<int>(*fd), F_GETFD) < 0) {
     return error(Code::kInvalidArgument,
@@ -183,7 +185,11 @@ Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, int /*
                  "closed it: use `srun --mpi=none`",
                  fd.value_or(-1));
   }
-  HVD_TRY_ASSIGN(Pmi2Client client, Pmi2Client::open(static_cast<int>(*fd), deadline));
+  HVD_TRY_ASSIGN(Pmi2Client client,
+                 Pmi2Client::open({.fd = static_cast<int>(*fd),
+                                   .job = environment.get("PMI_JOBID").value_or("0"),
+                                   .rank = rank},
+                                  deadline));
   constexpr std::string_view kKey = "hvd-ticket";
   if (rank == 0) {
     HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));

@@ -12,12 +12,19 @@
 
 namespace hvd {
 
+/// What the environment says of a PMI-2 server: PMI_FD, PMI_JOBID, PMI_RANK.
+struct Pmi2Server {
+  int fd = -1;
+  std::string job;
+  int rank = 0;
+};
+
 /// The key-value space of a PMI-2 server such as Slurm's mpi/pmi2, over the descriptor PMI_FD.
 /// Values are hex, in pieces that fit the protocol's limit. One thread at a time.
 class Pmi2Client {
  public:
   /// Says hello. The descriptor is borrowed.
-  static Result<Pmi2Client> open(int fd, Deadline deadline);
+  static Result<Pmi2Client> open(const Pmi2Server& server, Deadline deadline);
 
   Status put(std::string_view key, std::string_view value, Deadline deadline);
   /// Returns when every rank has called it; only then are the others' values there.
@@ -36,7 +43,6 @@ class Pmi2Client {
 };
 
 /// Rank 0 serves a store and puts its ticket in the PMI-2 key-value space; the others join.
-Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, int size,
-                                Deadline deadline);
+Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, Deadline deadline);
 
 }  // namespace hvd

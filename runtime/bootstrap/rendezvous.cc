@@ -53,6 +53,13 @@ Status no_ticket(const std::string& path, const Status& last) {
 
 }  // namespace
 
+Rendezvous::~Rendezvous() { remove_file(*this); }
+
+void remove_file(Rendezvous& rendezvous) {
+  if (rendezvous.file != nullptr) ::unlink(rendezvous.file->c_str());
+  rendezvous.file.reset();
+}
+
 std::string format_ticket(const Ticket& ticket) {
   return format_text("{}\n{}\n{}\n{}\n{}\n", kTicketMark, ticket.host, ticket.addresses, ticket.key,
                      ticket.nonce);
@@ -106,7 +113,7 @@ Result<Rendezvous> meet_by_file(const std::string& path, int rank, Deadline dead
   if (rank == 0) {
     HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
     HVD_TRY(write_private_file(path, format_ticket(ticket_of(rendezvous))));
-    rendezvous.file = path;
+    rendezvous.file = std::make_unique<std::string>(path);
     return rendezvous;
   }
   int step_ms = 1;

@@ -16,13 +16,22 @@ namespace hvd {
 
 /// Where the ranks meet: a store that all of them reach, and the key that proves who belongs.
 struct Rendezvous {
+  Rendezvous() = default;
+  Rendezvous(Rendezvous&& other) noexcept = default;
+  Rendezvous& operator=(Rendezvous&& other) noexcept = default;
+  /// Removes the file, met or not: it holds the key.
+  ~Rendezvous();
+
   /// In rank 0, where no launcher serves the store. Outlives `store`: it is declared first.
   std::unique_ptr<TcpStoreServer> server = nullptr;
   std::unique_ptr<Store> store = nullptr;
   JobKey key = {};
-  std::string file = {};  ///< To be removed once all ranks have met; empty: none.
-  int size = 0;           ///< Where the method alone knows it; 0: as the identity says.
+  std::unique_ptr<std::string> file = nullptr;  ///< Removed once all have met; null: none.
+  int size = 0;  ///< Where the method alone knows it; 0: as the identity says.
 };
+
+/// Removes the rendezvous file when all ranks have read it.
+void remove_file(Rendezvous& rendezvous);
 
 /// What rank 0 tells the others so that they find and trust its store.
 struct Ticket {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// PMIx as the last resort. The process is a PMIx client only between Init and Finalize, in this
+// one function: Slurm ends the whole step when a PMIx client dies.
+#include <dlfcn.h>
+#include <pmix.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "bootstrap/method.h"
+
+namespace hvd {
+namespace {
+
+constexpr const char* kKey = "hvd-ticket";
+
+/// The functions of libpmix.so.2, which is loaded here and never linked.
+struct Pmix {
+  decltype(&PMIx_Init) init = nullptr;
+  decltype(&PMIx_Put) put = nullptr;
+  decltype(&PMIx_Commit) commit = nullptr;
+  decltype(&PMIx_Fence) fence = nullptr;
+  decltype(&PMIx_Get) get = nullptr;
+  decltype(&PMIx_Finalize) finalize = nullptr;
+  decltype(&PMIx_Error_string) error_string = nullptr;
+};
+
+template <typename Function>
+bool load(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+Result<Pmix> load_pmix() {
+  void* library = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return error(Code::kUnsupported, "libpmix.so.2 cannot be loaded: {}", ::dlerror());
+  }
+  Pmix pmix;
+  if (load(library, "PMIx_Init", pmix.init) && load(library, "PMIx_Put", pmix.put) &&
+      load(library, "PMIx_Commit", pmix.commit) && load(library, "PMIx_Fence", pmix.fence) &&
+      load(library, "PMIx_Get", pmix.get) && load(library, "PMIx_Finalize", pmix.finalize) &&
+      load(library, "PMIx_Error_string", pmix.error_string)) {
+    return pmix;
+  }
+  return error(Code::kUnsupported, "libpmix.so.2 lacks a function that hvd needs");
+}
+
+pmix_info_t flag_info(const char* key) {
+  pmix_info_t info{};
+  std::strncpy(info.key, key, PMIX_MAX_KEYLEN);
+  info.value.type = PMIX_BOOL;
+  info.value.data.flag = true;
+  return info;
+}
+
+pmix_info_t timeout_info(Deadline deadline) {
+  pmix_info_t info{};
+  std::strncpy(info.key, PMIX_TIMEOUT, PMIX_MAX_KEYLEN);
+  info.value.type = PMIX_INT;
+  info.value.data.integer = deadline.is_forever() ? 0 : deadline.poll_timeout_ms() / 1000 + 1;
+  return info;
+}
+
+/// A client between PMIx_Init and PMIx_Finalize.
+class Session {
+ public:
+  Session(const Pmix& pmix, const pmix_proc_t& me) : pmix_(pmix), me_(me) {}
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() { pmix_.finalize(nullptr, 0); }
+
+  Status check(pmix_status_t status, std::string_view what) const {
+    if (status == PMIX_SUCCESS) return Status::ok();
+    return error(status == PMIX_ERR_TIMEOUT ? Code::kTimeout : Code::kSystem, "{}: {} ({})", what,
+                 pmix_.error_string(status), status);
+  }
+
+  Status put(const std::string& text) const {
+    pmix_value_t value{};
+    value.type = PMIX_STRING;
+    value.data.string = const_cast<char*>(text.c_str());
+    HVD_TRY(check(pmix_.put(PMIX_GLOBAL, kKey, &value), "PMIx_Put"));
+    return check(pmix_.commit(), "PMIx_Commit");
+  }
+
+  Status fence(Deadline deadline) const {
+    std::array<pmix_info_t, 2> infos = {flag_info(PMIX_COLLECT_DATA), timeout_info(deadline)};
+    return check(pmix_.fence(nullptr, 0, infos.data(), infos.size()), "PMIx_Fence");
+  }
+
+  /// Every Get is optional: asking Slurm's server for what it lacks blocks for minutes.
+  Result<pmix_value_t*> get(pmix_rank_t rank, const char* key) const {
+    pmix_proc_t proc = me_;
+    proc.rank = rank;
+    const pmix_info_t optional = flag_info(PMIX_OPTIONAL);
+    pmix_value_t* value = nullptr;
+    HVD_TRY(check(pmix_.get(&proc, key, &optional, 1, &value), format_text("PMIx_Get {}", key)));
+    return value;
+  }
+
+ private:
+  const Pmix& pmix_;
+  pmix_proc_t me_;
+};
+
+Result<Rendezvous> exchange(const Session& session, const pmix_proc_t& me, Deadline deadline) {
+  // The few bytes of the two answers are never freed: their owner is the library's allocator.
+  HVD_TRY_ASSIGN(const pmix_value_t* size, session.get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE));
+  Rendezvous rendezvous;
+  if (me.rank == 0) {
+    HVD_TRY_ASSIGN(rendezvous, serve_rendezvous(deadline));
+    HVD_TRY(session.put(format_ticket(ticket_of(rendezvous))));
+  }
+  HVD_TRY(session.fence(deadline));
+  if (me.rank != 0) {
+    HVD_TRY_ASSIGN(const pmix_value_t* text, session.get(0, kKey));
+    if (text->type != PMIX_STRING) return error(Code::kInternal, "PMIx: the ticket is no text");
+    HVD_TRY_ASSIGN(const Ticket ticket, parse_ticket(text->data.string));
+    HVD_TRY_ASSIGN(rendezvous, join_rendezvous(ticket, deadline));
+  }
+  rendezvous.size = static_cast<int>(size->data.uint32);
+  return rendezvous;
+}
+
+}  // namespace
+
+Result<Offer> meet_by_pmix(const MethodInput& input) {
+  if (!input.environment.has("PMIX_NAMESPACE") || !input.environment.has("PMIX_RANK")) {
+    return decline("no PMIx server started this rank (PMIX_NAMESPACE is not set)");
+  }
+  const auto pmix = load_pmix();
+  if (!pmix.is_ok()) return decline(pmix.status().message());
+  pmix_proc_t me{};
+  const pmix_status_t started = pmix.value().init(&me, nullptr, 0);
+  if (started != PMIX_SUCCESS) {
+    return decline(
+        format_text("PMIx_Init failed: {} ({})", pmix.value().error_string(started), started));
+  }
+  const Session session(pmix.value(), me);
+  Offer offer;
+  HVD_TRY_ASSIGN(offer.rendezvous, exchange(session, me, input.deadline));
+  offer.how = "pmix";
+  log(LogLevel::kInfo, "bootstrap",
+      "PMIx was used and finalized: a program that uses MPI as well must initialise MPI before "
+      "hvd");
+  return offer;
+}
+
+}  // namespace hvd
