@@ -81,6 +81,7 @@ Status Process::start(const Settings& settings) {
   const auto table = backend_table();
   BootstrapOptions options;
   options.deadline = Deadline::after(settings.start_timeout);
+  options.memory_bytes = [table](int local_size) { return node_memory_bytes(table, local_size); };
   HVD_TRY_ASSIGN(Wiring wiring, bootstrap(Environment::of_process(), options));
   HVD_TRY_ASSIGN(std::shared_ptr<Engine> engine,
                  Engine::start(std::move(wiring), table, settings.engine));
