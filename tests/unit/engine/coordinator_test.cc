@@ -36,7 +36,7 @@ class CoordinatorTest : public testing::Test {
     for (const ControlMessage& entry : coordinator_.decide(may_run)) {
       if (const auto* define = std::get_if<Define>(&entry)) {
         lines.push_back(format_text("define {}={}", define->name, define->id));
-      } else if (const auto* run = std::get_if<Run>(&entry)) {
+      } else if (const auto* run = std::get_if<hvd::Run>(&entry)) {
         std::string line = "run";
         for (const auto id : run->ids) line += format_text(" {}", id);
         if (!run->name.empty()) line += " '" + run->name + "'";

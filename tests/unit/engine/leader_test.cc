@@ -67,7 +67,7 @@ TEST_F(LeaderTest, TheLogEndsAUse) {
   leader_.member_ready(1, 0, kStart);
   child({0});
   EXPECT_TRUE(std::holds_alternative<Ready>(leader_.take_up().at(0)));
-  leader_.follow(Run{{0}, ""});
+  leader_.follow(hvd::Run{{0}, ""});
   leader_.member_ready(0, 0, kStart);
   EXPECT_FALSE(leader_.has_up());
 }
