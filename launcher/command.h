@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/result.h"
+#include "launcher/environment_plan.h"
+#include "launcher/options.h"
+#include "launcher/placement.h"
+#include "topology/cpu_set.h"
+
+namespace hvd {
+
+/// One process to start on this machine, ready for execve.
+struct Command {
+  int rank = 0;
+  std::string host;                    ///< For messages.
+  std::string program;                 ///< Path to execute; the launcher finds it by name.
+  std::vector<std::string> arguments;  ///< The first is the program as typed.
+  std::vector<std::string> variables;  ///< "NAME=value"
+  CpuSet cpus;                         ///< Empty: as inherited.
+  bool takes_stdin = false;
+};
+
+/// A program that cannot be started: what to print and the exit code (127 or 126).
+struct ProgramProblem {
+  int exit_code = 127;
+  std::string message;
+};
+
+/// The path that execvp would take for `program` with this PATH, or why there is none.
+std::variant<std::string, ProgramProblem> find_program(const std::string& program,
+                                                       const Environment& environment);
+
+/// The commands of this machine: one per rank, or the one srun (Way::kSlurmShell).
+/// `self` is the path of hvdrun.
+std::vector<Command> build_commands(const RunOptions& options, const Placement& placement,
+                                    const EnvironmentPlan& plan, const Environment& environment,
+                                    const std::string& self);
+
+/// As one would type it in a shell.
+std::string quote_for_shell(const std::vector<std::string>& arguments);
+
+}  // namespace hvd

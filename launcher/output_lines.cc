@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/output_lines.h"
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+
+#include "base/format.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kMaxLine = 64 * 1024;
+constexpr std::size_t kRemembered = 10;
+constexpr std::size_t kMaxRemembered = 500;
+
+std::string time_of_day() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  return format_text("{:02}:{:02}:{:02}.{:03} ", parts.tm_hour, parts.tm_min, parts.tm_sec, ms);
+}
+
+/// Cuts the label " 3: " that srun --label puts there; -1 when there is none (srun's own lines).
+int take_label(std::string_view& line) {
+  std::string_view rest = line;
+  while (rest.starts_with(" ")) rest.remove_prefix(1);
+  int rank = -1;
+  const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), rank);
+  if (parsed.ec != std::errc()) return -1;
+  rest.remove_prefix(static_cast<std::size_t>(parsed.ptr - rest.data()));
+  if (!rest.starts_with(":")) return -1;
+  rest.remove_prefix(1);
+  if (rest.starts_with(" ")) rest.remove_prefix(1);
+  line = rest;
+  return rank;
+}
+
+}  // namespace
+
+void OutputLines::remember(std::string_view line) {
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
+  if (line.empty()) return;
+  last_.emplace_back(line.substr(0, kMaxRemembered));
+  if (last_.size() > kRemembered) last_.pop_front();
+}
+
+std::string OutputLines::decorate(std::string_view line) const {
+  std::string text = style_.timestamp ? time_of_day() : "";
+  int rank = rank_;
+  if (style_.from_srun) rank = take_label(line);
+  if (style_.prefix && rank >= 0) text += format_text("[{}] ", rank);
+  text += line;
+  return text;
+}
+
+std::string OutputLines::feed(std::string_view bytes) {
+  const bool raw = !style_.prefix && !style_.timestamp && !style_.from_srun;
+  std::string out = raw ? std::string(bytes) : "";
+  pending_ += bytes;
+  std::size_t start = 0;
+  while (start < pending_.size()) {
+    // A progress bar rewrites its line with '\r': shown at once, as a line of its own.
+    std::size_t end = pending_.find_first_of("\r\n", start);
+    if (end != std::string::npos && pending_[end] == '\r') {
+      if (end + 1 == pending_.size()) break;  // "\r\n" may be cut in two.
+      if (pending_[end + 1] == '\n') ++end;
+    }
+    if (end == std::string::npos) {
+      if (pending_.size() - start < kMaxLine) break;
+      end = pending_.size() - 1;
+    }
+    const std::string_view line = std::string_view(pending_).substr(start, end + 1 - start);
+    remember(line);
+    if (!raw) out += decorate(line);
+    start = end + 1;
+  }
+  pending_.erase(0, start);
+  return out;
+}
+
+std::string OutputLines::finish() {
+  if (pending_.empty()) return "";
+  const std::string line = std::move(pending_);
+  pending_.clear();
+  remember(line);
+  if (!style_.prefix && !style_.timestamp && !style_.from_srun) return "";
+  return decorate(line) + (line.back() == '\r' ? "" : "\n");
+}
+
+}  // namespace hvd
