@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "backends/shm/shm_backend.h"
 #include "backends/tcp/tcp_backend.h"
+#include "base/mutex.h"
 #include "collective/reduce.h"
 #include "thread_ranks.h"
 
@@ -95,6 +97,27 @@ Buffer expected_allreduce(const Communicator& communicator, const Reduction& red
   return result;
 }
 
+/// The expected results of one run, computed by the first rank that asks. Thread-safe.
+class Expectations {
+ public:
+  const Buffer& allreduce(const Communicator& communicator, const Allreduce& operation,
+                          DataType dtype, std::size_t count) HVD_EXCLUDES(mutex_) {
+    const Lock lock(mutex_);
+    const std::string key =
+        describe(operation) + std::string(name_of(dtype)) + std::to_string(count);
+    const auto [place, is_new] = results_.try_emplace(key);
+    if (is_new) {
+      const auto reduction = Reduction::of(operation, dtype, communicator.size);
+      place->second = expected_allreduce(communicator, reduction, count);
+    }
+    return place->second;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, Buffer> results_ HVD_GUARDED_BY(mutex_);
+};
+
 /// Cuts `count` elements into segments, some of them empty.
 std::vector<std::size_t> segment_counts(std::size_t count, int pieces) {
   std::vector<std::size_t> counts;
@@ -115,7 +138,7 @@ struct AllreduceCase {
   bool in_place = true;
 };
 
-void check_allreduce(ThreadRank& rank, const AllreduceCase& test) {
+void check_allreduce(ThreadRank& rank, Expectations& expectations, const AllreduceCase& test) {
   const std::size_t element = size_of(test.dtype);
   Buffer input = make_input(test.dtype, test.count, rank.communicator.rank);
   const Buffer original = input;
@@ -133,10 +156,11 @@ void check_allreduce(ThreadRank& rank, const AllreduceCase& test) {
     offset += count * element;
   }
   run_batch(rank, std::move(batch));
-  const auto reduction = Reduction::of(test.operation, test.dtype, rank.communicator.size);
-  EXPECT_TRUE(output == expected_allreduce(rank.communicator, reduction, test.count))
-      << describe(test.operation) << " of " << test.count << " " << name_of(test.dtype)
-      << " in place " << test.in_place << " pieces " << test.pieces;
+  const Buffer& expected =
+      expectations.allreduce(rank.communicator, test.operation, test.dtype, test.count);
+  EXPECT_TRUE(output == expected) << describe(test.operation) << " of " << test.count << " "
+                                  << name_of(test.dtype) << " in place " << test.in_place
+                                  << " pieces " << test.pieces;
   if (!test.in_place) {
     EXPECT_TRUE(input == original);
   }
@@ -153,14 +177,15 @@ TEST(Collectives, AllreduceGivesTheDocumentedBitsForEveryTypeAndOperation) {
       {.op = ReduceOp::kAverage, .prescale = 1.0, .postscale = 0.5}};
   for (const Shape& shape : shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
+    Expectations expectations;
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       for (const Allreduce& operation : operations) {
         for (int type = 0; type < kDataTypeCount; ++type) {
           const auto dtype = static_cast<DataType>(type);
           if (!rank.backend->supports(operation, dtype, {}).is_ok()) continue;
-          for (const std::size_t count : {std::size_t{3}, std::size_t{20'001}}) {
-            check_allreduce(rank, {operation, dtype, count, 4, true});
-            check_allreduce(rank, {operation, dtype, count, 1, false});
+          for (const std::size_t count : {std::size_t{3}, std::size_t{6'001}}) {
+            check_allreduce(rank, expectations, {operation, dtype, count, 4, true});
+            check_allreduce(rank, expectations, {operation, dtype, count, 1, false});
           }
         }
       }
@@ -172,15 +197,16 @@ TEST(Collectives, AllreduceGivesTheDocumentedBitsForEverySize) {
   const std::size_t slot = std::size_t{128} << 10;
   for (const Shape& shape : shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
+    Expectations expectations;
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
-      for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16, DataType::kUint8}) {
+      for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
         for (const std::size_t bytes :
              {std::size_t{0}, std::size_t{4}, std::size_t{60}, std::size_t{4080}, std::size_t{4084},
-              slot / 2 - 4, slot / 2, slot / 2 + 4, slot - 4, slot, slot + 4, 9 * slot + 36}) {
+              slot / 2 - 4, slot / 2, slot / 2 + 4, slot - 4, slot, slot + 4, 5 * slot + 36}) {
           const std::size_t count = bytes / size_of(dtype);
-          check_allreduce(rank, {{.op = ReduceOp::kSum}, dtype, count, 1, true});
-          check_allreduce(rank, {{.op = ReduceOp::kSum}, dtype, count, 7, true});
-          check_allreduce(rank, {{.op = ReduceOp::kAverage}, dtype, count, 5, false});
+          check_allreduce(rank, expectations, {{.op = ReduceOp::kSum}, dtype, count, 1, true});
+          check_allreduce(rank, expectations, {{.op = ReduceOp::kSum}, dtype, count, 7, true});
+          check_allreduce(rank, expectations, {{.op = ReduceOp::kAverage}, dtype, count, 5, false});
         }
       }
     });
@@ -192,7 +218,7 @@ TEST(Collectives, BroadcastCopiesTheRootsBytes) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       for (int root = 0; root < rank.communicator.size; ++root) {
-        for (const std::size_t count : {0, 1, 1021, 300'003}) {
+        for (const std::size_t count : {0, 1, 1021, 180'003}) {
           const bool is_root = rank.communicator.rank == root;
           Buffer data = make_input(DataType::kFloat32, count, rank.communicator.rank);
           Buffer apart(is_root && root % 2 == 1 ? data.size() : 0);
@@ -220,7 +246,7 @@ TEST(Collectives, AllgatherConcatenatesUnevenParts) {
   for (const Shape& shape : shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
-      for (const std::size_t scale : {0, 1, 777, 100'003}) {
+      for (const std::size_t scale : {0, 1, 777, 70'003}) {
         std::vector<Buffer> inputs;
         std::vector<Buffer> gathered(3);
         Batch batch{.operation = Allgather{},
