@@ -95,7 +95,7 @@ class Training {
       : job_(job),
         options_(options),
         split_(digits::load(options.data)),
-        network_(64, static_cast<std::uint32_t>(job.rank())),
+        network_(128, static_cast<std::uint32_t>(job.rank())),
         optimizer_(parameters(), hvd::Sgd{.learning_rate = options.rate, .momentum = 0.9}) {
     hvd::broadcast(optimizer_.parameters(), 0);  // (2) all ranks start with rank 0's values
   }
