@@ -91,6 +91,7 @@ class Engine::Impl {
   std::atomic<bool> leaving_{false};
   std::atomic<bool> all_left_{false};
 
+  std::atomic<int> waiting_callers_{0};  ///< Callers that drive or would like to.
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> waited_ns_{0};

@@ -189,10 +189,11 @@ void Engine::Impl::run_thread() {
       wiring_.node.doorbell->set_asleep(false);
       tick_if_due();
       int idle = 0;
-      do {
+      // A caller that waits drives better than we do: it has nothing else to do on its core.
+      while (waiting_callers_.load() == 0 && (idle < 16 || !park())) {
         idle = step() ? 0 : idle + 1;
         if (idle > 0) sched_yield();
-      } while (idle < 16 || !park());
+      }
     }
     completion_.run_callbacks();
   }
@@ -253,7 +254,9 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
   HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
   if (pending->done.load()) return pending->status;
   const auto begin = Clock::now();
-  for (int tries = 0; !pending->done.load() && tries < spin_polls_ + 64; ++tries) {
+  bool drove = false;
+  waiting_callers_.fetch_add(1);
+  for (int tries = 0; !drove && !pending->done.load() && tries < spin_polls_ + 64; ++tries) {
     if (!progress_.try_lock()) {
       if (tries % 16 == 15) sched_yield();
       relax();
@@ -261,8 +264,11 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
     }
     drive(*pending, deadline);
     progress_.unlock();
-    break;
+    drove = true;
   }
+  waiting_callers_.fetch_sub(1);
+  // The thread may have stepped back for us in vain.
+  if (!drove) wiring_.node.doorbell->ring_self();
   completion_.run_callbacks();
   if (!pending->done.load()) {
     flush();
