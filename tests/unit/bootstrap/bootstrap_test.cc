@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/bootstrap.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/tcp_store_server.h"
+#include "transport/socket_io.h"
+
+namespace hvd {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Variables rank_of(int rank, int size) {
+  return {{"HVD_RANK", std::to_string(rank)}, {"HVD_SIZE", std::to_string(size)}};
+}
+
+/// Every rank bootstraps on a thread of its own; `ranks` come, of a world of their number.
+std::vector<Result<Wiring>> start_all(const std::vector<Variables>& ranks,
+                                      std::chrono::milliseconds time) {
+  std::vector<Result<Wiring>> results;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    results.emplace_back(Status(Code::kAborted, "not run"));
+  }
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      results[i] = bootstrap(Environment(ranks[i]),
+                             {.deadline = Deadline::after(time), .memory_bytes = [](int local) {
+                                return static_cast<std::size_t>(local) * 100;
+                              }});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+struct HvdrunWorld {
+  JobKey key = JobKey::random();
+  std::unique_ptr<TcpStoreServer> server = TcpStoreServer::start(key).value();
+  Variables rank(int rank, int size) const {
+    Variables variables = rank_of(rank, size);
+    variables["HVD_STORE"] = server->loopback_address();
+    variables["HVD_JOB_KEY"] = key.to_hex();
+    return variables;
+  }
+};
+
+void cross(Link& from, Link& to) {
+  const Bytes sent(3, std::byte{5});
+  ASSERT_EQ(from.send_some(sent).value_or(0), 3U);
+  Bytes got(3);
+  ASSERT_TRUE(receive_all(to.fd(), got, Deadline::after(std::chrono::seconds(5)), "test").is_ok());
+  EXPECT_EQ(got, sent);
+}
+
+TEST(Bootstrap, AProcessOfNoLauncherIsAWorldOfOne) {
+  const auto wiring = bootstrap(Environment(), {});
+  ASSERT_TRUE(wiring.is_ok()) << wiring.status().message();
+  EXPECT_EQ(wiring.value().size, 1);
+  EXPECT_EQ(wiring.value().bootstrap, "single");
+}
+
+TEST(Bootstrap, ABatchShellIsNoRank) {
+  const auto wiring =
+      bootstrap(Environment(Variables{{"SLURM_JOB_ID", "17"}, {"SLURM_PROCID", "0"}}), {});
+  EXPECT_EQ(wiring.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(wiring.status().message().find("srun hvdrun python3 train.py"), std::string::npos);
+}
+
+TEST(Bootstrap, NeverStartsNSingletons) {
+  const auto wiring = bootstrap(Environment(Variables{{"PMI_SIZE", "4"}}), {});
+  EXPECT_EQ(wiring.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(wiring.status().message().find("PMI_SIZE=4"), std::string::npos);
+}
+
+TEST(Bootstrap, RanksOfOneHostShareMemory) {
+  const HvdrunWorld world;
+  auto results =
+      start_all({world.rank(0, 3), world.rank(1, 3), world.rank(2, 3)}, std::chrono::seconds(10));
+  for (auto& result : results) ASSERT_TRUE(result.is_ok()) << result.status().message();
+  EXPECT_EQ(results[2].value().node.local_size, 3);
+  EXPECT_EQ(results[0].value().bootstrap, "hvdrun");
+  results[0].value().node.memory[299] = std::byte{1};
+  EXPECT_EQ(results[2].value().node.memory[299], std::byte{1});
+  EXPECT_EQ(results[1].value().lanes, 0);
+}
+
+TEST(Bootstrap, VirtualNodesAreJoinedByLinks) {
+  const HvdrunWorld world;
+  std::vector<Variables> ranks;
+  for (int rank = 0; rank < 5; ++rank) {
+    ranks.push_back(world.rank(rank, 5));
+    ranks.back()["HVD_VIRTUAL_NODE"] = std::to_string(rank / 2);
+  }
+  auto results = start_all(ranks, std::chrono::seconds(10));
+  for (auto& result : results) ASSERT_TRUE(result.is_ok()) << result.status().message();
+  EXPECT_EQ(results[4].value().node.local_size, 1);
+  EXPECT_EQ(results[4].value().lanes, 1);
+  EXPECT_EQ(results[0].value().children.size(), 2U);
+  EXPECT_EQ(results[1].value().parent, nullptr);
+  cross(*results[0].value().children[1], *results[4].value().parent);
+  cross(*results[2].value().lane[2], *results[4].value().lane[1]);
+  EXPECT_NE(results[3].value().peers[2].host.find("/node1"), std::string::npos);
+}
+
+TEST(Bootstrap, NamesTheRankThatDidNotCome) {
+  const HvdrunWorld world;
+  const auto results =
+      start_all({world.rank(0, 3), world.rank(2, 3)}, std::chrono::milliseconds(200));
+  for (const auto& result : results) {
+    EXPECT_EQ(result.status().code(), Code::kTimeout);
+    EXPECT_NE(result.status().message().find("rank 1 of 3 did not come"), std::string::npos)
+        << result.status().message();
+  }
+}
+
+TEST(Bootstrap, MeetsByAFileUnderTorchrun) {
+  std::vector<Variables> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back({{"RANK", std::to_string(rank)},
+                     {"WORLD_SIZE", "4"},
+                     {"LOCAL_RANK", std::to_string(rank)},
+                     {"LOCAL_WORLD_SIZE", "4"},
+                     {"TORCHELASTIC_RUN_ID", "none"},
+                     {"MASTER_ADDR", "localhost"},
+                     {"MASTER_PORT", "29500"},
+                     {"HVD_RENDEZVOUS_DIR", testing::TempDir() + "/hvd-torchrun-test"}});
+  }
+  const auto results = start_all(ranks, std::chrono::seconds(10));
+  for (const auto& result : results) ASSERT_TRUE(result.is_ok()) << result.status().message();
+  EXPECT_EQ(results[3].value().bootstrap, "torchrun (rendezvous file)");
+  EXPECT_NE(results[3].value().bootstrap_reason.find("slurm: "), std::string::npos);
+}
+
+TEST(Bootstrap, SaysWhatIsWrongWithTheKeyWithoutRepeatingIt) {
+  Variables variables = rank_of(0, 2);
+  variables["HVD_STORE"] = "127.0.0.1:1";
+  variables["HVD_JOB_KEY"] = "deadbeef";
+  const auto wiring = bootstrap(Environment(variables), {});
+  EXPECT_EQ(wiring.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(wiring.status().message().find("deadbeef"), std::string::npos);
+  EXPECT_NE(wiring.status().message().find("HVD_JOB_KEY"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/store.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "bootstrap/file_store.h"
+#include "bootstrap/memory_store.h"
+#include "bootstrap/store_message.h"
+#include "bootstrap/tcp_store.h"
+#include "bootstrap/tcp_store_server.h"
+#include "transport/socket_io.h"
+
+namespace hvd {
+namespace {
+
+using std::chrono::milliseconds;
+
+Deadline soon() { return Deadline::after(std::chrono::seconds(10)); }
+
+/// A folder that goes with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = testing::TempDir() + "/hvd-store-XXXXXX";
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() {
+    [[maybe_unused]] const int result = ::system(("rm -rf '" + path_ + "'").c_str());
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct TcpWorld {
+  JobKey key = JobKey::random();
+  std::unique_ptr<TcpStoreServer> server = TcpStoreServer::start(key).value();
+  SocketAddress address = SocketAddress::parse(server->loopback_address()).value();
+  std::unique_ptr<TcpStore> client() const {
+    return TcpStore::connect(std::span(&address, 1), key, soon()).value();
+  }
+};
+
+/// The same facts for every store: `open` gives one client per rank.
+void check_store(const std::function<std::unique_ptr<Store>()>& open) {
+  auto first = open();
+  auto second = open();
+  const std::string value("a\0b\n;=\xff", 7);
+  std::thread writer([&] { EXPECT_TRUE(first->set("key/1", value, soon()).is_ok()); });
+  const auto got = second->wait("key/1", soon());
+  writer.join();
+  ASSERT_TRUE(got.is_ok()) << got.status().message();
+  EXPECT_EQ(got.value(), value);
+  const auto late = second->wait("never", Deadline::after(milliseconds(20)));
+  EXPECT_EQ(late.status().code(), Code::kTimeout);
+  EXPECT_NE(late.status().message().find("never"), std::string::npos);
+  std::thread other([&] {
+    const auto all = first->allgather("r", 0, 2, "zero", soon());
+    EXPECT_TRUE(all.is_ok());
+  });
+  const auto all = second->allgather("r", 1, 2, "one", soon());
+  other.join();
+  ASSERT_TRUE(all.is_ok()) << all.status().message();
+  EXPECT_EQ(all.value(), (std::vector<std::string>{"zero", "one"}));
+  const auto alone = second->allgather("alone", 1, 4, "", Deadline::after(milliseconds(20)));
+  EXPECT_EQ(alone.status().code(), Code::kTimeout);
+  EXPECT_NE(alone.status().message().find("ranks 0, 2, 3"), std::string::npos);
+}
+
+/// Lets several owners hold one store.
+class Shared : public Store {
+ public:
+  explicit Shared(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  std::string_view name() const override { return store_->name(); }
+  Status set(std::string_view key, std::string_view value, Deadline deadline) override {
+    return store_->set(key, value, deadline);
+  }
+  Result<std::string> wait(std::string_view key, Deadline deadline) override {
+    return store_->wait(key, deadline);
+  }
+
+ private:
+  std::shared_ptr<Store> store_;  // shared by the clients of one test
+};
+
+TEST(Store, MemoryStoreKeepsTheContract) {
+  const auto memory = std::make_shared<MemoryStore>();
+  check_store([&] { return std::make_unique<Shared>(memory); });
+}
+
+TEST(Store, FileStoreKeepsTheContract) {
+  const TemporaryFolder folder;
+  check_store([&] { return std::make_unique<FileStore>(folder.path()); });
+}
+
+TEST(Store, TcpStoreKeepsTheContract) {
+  const TcpWorld world;
+  check_store([&] { return world.client(); });
+}
+
+TEST(TcpStore, RefusesAnotherJobAtOnce) {
+  const TcpWorld world;
+  const auto store = TcpStore::connect(std::span(&world.address, 1), JobKey::random(), soon());
+  ASSERT_FALSE(store.is_ok());
+  EXPECT_NE(store.status().message().find("another job's key"), std::string::npos);
+  EXPECT_TRUE(world.client()->set("still", "served", soon()).is_ok());
+}
+
+TEST(TcpStore, GoesOnWhenStrangersCall) {
+  const TcpWorld world;
+  std::vector<UniqueFd> strangers;
+  std::mt19937 random(3);
+  for (int i = 0; i < 50; ++i) {
+    UniqueFd& stranger = strangers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(stranger.get(), world.address.raw(), world.address.length()), 0);
+    std::string garbage(random() % 300, '\0');
+    for (char& c : garbage) c = static_cast<char>(random());
+    ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+  }
+  const auto store = world.client();
+  EXPECT_TRUE(store->set("k", "v", soon()).is_ok());
+  EXPECT_EQ(store->wait("k", soon()).value_or(""), "v");
+}
+
+TEST(TcpStore, TellsTwoProcessesWithOneRank) {
+  const TcpWorld world;
+  const auto first = world.client();
+  const auto second = world.client();
+  EXPECT_FALSE(first->allgather("r", 0, 2, "", Deadline::after(milliseconds(1))).is_ok());
+  const auto twice = second->allgather("r", 0, 2, "", soon());
+  EXPECT_EQ(twice.status().code(), Code::kMismatch);
+  EXPECT_NE(twice.status().message().find("came twice"), std::string::npos);
+  const auto other_size = second->allgather("r", 1, 3, "", soon());
+  EXPECT_EQ(other_size.status().code(), Code::kMismatch);
+}
+
+TEST(TcpStore, SaysWhenTheServerIsGone) {
+  auto world = std::make_unique<TcpWorld>();
+  const auto store = world->client();
+  world.reset();
+  const auto got = store->wait("k", soon());
+  EXPECT_EQ(got.status().code(), Code::kPeerLost);
+}
+
+TEST(TcpStore, NamesThePortThatIsInUse) {
+  const TcpWorld world;
+  const auto again = TcpStoreServer::start(world.key, world.server->port());
+  EXPECT_NE(again.status().message().find("in use"), std::string::npos);
+}
+
+TEST(StoreMessage, SurvivesRandomBytes) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes bytes(random() % 64);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % 8);
+    [[maybe_unused]] const auto request = store_message::decode_request(bytes);
+    [[maybe_unused]] const auto reply = store_message::decode_reply(bytes);
+  }
+}
+
+TEST(PrivateFile, RefusesAFileOpenToOthers) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/ticket";
+  ASSERT_TRUE(write_private_file(path, "secret").is_ok());
+  EXPECT_EQ(read_private_file(path, 100).value_or(""), "secret");
+  EXPECT_FALSE(read_private_file(path, 3).is_ok());
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  EXPECT_EQ(read_private_file(path, 100).status().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hvd
