@@ -105,8 +105,7 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
       ->default_str("");
   app.add_option("-x", raw.variables, "Give the ranks this variable (repeatable)")
       ->type_name("NAME[=VALUE]")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);
   app.add_option("--site", options.site, "Site whose settings apply (default: detected)")
       ->type_name("SITE");
   app.add_option("--output-dir", options.output_dir, "Also write each rank's output to DIR")

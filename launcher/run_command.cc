@@ -17,6 +17,8 @@
 #include "launcher/environment_plan.h"
 #include "launcher/job_store.h"
 #include "launcher/placement.h"
+#include "launcher/site_catalog.h"
+#include "launcher/site_environment.h"
 #include "launcher/spawn.h"
 #include "launcher/supervisor.h"
 #include "topology/launch_env.h"
@@ -61,11 +63,30 @@ struct Prepared {
   std::vector<Command> commands;
 };
 
+/// What the site, named or detected, wants set.
+Result<std::vector<OfferedVariable>> site_variables(const RunOptions& options,
+                                                    const Allocation& allocation,
+                                                    const Placement& placement) {
+  std::vector<OfferedVariable> offered;
+  if (placement.way == Way::kSlurmShell) return offered;  // The hvdrun in each task sets them.
+  const Environment& environment = allocation.environment;
+  HVD_TRY_ASSIGN(const SiteConfig site, options.site.empty()
+                                            ? detect_site(environment, allocation.host)
+                                            : find_site(options.site, environment));
+  const SiteFacts facts{placement.node_count / placement.virtual_nodes, placement.gpus_per_node};
+  for (EnvironmentSetting& setting : site_environment(site, facts)) {
+    offered.push_back({std::move(setting.name), std::move(setting.value), std::move(setting.origin),
+                       std::move(setting.why)});
+  }
+  return offered;
+}
+
 /// Everything up to the last arrow: no effect yet.
-Prepared prepare(const RunOptions& options, const Allocation& allocation,
-                 const Placement& placement, const JobFacts& job) {
+Result<Prepared> prepare(const RunOptions& options, const Allocation& allocation,
+                         const Placement& placement, const JobFacts& job) {
   Prepared prepared;
-  prepared.plan = plan_environment(options, allocation, placement, {}, job);
+  HVD_TRY_ASSIGN(const auto offered, site_variables(options, allocation, placement));
+  prepared.plan = plan_environment(options, allocation, placement, offered, job);
   prepared.commands =
       build_commands(options, placement, prepared.plan, allocation.environment, path_of_self());
   return prepared;
@@ -112,7 +133,9 @@ int start(const RunOptions& options, const Allocation& allocation, const Placeme
     job.store = store->address();
     job.key = store->key();
   }
-  Prepared prepared = prepare(options, allocation, placement, job);
+  Result<Prepared> ready = prepare(options, allocation, placement, job);
+  if (!ready.is_ok()) return refuse(ready.status());
+  Prepared prepared = std::move(ready).value();
   const int problem = resolve_programs(allocation.environment, prepared.commands);
   if (problem != 0) return problem;
   if (placement.way == Way::kTask) exec_command(prepared.commands.front());
@@ -134,8 +157,10 @@ int run_program(const RunOptions& options) {
   JobFacts job;
   if (placement.value().way == Way::kLocal) job = {"(chosen at start)", "(chosen at start)", ""};
   if (placement.value().way != Way::kTask) job.marker = "(chosen at start)";
-  const Prepared prepared = prepare(options, allocation.value(), placement.value(), job);
-  std::fputs(describe_run(placement.value(), prepared.plan, prepared.commands).c_str(), stdout);
+  const Result<Prepared> ready = prepare(options, allocation.value(), placement.value(), job);
+  if (!ready.is_ok()) return refuse(ready.status());
+  std::fputs(describe_run(placement.value(), ready.value().plan, ready.value().commands).c_str(),
+             stdout);
   return 0;
 }
 

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives the built hvdrun: exit codes, output, and that nothing is left behind.
+
+Usage: supervision_test.py HVDRUN [unittest arguments]
+"""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HVDRUN = ""
+LIMIT_S = 30
+
+# A shell wrapper around python around a worker that ignores SIGTERM and leaves its session: what a
+# data loader can be at its worst. Each of the three prints its pid.
+TREE = """
+echo pid $$
+/usr/bin/python3 -c '
+import os, signal, subprocess, sys
+print("pid", os.getpid(), flush=True)
+subprocess.Popen(["/bin/sh", "-c", "trap \\"\\" TERM INT HUP; echo pid $$; exec sleep 300"],
+                 start_new_session=True, env={} if os.environ["HVD_RANK"] == "0" else None)
+signal.pause()
+'
+true
+"""
+
+
+def clean_environment(**more):
+    """The environment without what an outer launcher could have left in it."""
+    outer = ("HVD_", "SLURM_", "PMI", "OMPI_", "CUDA_VISIBLE", "OMP_NUM", "PYTHONUNBUFFERED")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
+    environment.update(more)
+    return environment
+
+
+def hvdrun(*arguments, stdin=subprocess.DEVNULL, **options):
+    return subprocess.run(
+        [HVDRUN, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=clean_environment(),
+        check=False,
+        **({"stdin": stdin} if "input" not in options else {}),
+        **options,
+    )
+
+
+class ExitCodes(unittest.TestCase):
+    def test_success_is_zero(self):
+        self.assertEqual(hvdrun("-np", "3", "true").returncode, 0)
+
+    def test_the_first_failing_rank_is_named_and_its_code_returned(self):
+        script = "if [ $HVD_RANK = 1 ]; then echo why it failed >&2; exit 7; fi; exec sleep 300"
+        done = hvdrun("-np", "3", "--grace", "0.1", "sh", "-c", script)
+        self.assertEqual(done.returncode, 7)
+        host = re.escape(os.uname().nodename)
+        self.assertRegex(done.stderr, f"hvdrun: rank 1 on host {host} failed first: exit code 7\n")
+        self.assertIn("hvdrun:   why it failed\n", done.stderr)
+        self.assertEqual(done.stderr.count("failed first"), 1)
+
+    def test_a_signal_gives_128_plus_its_number(self):
+        done = hvdrun("-np", "2", "sh", "-c", "ulimit -c 0; [ $HVD_RANK = 0 ] || kill -SEGV $$")
+        self.assertEqual(done.returncode, 139)
+        self.assertIn("failed first: signal 11 (Segmentation fault)", done.stderr)
+
+    def test_a_rank_that_ignores_sigterm_is_killed(self):
+        script = "if [ $HVD_RANK = 1 ]; then exit 3; fi; trap '' TERM; while :; do sleep 300; done"
+        start = time.monotonic()
+        done = hvdrun("-np", "2", "--grace", "0.1", "sh", "-c", script)
+        self.assertEqual(done.returncode, 3)
+        self.assertLess(time.monotonic() - start, 20)
+
+    def test_a_program_that_is_not_there_is_127(self):
+        done = hvdrun("-np", "2", "no-such-program")
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("no-such-program: no such program in PATH", done.stderr)
+        self.assertEqual(hvdrun("./no-such-program").returncode, 127)
+
+    def test_a_program_that_cannot_run_is_126(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "train.py")
+            with open(path, "w", encoding="ascii") as script:
+                script.write("print(1)\n")
+            done = hvdrun("-np", "2", path)
+        self.assertEqual(done.returncode, 126)
+        self.assertIn(f"hvdrun python3 {path}", done.stderr)
+        self.assertEqual(hvdrun("/").returncode, 126)
+
+    def test_bad_usage_is_2_and_one_sentence(self):
+        cases = {
+            ("--frobnicate", "true"): "unknown option '--frobnicate'",
+            ("-np", "0", "true"): "0",
+            ("-np", "x", "true"): "x",
+            ("-np", "2"): "no program to run",
+            (): "no program to run",
+            ("-np", "2", "--nodes", "3", "true"): "--nodes 3 is more than -np 2",
+            ("--bind", "elbows", "true"): "elbows",
+            ("-x", "=1", "true"): "names no variable",
+        }
+        for arguments, text in cases.items():
+            with self.subTest(arguments):
+                done = hvdrun(*arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(text, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+
+class Output(unittest.TestCase):
+    def test_lines_are_whole_prefixed_and_streams_stay_apart(self):
+        script = (
+            'import os, sys\nfor i in range(200):\n print("x" * 3000, os.environ["HVD_RANK"])\n'
+            ' print("e" * 50, os.environ["HVD_RANK"], file=sys.stderr)\n'
+        )
+        done = hvdrun("-np", "4", "/usr/bin/python3", "-c", script)
+        self.assertEqual(done.returncode, 0)
+        for text, letter, length in ((done.stdout, "x", 3000), (done.stderr, "e", 50)):
+            lines = text.splitlines()
+            self.assertEqual(len(lines), 800)
+            for line in lines:
+                self.assertRegex(line, rf"^\[(\d)\] {letter}{{{length}}} \1$")
+
+    def test_one_rank_is_passed_on_byte_by_byte(self):
+        done = hvdrun("-np", "1", "printf", "a\\tb")
+        self.assertEqual(done.stdout, "a\tb")
+        self.assertEqual(hvdrun("-np", "1", "--prefix", "echo", "a").stdout, "[0] a\n")
+        self.assertEqual(hvdrun("-np", "2", "--no-prefix", "echo", "a").stdout, "a\na\n")
+
+    def test_the_last_line_needs_no_end(self):
+        lines = hvdrun("-np", "2", "printf", "a").stdout.splitlines()
+        self.assertEqual(sorted(lines), ["[0] a", "[1] a"])
+
+    def test_timestamps(self):
+        done = hvdrun("-np", "1", "--timestamp", "--prefix", "echo", "a")
+        self.assertRegex(done.stdout, r"^\d\d:\d\d:\d\d\.\d{3} \[0\] a\n$")
+
+    def test_output_dir_holds_what_each_rank_wrote(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "logs")
+            hvdrun("-np", "2", "--output-dir", out, "sh", "-c", "echo o$HVD_RANK; echo e >&2")
+            self.assertEqual(
+                sorted(os.listdir(out)), ["rank-0.err", "rank-0.out", "rank-1.err", "rank-1.out"]
+            )
+            with open(os.path.join(out, "rank-1.out"), encoding="ascii") as text:
+                self.assertEqual(text.read(), "o1\n")
+
+    def test_stdin_goes_to_rank_0_only(self):
+        script = 'echo "$HVD_RANK:$(cat)"'
+        done = hvdrun("-np", "3", "--no-prefix", "sh", "-c", script, input="hello")
+        self.assertEqual(sorted(done.stdout.splitlines()), ["0:hello", "1:", "2:"])
+
+    def test_a_reader_that_leaves_ends_the_job(self):
+        job = subprocess.Popen(
+            [HVDRUN, "-np", "2", "yes"], stdout=subprocess.PIPE, env=clean_environment()
+        )
+        job.stdout.readline()
+        job.stdout.close()
+        self.assertNotEqual(job.wait(LIMIT_S), 0)
+
+
+class Environment(unittest.TestCase):
+    def test_ranks_know_who_they_are(self):
+        names = "HVD_RANK HVD_SIZE HVD_LOCAL_RANK HVD_LOCAL_SIZE HVD_NODE HVD_VIRTUAL_NODE"
+        script = "echo " + " ".join("$" + name for name in names.split())
+        done = hvdrun("-np", "3", "--nodes", "2", "--no-prefix", "sh", "-c", script)
+        self.assertEqual(
+            sorted(done.stdout.splitlines()), ["0 3 0 2 0 0", "1 3 1 2 0 0", "2 3 0 1 1 1"]
+        )
+
+    def test_defaults_and_x(self):
+        script = "echo $PYTHONUNBUFFERED $A $HOME"
+        done = hvdrun("-np", "1", "-x", "A=b", "sh", "-c", script)
+        self.assertEqual(done.stdout.split()[:2], ["1", "b"])
+
+    def test_variables_of_an_outer_step_are_cleared(self):
+        outer = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"}
+        outer.update({"SLURM_PROCID": "0", "PMIX_RANK": "0", "OMPI_COMM_WORLD_RANK": "0"})
+        done = subprocess.run(
+            [HVDRUN, "-np", "2", "--no-prefix", "env"],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            env=clean_environment(**outer),
+            check=True,
+        )
+        for name in outer:
+            if name != "SLURM_JOB_ID":
+                self.assertNotIn(name + "=", done.stdout)
+
+    def test_dry_run_starts_nothing_and_hides_the_key(self):
+        done = hvdrun("--dry-run", "-np", "2", "--nodes", "2", "no-such-program", "a b")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("placement: 2 ranks on 2 virtual nodes", done.stdout)
+        self.assertIn("HVD_JOB_KEY=(redacted)", done.stdout)
+        self.assertIn("  no-such-program 'a b'\n", done.stdout)
+        self.assertTrue(done.stdout.endswith("nothing was started\n"))
+
+
+class NothingLeftBehind(unittest.TestCase):
+    """Two ranks, each a shell, a python and a worker; then something dies."""
+
+    def setUp(self):
+        self.job = subprocess.Popen(
+            [HVDRUN, "-np", "2", "--grace", "1", "bash", "-c", TREE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
+        )
+        self.pids = []
+        self.rank_pids = {}
+        while len(self.pids) < 6:
+            rank, pid = re.match(r"\[(\d)\] pid (\d+)", self.job.stdout.readline()).groups()
+            self.pids.append(int(pid))
+            self.rank_pids.setdefault(int(rank), int(pid))
+        self.watches = [os.pidfd_open(pid) for pid in self.pids]
+
+    def tearDown(self):
+        self.job.kill()
+        self.job.communicate()
+        for watch in self.watches:
+            os.close(watch)
+
+    def keeper(self):
+        with open(f"/proc/{self.rank_pids[0]}/stat", encoding="ascii") as stat:
+            return int(stat.read().rsplit(")", 1)[1].split()[1])
+
+    def assert_all_gone(self):
+        deadline = time.monotonic() + LIMIT_S
+        for pid, watch in zip(self.pids, self.watches):
+            left = max(0, deadline - time.monotonic())
+            self.assertTrue(select.select([watch], [], [], left)[0], f"process {pid} lives on")
+
+    def end(self, act, code):
+        act()
+        self.assertEqual(self.job.wait(LIMIT_S), code)
+        self.assert_all_gone()
+
+    def test_after_sigint(self):
+        # python ends at SIGINT and its shell with it; the worker does not.
+        self.end(lambda: self.job.send_signal(signal.SIGINT), 130)
+
+    def test_after_sigint_twice(self):
+        self.job.send_signal(signal.SIGINT)
+        self.end(lambda: self.job.send_signal(signal.SIGINT), 130)
+
+    def test_after_sigterm(self):
+        self.end(lambda: self.job.send_signal(signal.SIGTERM), 143)
+
+    def test_after_sigkill_of_hvdrun(self):
+        self.end(self.job.kill, -signal.SIGKILL)
+
+    def test_after_sigkill_of_the_keeper(self):
+        keeper = self.keeper()
+        self.assertNotEqual(keeper, self.job.pid)
+        self.end(lambda: os.kill(keeper, signal.SIGKILL), 137)
+
+    def test_after_sigkill_of_a_rank(self):
+        self.end(lambda: os.kill(self.rank_pids[1], signal.SIGKILL), 137)
+
+
+class AfterSuccess(unittest.TestCase):
+    def test_a_daemon_does_not_outlive_its_rank(self):
+        script = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
+        done = hvdrun("-np", "1", "sh", "-c", script)
+        self.assertEqual(done.returncode, 0)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int(done.stdout), 0)
+
+
+if __name__ == "__main__":
+    HVDRUN = sys.argv.pop(1)
+    unittest.main(verbosity=1)
