@@ -134,7 +134,7 @@ TEST_P(AgreementWorld, AStallIsReportedOnTheRanksThatWait) {
         return;
       }
       const auto handle = engine.submit(allreduce_request(name, values)).value();
-      EXPECT_EQ(engine.wait(handle, Deadline::after(std::chrono::milliseconds(1500))).code(),
+      EXPECT_EQ(engine.wait(handle, Deadline::after(std::chrono::milliseconds(2500))).code(),
                 Code::kTimeout);
       if (rank == 0) reported.set_value();
       EXPECT_TRUE(engine.wait(handle, soon()).is_ok());
