@@ -179,7 +179,9 @@ TEST_P(CollectivesWorld, BadRequestsAreRefusedBeforeAnyoneElseHears) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, CollectivesWorld,
                          testing::Values(std::vector<int>{1}, std::vector<int>{2},
-                                         std::vector<int>{3}, std::vector<int>{4}));
+                                         std::vector<int>{3}, std::vector<int>{4},
+                                         std::vector<int>{2, 2}, std::vector<int>{1, 1, 1},
+                                         std::vector<int>{2, 1, 1}, std::vector<int>(6, 1)));
 
 }  // namespace
 }  // namespace hvd

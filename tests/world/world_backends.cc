@@ -4,11 +4,12 @@
 #include <array>
 
 #include "backends/shm/shm_backend.h"
+#include "backends/tcp/tcp_backend.h"
 
 namespace hvd {
 
 std::span<const BackendEntry> world_backends() {
-  static const std::array table = {kShmBackend};
+  static const std::array table = {kShmBackend, kTcpBackend};
   return table;
 }
 
