@@ -43,6 +43,14 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
   if (options.verbose) arguments.emplace_back("--verbose");
 }
 
+bool asks_for_gpus(const Environment& environment) {
+  const auto& variables = environment.variables();
+  return std::any_of(variables.begin(), variables.end(), [](const auto& variable) {
+    return variable.first.starts_with("SLURM_GPU") || variable.first == "SLURM_JOB_GPUS" ||
+           variable.first == "SLURM_NTASKS_PER_GPU";
+  });
+}
+
 std::vector<std::string> srun_arguments(const RunOptions& options, const Placement& placement,
                                         const Environment& environment, const std::string& self) {
   std::vector<std::string> arguments{"srun", "--label", "--input=0", "--kill-on-bad-exit=0"};
@@ -55,7 +63,7 @@ std::vector<std::string> srun_arguments(const RunOptions& options, const Placeme
     arguments.push_back(format_text("--cpus-per-task={}", placement.cpus_per_rank));
   }
   // Every rank sees all GPUs of its node and takes one: otherwise CUDA IPC breaks.
-  if (placement.gpus_per_node > 0 || environment.has("SLURM_JOB_GPUS")) {
+  if (asks_for_gpus(environment)) {
     arguments.emplace_back("--gpu-bind=none");
   }
   arguments.insert(arguments.end(), {self, "run"});

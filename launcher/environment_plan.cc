@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/format.h"
+#include "launcher/srun_report.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -137,6 +138,12 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
     offer({"OMP_NUM_THREADS", std::to_string(threads), "default", "CPUs per rank"});
   }
   if (placement.way == Way::kLocal) plan.cleared = inherited_of(user, kReplaced);
+  if (placement.way == Way::kSlurmShell) {
+    collector.add(ours(kStepRequest, "1", "task 0 tells the id of its step"));
+  }
+  if (placement.way == Way::kTask && user.has(kStepRequest)) {
+    plan.cleared.emplace_back(kStepRequest);
+  }
   if (placement.way == Way::kSlurmShell) plan.cleared = inherited_of(user, kReplacedForSrun);
   for (const RankPlacement& rank : placement.ranks) {
     std::vector<PlannedVariable> variables;

@@ -15,7 +15,7 @@
 #include <cstdlib>
 
 #include "launcher/process_tree.h"
-#include "launcher/spawn.h"
+#include "launcher/exec.h"
 
 namespace hvd {
 namespace {

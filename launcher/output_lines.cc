@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "base/format.h"
+#include "launcher/srun_report.h"
 
 namespace hvd {
 namespace {
@@ -42,17 +43,25 @@ int take_label(std::string_view& line) {
 
 }  // namespace
 
-void OutputLines::remember(std::string_view line) {
+void OutputLines::remember(int rank, std::string_view line) {
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
   if (line.empty()) return;
-  last_.emplace_back(line.substr(0, kMaxRemembered));
-  if (last_.size() > kRemembered) last_.pop_front();
+  std::deque<std::string>& last = last_[rank];
+  last.emplace_back(line.substr(0, kMaxRemembered));
+  if (last.size() > kRemembered) last.pop_front();
 }
 
-std::string OutputLines::decorate(std::string_view line) const {
-  std::string text = style_.timestamp ? time_of_day() : "";
+/// Takes one line, with its end; returns what is shown of it.
+std::string OutputLines::show(std::string_view line) {
   int rank = rank_;
-  if (style_.from_srun) rank = take_label(line);
+  if (style_.from_srun) {
+    rank = take_label(line);
+    const bool is_notice = rank < 0 || line.starts_with(kStepLine);
+    if (is_notice) notices_.emplace_back(line.substr(0, line.find_last_not_of("\r\n") + 1));
+    if (line.starts_with(kStepLine)) return "";
+  }
+  remember(rank, line);
+  std::string text = style_.timestamp ? time_of_day() : "";
   if (style_.prefix && rank >= 0) text += format_text("[{}] ", rank);
   text += line;
   return text;
@@ -75,8 +84,8 @@ std::string OutputLines::feed(std::string_view bytes) {
       end = pending_.size() - 1;
     }
     const std::string_view line = std::string_view(pending_).substr(start, end + 1 - start);
-    remember(line);
-    if (!raw) out += decorate(line);
+    const std::string text = show(line);
+    if (!raw) out += text;
     start = end + 1;
   }
   pending_.erase(0, start);
@@ -87,9 +96,9 @@ std::string OutputLines::finish() {
   if (pending_.empty()) return "";
   const std::string line = std::move(pending_);
   pending_.clear();
-  remember(line);
+  const std::string text = show(line);
   if (!style_.prefix && !style_.timestamp && !style_.from_srun) return "";
-  return decorate(line) + (line.back() == '\r' ? "" : "\n");
+  return text + (line.back() == '\r' ? "" : "\n");
 }
 
 }  // namespace hvd

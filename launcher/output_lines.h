@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace hvd {
 
@@ -27,17 +30,20 @@ class OutputLines {
   /// At the end of the stream: the unfinished line, with a line end.
   std::string finish();
 
-  /// The last lines, oldest first, without prefix.
-  const std::deque<std::string>& last_lines() const { return last_; }
+  /// The last lines, oldest first, without prefix; of one task where srun labels them.
+  const std::deque<std::string>& last_lines(int rank) { return last_[rank]; }
+  /// srun's own lines (without label) and, behind kStepLine, what the task told about its step.
+  std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
 
  private:
-  void remember(std::string_view line);
-  std::string decorate(std::string_view line) const;
+  void remember(int rank, std::string_view line);
+  std::string show(std::string_view line);
 
   int rank_;
   OutputStyle style_;
   std::string pending_;
-  std::deque<std::string> last_;
+  std::map<int, std::deque<std::string>> last_;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace hvd

@@ -15,11 +15,12 @@
 #include "launcher/command.h"
 #include "launcher/dry_run.h"
 #include "launcher/environment_plan.h"
+#include "launcher/exec.h"
 #include "launcher/job_store.h"
 #include "launcher/placement.h"
 #include "launcher/site_catalog.h"
 #include "launcher/site_environment.h"
-#include "launcher/spawn.h"
+#include "launcher/srun_report.h"
 #include "launcher/supervisor.h"
 #include "topology/launch_env.h"
 
@@ -105,6 +106,15 @@ int resolve_programs(const Environment& environment, std::vector<Command>& comma
   return 0;
 }
 
+/// Tells the hvdrun around srun, which cannot know it, the step that it may have to signal.
+void report_step(const Allocation& allocation) {
+  const Environment& environment = allocation.environment;
+  const auto job = environment.get("SLURM_JOB_ID");
+  const auto step = environment.get("SLURM_STEP_ID");
+  if (!environment.has(kStepRequest) || !job || !step || allocation.identity->rank != 0) return;
+  std::fprintf(stderr, "%s%s.%s\n", kStepLine.data(), job->c_str(), step->c_str());
+}
+
 int supervise_job(const RunOptions& options, const Placement& placement,
                   const std::vector<Command>& commands, const std::string& marker) {
   SupervisorOptions supervision;
@@ -138,7 +148,10 @@ int start(const RunOptions& options, const Allocation& allocation, const Placeme
   Prepared prepared = std::move(ready).value();
   const int problem = resolve_programs(allocation.environment, prepared.commands);
   if (problem != 0) return problem;
-  if (placement.way == Way::kTask) exec_command(prepared.commands.front());
+  if (placement.way == Way::kTask) {
+    report_step(allocation);
+    exec_command(prepared.commands.front());
+  }
   return supervise_job(options, placement, prepared.commands, job.marker);
 }
 

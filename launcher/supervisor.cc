@@ -2,6 +2,7 @@
 #include "launcher/supervisor.h"
 
 #include <fcntl.h>
+#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,7 @@
 #include "launcher/ending.h"
 #include "launcher/keeper.h"
 #include "launcher/process_tree.h"
+#include "launcher/srun_report.h"
 
 namespace hvd {
 namespace {
@@ -154,6 +156,7 @@ class Supervisor {
     const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
     if (stream.file.is_open() && !write_all(stream.file.get(), bytes)) stream.file.reset();
     put(stream, stream.lines.feed(bytes));
+    for (const std::string& notice : stream.lines.take_notices()) serve_notice(notice);
     return true;
   }
 
@@ -200,22 +203,38 @@ class Supervisor {
     drain(2 * index + 1);
     const int code = exit_code_of(ended.status);
     if (code == 0 || !ending_.rank_failed(code, Clock::now())) return;
-    report_first_failure(index, ended.status);
+    const Command& command = commands_[index];
+    report_first_failure(index, command.rank, command.host, describe_end(ended.status));
   }
 
-  void report_first_failure(std::size_t index, int status) {
-    const Command& command = commands_[index];
-    say(format_text("rank {} on host {} failed first: {}", command.rank, command.host,
-                    describe_end(status)));
-    const std::deque<std::string>* lines = &streams_[2 * index + 1].lines.last_lines();
+  /// What srun, or the hvdrun in its task 0, says to us.
+  void serve_notice(const std::string& notice) {
+    if (notice.starts_with(kStepLine)) {
+      step_ = notice.substr(kStepLine.size());
+      return;
+    }
+    const auto failure = parse_task_failure(notice);
+    if (!failure || !ending_.rank_failed(failure->exit_code, Clock::now())) return;
+    drain(0);
+    report_first_failure(0, failure->rank, failure->host, failure->what);
+  }
+
+  void report_first_failure(std::size_t index, int rank, const std::string& host,
+                            const std::string& what) {
+    if (rank < 0) {
+      say(format_text("srun on {} failed: {}", host, what));
+      return;
+    }
+    say(format_text("rank {} on host {} failed first: {}", rank, host, what));
+    const std::deque<std::string>* lines = &streams_[2 * index + 1].lines.last_lines(rank);
     const bool has_errors = !lines->empty();
-    if (!has_errors) lines = &streams_[2 * index].lines.last_lines();
+    if (!has_errors) lines = &streams_[2 * index].lines.last_lines(rank);
     if (!lines->empty()) {
       say(format_text("its last lines on standard {}:", has_errors ? "error" : "output"));
       for (const std::string& line : *lines) say("  " + line);
     }
     if (running_ > 0) {
-      say(format_text("the other {} ranks have {} s to end by themselves", running_,
+      say(format_text("the other ranks have {} s to end by themselves",
                       options_.grace.count() / 1000));
     }
   }
@@ -236,7 +255,24 @@ class Supervisor {
   }
 
   void send(int signal) {
-    if (keeper_) keeper_->send_signal(signal);
+    if (!keeper_) return;
+    if (!options_.style.from_srun) {
+      keeper_->send_signal(signal);
+      return;
+    }
+    // SIGTERM makes srun kill the tasks at once; a step gets other signals through Slurm.
+    if (signal == SIGKILL || step_.empty()) {
+      keeper_->send_signal(SIGTERM);
+      return;
+    }
+    std::vector<std::string> arguments{"scancel", format_text("--signal={}", signal), step_};
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    pid_t pid = 0;
+    if (::posix_spawnp(&pid, "scancel", nullptr, nullptr, pointers.data(), environ) != 0) {
+      keeper_->send_signal(SIGTERM);
+    }
   }
 
   static void say(const std::string& text) {
@@ -251,6 +287,7 @@ class Supervisor {
   std::vector<Stream> streams_;  ///< Two by command: output, error.
   std::optional<Keeper> keeper_;
   std::size_t running_ = 0;
+  std::string step_;  ///< "JOB.STEP" of our srun; empty: not known (yet).
   bool output_lost_ = false;
 };
 

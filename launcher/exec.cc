@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/spawn.h"
+#include "launcher/exec.h"
 
 #include <sched.h>
 #include <sys/prctl.h>
