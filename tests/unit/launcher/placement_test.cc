@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/command.h"
+#include "launcher/dry_run.h"
+#include "launcher/environment_plan.h"
+
+namespace hvd {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Allocation laptop(Variables variables = {}, int gpus = 0) {
+  Allocation allocation;
+  allocation.environment = Environment(std::move(variables));
+  allocation.host = "box";
+  allocation.hosts = {"box"};
+  allocation.cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  allocation.gpus_on_machine = gpus;
+  return allocation;
+}
+
+Allocation task(int local_rank, int local_size, Variables variables = {}) {
+  Allocation allocation = laptop(std::move(variables));
+  allocation.way = Way::kTask;
+  Identity identity;
+  identity.rank = local_rank;
+  identity.size = local_size;
+  identity.local_rank = local_rank;
+  identity.local_size = local_size;
+  identity.source = "Slurm step";
+  allocation.identity = identity;
+  return allocation;
+}
+
+Allocation batch_shell(Variables variables = {}) {
+  variables["SLURM_JOB_ID"] = "7";
+  Allocation allocation = laptop(std::move(variables));
+  allocation.way = Way::kSlurmShell;
+  allocation.hosts = {"jz1", "jz2"};
+  return allocation;
+}
+
+RunOptions with_ranks(int ranks, std::optional<int> nodes = std::nullopt) {
+  RunOptions options;
+  options.ranks = ranks;
+  options.nodes = nodes;
+  options.command = {"prog", "a b"};
+  return options;
+}
+
+TEST(Placement, SplitsRanksOverVirtualNodesInBlocks) {
+  const Placement placement = place(with_ranks(5, 2), laptop()).value();
+  std::vector<int> nodes;
+  std::vector<int> locals;
+  for (const RankPlacement& rank : placement.ranks) {
+    nodes.push_back(rank.node);
+    locals.push_back(rank.local_rank);
+  }
+  EXPECT_THAT(nodes, ElementsAre(0, 0, 0, 1, 1));
+  EXPECT_THAT(locals, ElementsAre(0, 1, 2, 0, 1));
+}
+
+TEST(Placement, OneRankPerGpuElseOne) {
+  RunOptions options;
+  EXPECT_EQ(place(options, laptop()).value().size, 1);
+  const Placement placement = place(options, laptop({}, 2)).value();
+  EXPECT_EQ(placement.size, 2);
+  EXPECT_EQ(placement.ranks[1].gpu, 1);
+  EXPECT_THAT(placement.notes, Contains(HasSubstr("one per visible GPU")));
+}
+
+TEST(Placement, GpusAreDividedOverVirtualNodesToo) {
+  const Placement placement = place(with_ranks(4, 2), laptop({}, 4)).value();
+  for (const RankPlacement& rank : placement.ranks) EXPECT_EQ(rank.gpu, rank.rank);
+}
+
+TEST(Placement, RefusesWhatCannotBe) {
+  EXPECT_THAT(place(with_ranks(2, 3), laptop()).status().message(),
+              HasSubstr("--nodes 3 is more than -np 2"));
+  EXPECT_THAT(place(with_ranks(4), laptop({}, 2)).status().message(),
+              HasSubstr("4 ranks on this node, but only 2 GPUs"));
+  RunOptions bound = with_ranks(4);
+  bound.bind = BindPolicy::kCores;
+  bound.cpus_per_rank = 3;
+  EXPECT_THAT(place(bound, laptop()).status().message(), HasSubstr("8 CPUs do not give 4 ranks 3"));
+}
+
+TEST(Placement, BindsLocalRanksOnlyWhenAsked) {
+  EXPECT_TRUE(place(with_ranks(2), laptop()).value().ranks[1].cpus.empty());
+  RunOptions bound = with_ranks(2);
+  bound.bind = BindPolicy::kCores;
+  EXPECT_THAT(place(bound, laptop()).value().ranks[1].cpus, ElementsAre(2, 3, 6, 7));
+}
+
+TEST(Placement, DividesAMaskThatTasksShare) {
+  const RunOptions options;
+  const RankPlacement rank = place(options, task(1, 2)).value().ranks[0];
+  EXPECT_THAT(rank.cpus, ElementsAre(2, 3, 6, 7));
+  EXPECT_EQ(rank.cpu_count, 4);
+  // Each task has its own mask: it stays whole.
+  const Variables own{{"SLURM_CPU_BIND_LIST", "0x33,0xCC"}};
+  EXPECT_TRUE(place(options, task(1, 2, own)).value().ranks[0].cpus.empty());
+}
+
+TEST(Placement, NeverGivesFewerCpusThanAsked) {
+  const RunOptions options;
+  const Variables asked{{"SLURM_CPUS_PER_TASK", "8"}};
+  const Placement placement = place(options, task(0, 2, asked)).value();
+  EXPECT_TRUE(placement.ranks[0].cpus.empty());
+  EXPECT_THAT(placement.notes, Contains(HasSubstr("not bound")));
+  EXPECT_TRUE(place(options, task(0, 5)).value().ranks[0].cpus.empty());
+}
+
+TEST(Placement, CountsTheRanksOfABatchShell) {
+  const RunOptions options;
+  EXPECT_EQ(place(options, batch_shell({{"SLURM_NTASKS", "8"}})).value().size, 8);
+  EXPECT_EQ(place(options, batch_shell({{"SLURM_GPUS_ON_NODE", "4"}})).value().size, 8);
+  EXPECT_EQ(place(options, batch_shell()).value().size, 2);
+  RunOptions three;
+  three.nodes = 3;
+  EXPECT_THAT(place(three, batch_shell()).status().message(), HasSubstr("more than the 2 nodes"));
+}
+
+TEST(Placement, DividesCoresEvenly) {
+  EXPECT_THAT(divide_cores({{0}, {1}, {2}}, 2), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  EXPECT_TRUE(divide_cores({{0}}, 2)[0].empty());
+}
+
+std::string value_of(const std::vector<PlannedVariable>& variables, const std::string& name) {
+  for (const PlannedVariable& variable : variables) {
+    if (variable.name == name) return variable.value + " by " + variable.origin;
+  }
+  return "";
+}
+
+TEST(EnvironmentPlan, TheStrongestOriginWins) {
+  RunOptions options = with_ranks(1);
+  options.variables = {{"A", "line"}, {"HANDED", std::nullopt}};
+  const Allocation allocation = laptop({{"A", "user"}, {"B", "user"}, {"HANDED", "on"}});
+  const Placement placement = place(options, allocation).value();
+  const std::vector<OfferedVariable> site{
+      {"A", "site", "site x", "w"}, {"B", "site", "site x", "w"}, {"C", "site", "site x", "w"}};
+  const EnvironmentPlan plan = plan_environment(options, allocation, placement, site, {});
+  EXPECT_EQ(value_of(plan.all, "A"), "line by command line");
+  EXPECT_EQ(value_of(plan.all, "B"), "user by user environment");
+  EXPECT_EQ(value_of(plan.all, "C"), "site by site x");
+  EXPECT_EQ(value_of(plan.all, "HANDED"), "on by command line");
+  EXPECT_EQ(value_of(plan.all, "PYTHONUNBUFFERED"), "1 by default");
+  EXPECT_EQ(value_of(plan.all, "OMP_NUM_THREADS"), "8 by default");
+}
+
+TEST(EnvironmentPlan, ReplacesTheRankOfAnOuterLauncher) {
+  const Allocation allocation = laptop({{"SLURM_PROCID", "0"},
+                                        {"SLURM_STEP_NUM_TASKS", "1"},
+                                        {"PMIX_RANK", "0"},
+                                        {"RANK", "3"},
+                                        {"SLURM_JOB_ID", "9"},
+                                        {"HOME", "/h"}});
+  const RunOptions options = with_ranks(2);
+  const Placement placement = place(options, allocation).value();
+  const EnvironmentPlan plan = plan_environment(options, allocation, placement, {}, {});
+  const auto lines = rank_environment(plan, allocation.environment, 1);
+  EXPECT_THAT(lines, Contains("HVD_RANK=1"));
+  EXPECT_THAT(lines, Contains("SLURM_JOB_ID=9"));
+  EXPECT_THAT(lines, Contains("HOME=/h"));
+  for (const std::string gone : {"SLURM_PROCID=0", "PMIX_RANK=0", "RANK=3"}) {
+    EXPECT_THAT(lines, Not(Contains(gone)));
+  }
+}
+
+TEST(Command, SrunIsToldWhatItDoesNotInherit) {
+  RunOptions options;
+  options.command = {"python3", "train.py"};
+  options.variables = {{"A", "b c"}};
+  const Allocation allocation = batch_shell({{"SLURM_NTASKS", "8"},
+                                             {"SLURM_CPUS_PER_TASK", "10"},
+                                             {"SLURM_JOB_GPUS", "0,1"},
+                                             {"SLURM_CPU_BIND", "quiet,mask_cpu:0x1"},
+                                             {"PMIX_RANK", "0"}});
+  const Placement placement = place(options, allocation).value();
+  const EnvironmentPlan plan = plan_environment(options, allocation, placement, {}, {});
+  const auto commands =
+      build_commands(options, placement, plan, allocation.environment, "/bin/hvdrun");
+  ASSERT_EQ(commands.size(), 1U);
+  EXPECT_EQ(quote_for_shell(commands[0].arguments),
+            "srun --label --input=0 --kill-on-bad-exit=0 --cpus-per-task=10 --gpu-bind=none "
+            "/bin/hvdrun run -x 'A=b c' -- python3 train.py");
+  EXPECT_THAT(plan.cleared, ElementsAre("PMIX_RANK", "SLURM_CPU_BIND"));
+}
+
+TEST(Command, QuotesForTheShell) {
+  EXPECT_EQ(quote_for_shell({"a", "", "it's", "$x"}), "a '' 'it'\\''s' '$x'");
+}
+
+TEST(DryRun, ShowsEverythingButTheKey) {
+  const RunOptions options = with_ranks(2, 2);
+  const Allocation allocation = laptop({{"PYTHONUNBUFFERED", "x"}});
+  const Placement placement = place(options, allocation).value();
+  const JobFacts job{"127.0.0.1:5", "secret", "m"};
+  const EnvironmentPlan plan = plan_environment(options, allocation, placement, {}, job);
+  const auto commands = build_commands(options, placement, plan, allocation.environment, "hvdrun");
+  const std::string text = describe_run(placement, plan, commands);
+  EXPECT_THAT(text, Not(HasSubstr("secret")));
+  for (const std::string line :
+       {"placement: 2 ranks on 2 virtual nodes (box)\n",
+        "  rank 1: node 1, local rank 0 of 1, GPU none, CPUs as inherited\n",
+        "HVD_JOB_KEY=(redacted)", "HVD_STORE=127.0.0.1:5", "PYTHONUNBUFFERED=x",
+        "user environment: instead of default", "command on box/node1:\n  prog 'a b'\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "launcher/ending.h"
+#include "launcher/options.h"
+#include "launcher/output_lines.h"
+#include "launcher/srun_report.h"
+
+namespace hvd {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Ending, GivesGraceThenSigtermThenSigkill) {
+  const Clock::time_point start = Clock::now();
+  Ending ending(seconds(10));
+  EXPECT_TRUE(ending.rank_failed(7, start));
+  EXPECT_FALSE(ending.rank_failed(9, start));
+  EXPECT_EQ(ending.advance(start + seconds(9)), std::nullopt);
+  EXPECT_EQ(ending.advance(start + seconds(10)), SIGTERM);
+  EXPECT_EQ(ending.advance(start + seconds(14)), std::nullopt);
+  EXPECT_EQ(ending.advance(start + seconds(15)), SIGKILL);
+  EXPECT_TRUE(ending.next().is_forever());
+  EXPECT_EQ(ending.exit_code(), 7);
+}
+
+TEST(Ending, HandsOnASignalOnceAndKillsTheSecondTime) {
+  const Clock::time_point start = Clock::now();
+  Ending ending(seconds(10));
+  EXPECT_EQ(ending.told_to_end(SIGINT, start), SIGINT);
+  EXPECT_FALSE(ending.rank_failed(1, start));
+  EXPECT_EQ(ending.told_to_end(SIGINT, start), SIGKILL);
+  EXPECT_EQ(ending.exit_code(), 128 + SIGINT);
+}
+
+TEST(Ending, ASignalAfterAFailureKeepsItsCode) {
+  Ending ending(seconds(10));
+  EXPECT_TRUE(ending.rank_failed(3, Clock::now()));
+  EXPECT_EQ(ending.told_to_end(SIGTERM, Clock::now()), SIGTERM);
+  EXPECT_EQ(ending.exit_code(), 3);
+}
+
+TEST(OutputLines, KeepsLinesWholeAndPrefixesEach) {
+  OutputLines lines(3, OutputStyle{});
+  EXPECT_EQ(lines.feed("ab"), "");
+  EXPECT_EQ(lines.feed("c\nd\ne"), "[3] abc\n[3] d\n");
+  EXPECT_EQ(lines.finish(), "[3] e\n");
+  EXPECT_THAT(lines.last_lines(3), ElementsAre("abc", "d", "e"));
+}
+
+TEST(OutputLines, ShowsAProgressBarAtOnce) {
+  OutputLines lines(0, OutputStyle{});
+  EXPECT_EQ(lines.feed("10%\r20%\r\nx"), "[0] 10%\r[0] 20%\r\n");
+  EXPECT_EQ(lines.feed("y\r"), "");
+  EXPECT_EQ(lines.feed("\n"), "[0] xy\r\n");
+}
+
+TEST(OutputLines, CutsEndlessLinesAndRemembersTheLastTen) {
+  OutputLines lines(0, OutputStyle{});
+  EXPECT_THAT(lines.feed(std::string(70'000, 'x')), HasSubstr("[0] xxx"));
+  for (int i = 0; i < 20; ++i) (void)lines.feed(std::to_string(i) + "\n");
+  EXPECT_EQ(lines.last_lines(0).size(), 10U);
+  EXPECT_EQ(lines.last_lines(0).front(), "10");
+}
+
+TEST(OutputLines, PassesBytesWithoutPrefix) {
+  OutputLines lines(0, OutputStyle{.prefix = false});
+  EXPECT_EQ(lines.feed("a\rb"), "a\rb");
+  EXPECT_EQ(lines.finish(), "");
+  EXPECT_THAT(lines.last_lines(0), ElementsAre("a", "b"));
+}
+
+TEST(OutputLines, TurnsSrunsLabelsIntoPrefixes) {
+  OutputLines lines(-1, OutputStyle{.from_srun = true});
+  EXPECT_EQ(lines.feed(" 3: hi\n12: yo\nsrun: error: jz1: task 2: Killed\n0: hvdrun-step 5.1\n"),
+            "[3] hi\n[12] yo\nsrun: error: jz1: task 2: Killed\n");
+  EXPECT_THAT(lines.take_notices(),
+              ElementsAre("srun: error: jz1: task 2: Killed", "hvdrun-step 5.1"));
+  EXPECT_THAT(lines.last_lines(3), ElementsAre("hi"));
+}
+
+TEST(SrunReport, ReadsFailuresOnly) {
+  const auto exited = parse_task_failure("srun: error: jz1: task 2: Exited with exit code 7");
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->rank, 2);
+  EXPECT_EQ(exited->host, "jz1");
+  EXPECT_EQ(exited->exit_code, 7);
+  const auto killed = parse_task_failure("srun: error: jz2: tasks 4-5,7: Segmentation fault");
+  ASSERT_TRUE(killed);
+  EXPECT_EQ(killed->rank, 4);
+  EXPECT_EQ(killed->what, "signal 11 (Segmentation fault)");
+  for (const std::string line :
+       {"", "srun: error: jz1: task", "srun: error: jz1: task x: Killed", "srun: Job step done",
+        "srun: error: Node failure on jz3", "srun: error: jz1: task 1", "3: srun: error: a"}) {
+    EXPECT_FALSE(parse_task_failure(line)) << line;
+  }
+}
+
+RunOptions parse(const std::vector<std::string>& arguments) {
+  return std::get<RunOptions>(parse_command_line(arguments).value());
+}
+
+TEST(Options, EverythingFromTheProgramOnIsThePrograms) {
+  EXPECT_EQ(parse({"-np", "2", "prog", "-np", "3", "--", "-x"}).command,
+            (std::vector<std::string>{"prog", "-np", "3", "--", "-x"}));
+  EXPECT_EQ(parse({"--", "-odd"}).command, std::vector<std::string>{"-odd"});
+  EXPECT_EQ(parse({"run", "header"}).command, std::vector<std::string>{"header"});
+  EXPECT_TRUE(parse({"explain", "prog"}).dry_run);
+}
+
+TEST(Options, ReadsEveryFlag) {
+  const RunOptions options =
+      parse({"-np",     "4",     "--nodes", "2", "-c",           "3", "--bind",      "cores",
+             "-x",      "A=b=c", "-x",      "D", "--output-dir", "o", "--no-prefix", "--timestamp",
+             "--grace", "0.5",   "-v",      "p"});
+  EXPECT_EQ(options.ranks, 4);
+  EXPECT_EQ(options.nodes, 2);
+  EXPECT_EQ(options.cpus_per_rank, 3);
+  EXPECT_EQ(options.bind, BindPolicy::kCores);
+  ASSERT_EQ(options.variables.size(), 2U);
+  EXPECT_EQ(options.variables[0].value, "b=c");
+  EXPECT_FALSE(options.variables[1].value);
+  EXPECT_EQ(options.prefix, false);
+  EXPECT_EQ(options.grace, milliseconds(500));
+}
+
+}  // namespace
+}  // namespace hvd
