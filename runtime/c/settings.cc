@@ -63,6 +63,7 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
                            std::numeric_limits<std::int64_t>::max()));
   if (fusion) settings.engine.fusion_bytes = static_cast<std::size_t>(*fusion);
   if (options.fusion_bytes != 0) settings.engine.fusion_bytes = options.fusion_bytes;
+  settings.engine.backend = environment.get("HVD_BACKEND").value_or("");
 
   HVD_TRY_ASSIGN(
       const auto stall,

@@ -37,6 +37,13 @@ TEST(Settings, ReadBothNamesAndPreferOurs) {
   EXPECT_EQ(settings.engine.fusion_bytes, 2000u);
 }
 
+TEST(Settings, ReadTheBackendThatAUserWants) {
+  Environment environment;
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.backend, "");
+  environment.set("HVD_BACKEND", "tcp");
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.backend, "tcp");
+}
+
 TEST(Settings, OptionsPrecedeTheEnvironment) {
   Environment environment;
   environment.set("HVD_FUSION_THRESHOLD", "2000");
