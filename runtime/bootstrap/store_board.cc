@@ -71,6 +71,12 @@ std::vector<StoreBoard::Answer> StoreBoard::settle(const std::string& key) {
     answers.push_back({.client = parked.client, .reply = std::move(*reply)});
     return true;
   });
+  // A round that is over may be held again: a program may shut down and start anew.
+  const auto round = rounds_.find(key);
+  if (round != rounds_.end() &&
+      static_cast<int>(round->second.values.size()) == round->second.size) {
+    rounds_.erase(round);
+  }
   return answers;
 }
 

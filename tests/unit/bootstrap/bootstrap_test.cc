@@ -111,6 +111,14 @@ TEST(Bootstrap, VirtualNodesAreJoinedByLinks) {
   EXPECT_NE(results[3].value().peers[2].host.find("/node1"), std::string::npos);
 }
 
+TEST(Bootstrap, TheSameStoreServesASecondStart) {
+  const HvdrunWorld world;
+  for (int start = 0; start < 2; ++start) {
+    const auto results = start_all({world.rank(0, 2), world.rank(1, 2)}, std::chrono::seconds(10));
+    for (const auto& result : results) ASSERT_TRUE(result.is_ok()) << result.status().message();
+  }
+}
+
 TEST(Bootstrap, NamesTheRankThatDidNotCome) {
   const HvdrunWorld world;
   const auto results =
