@@ -18,8 +18,10 @@ namespace hvd {
 
 namespace {
 
+using namespace std::chrono_literals;
+
 // At exit with code 0: long enough for ranks that end together, short enough not to annoy.
-constexpr std::chrono::seconds kExitPatience{2};
+constexpr std::chrono::seconds kExitPatience = 2s;
 
 }  // namespace
 
@@ -46,9 +48,8 @@ struct Process::State {
 namespace {
 
 void at_exit(int exit_code, void*) {
-  // A failing process leaves at once: its peers learn of it now, not after our patience.
-  const auto patience =
-      exit_code == 0 ? std::chrono::nanoseconds(kExitPatience) : std::chrono::nanoseconds(0);
+  // A rank that fails leaves at once: its peers learn of it now, not after our patience.
+  const auto patience = exit_code == 0 ? kExitPatience : 0s;
   static_cast<void>(Process::instance().stop(Deadline::after(patience)));
 }
 

@@ -7,6 +7,7 @@ import atexit
 import ctypes
 import json
 import math
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -327,8 +328,12 @@ class Gradients:
 
 
 @atexit.register
-def _keep_borrowed_memory() -> None:
-    # The library leaves the job after the interpreter is gone, because only then the exit code is
+def _end_of_program() -> None:
+    if getattr(sys, "last_type", None) is not None:
+        # An uncaught exception: the other ranks learn of it now, not when all modules are gone.
+        waiting.hvd_shutdown(0.0)
+        return
+    # Else the library leaves after the interpreter has gone, because only then the exit code is
     # known. Until then the engine may write to tensors that nobody waited for.
     if borrowed:
         _lib.immortal(dict(borrowed))

@@ -111,21 +111,17 @@ def _on_gradient(parameter: torch.Tensor, hook: Callable[[torch.Tensor], None]) 
     """Calls `hook(parameter)` when its gradient is complete; returns what keeps this alive."""
     register = getattr(parameter, "register_post_accumulate_grad_hook", None)
     if register is not None:
-        return register(_untraced(hook))
+        return register(hook)
     # Before torch 2.1: the node that accumulates the gradient, found behind any view.
     node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
     return node, node.register_hook(lambda *unused: hook(parameter))
-
-
-def _untraced(hook: Callable[[torch.Tensor], None]) -> Callable[[torch.Tensor], None]:
-    disable = getattr(getattr(torch, "compiler", None), "disable", None)
-    return disable(hook) if disable is not None else hook
 
 
 class _Distributed:
     """What ``DistributedOptimizer`` adds to the class of the optimizer it is given."""
 
     _hvd: _Reduction
+    _hvd_given: Any
     _hvd_is_synchronized: bool
     _hvd_synchronizes: bool
 
@@ -163,7 +159,13 @@ class _Distributed:
             self._synchronize_for_step()
             result = super().step()  # type: ignore[misc]
         self._hvd_is_synchronized = False
+        self._tell_schedulers()
         return result
+
+    def _tell_schedulers(self) -> None:
+        # One made before the wrapping looks at the optimizer it was given, and would warn.
+        self._hvd_given._opt_called = True
+        self._hvd_given._step_count = getattr(self._hvd_given, "_step_count", 0) + 1
 
     def _synchronize_for_step(self) -> None:
         if not self._hvd_synchronizes:
@@ -257,6 +259,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     wrapped._hvd = _Reduction(
         named, compression, op, scales, backward_passes_per_step, sparse_as_dense
     )
+    wrapped._hvd_given = optimizer
     wrapped._hvd_is_synchronized = False
     wrapped._hvd_synchronizes = True
     return wrapped

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that die, fork, fail or are interrupted: the others learn it soon, and why."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import ranks
+
+PROLOGUE = """
+import os, signal, sys, time
+import torch, hvd
+import hvd.torch as ht
+ht.init()
+note = os.environ["HVD_RENDEZVOUS_DIR"] + "/died"
+ht.allreduce(torch.ones(4))
+def survive():
+    try:
+        while True:
+            ht.allreduce(torch.ones(1000))
+    except (hvd.PeerLostError, hvd.AbortedError) as failure:
+        print("AFTER", time.time() - float(open(note).read()), failure, flush=True)
+    try:
+        ht.allreduce(torch.ones(1))
+    except (hvd.PeerLostError, hvd.AbortedError) as failure:
+        print("AGAIN", flush=True)
+def leave_note():
+    with open(note + ".new", "w") as file:
+        file.write(repr(time.time()))
+    os.rename(note + ".new", note)
+"""
+
+DEATHS = {
+    "kill": "os.kill(os.getpid(), signal.SIGKILL)",
+    "segv": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "_exit": "os._exit(3)",
+    "exception": "raise ZeroDivisionError('on purpose')",
+    "exit": "sys.exit(3)",
+    "kill with a child alive": (
+        "\n    child = os.fork()\n    if child == 0:\n        time.sleep(5)\n        os._exit(0)\n"
+        "    leave_note()\n    os.kill(os.getpid(), signal.SIGKILL)"
+    ),
+}
+
+
+def run(program: str, count: int = 3, seconds: float = 60) -> list[ranks.Outcome]:
+    return ranks.run_ranks([sys.executable, "-c", PROLOGUE + program], count, seconds)
+
+
+class Deaths(unittest.TestCase):
+    def test_survivors_name_the_dead(self) -> None:
+        for name, death in DEATHS.items():
+            with self.subTest(death=name):
+                outcomes = run(
+                    f"if ht.rank() == 1:\n    leave_note()\n    {death}\nelse:\n    survive()\n"
+                )
+                self.assertNotEqual(outcomes[1].code, 0)
+                for rank in (0, 2):
+                    text = outcomes[rank].text
+                    self.assertIn("AFTER", text, text)
+                    self.assertIn("rank 1", text)
+                    self.assertIn("AGAIN", text)
+                    after = float(text.split("AFTER")[1].split()[0])
+                    print(f"{name}: rank {rank} knew after {after:.3f} s", flush=True)
+                    self.assertLess(after, 2.0, text)
+
+
+class Forks(unittest.TestCase):
+    def test_children_are_no_ranks_and_do_no_harm(self) -> None:
+        outcomes = run(
+            """
+import torch.utils.data as data
+class Set(data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        began = time.perf_counter()
+        assert not ht.is_initialized()
+        for call in (ht.rank, lambda: ht.allreduce(torch.ones(1)), ht.barrier):
+            try:
+                call()
+            except hvd.AbortedError as failure:
+                assert "forked" in str(failure), failure
+            else:
+                raise AssertionError("a child took part")
+        assert time.perf_counter() - began < 1
+        return torch.tensor(float(index))
+for epoch in range(2):
+    total = sum(item.sum().item() for item in data.DataLoader(Set(), batch_size=2, num_workers=2))
+    assert total == 28, total
+    assert ht.allreduce(torch.tensor(total), op=ht.Sum).item() == 28 * ht.size()
+ht.shutdown()
+print("FINE")
+""",
+            count=2,
+        )
+        for outcome in outcomes:
+            self.assertEqual(outcome.code, 0, outcome.text)
+            self.assertIn("FINE", outcome.text)
+
+
+class Interrupts(unittest.TestCase):
+    def test_control_c_ends_a_wait(self) -> None:
+        program = """
+print("READY", flush=True)
+open(os.environ["HVD_RENDEZVOUS_DIR"] + "/ready." + str(ht.rank()), "w").close()
+ht.allreduce(torch.ones(1), name="only here" if ht.rank() == 0 else "only there")
+"""
+        with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
+            processes = ranks.start_ranks([sys.executable, "-c", PROLOGUE + program], 2, folder)
+            try:
+                deadline = time.monotonic() + 60
+                while not all(Path(f"{folder}/ready.{rank}").exists() for rank in range(2)):
+                    self.assertLess(time.monotonic(), deadline)
+                    self.assertIsNone(processes[0].poll(), Path(f"{folder}/out.0").read_text())
+                    time.sleep(0.05)
+                processes[0].send_signal(signal.SIGINT)
+                began = time.monotonic()
+                processes[0].wait(20)
+                processes[1].wait(20)
+                self.assertLess(time.monotonic() - began, 10)
+                self.assertIn("KeyboardInterrupt", Path(f"{folder}/out.0").read_text())
+                self.assertIn("rank 0", Path(f"{folder}/out.1").read_text())
+            finally:
+                for process in processes:
+                    process.kill()
+                    process.wait()
+
+
+class Exits(unittest.TestCase):
+    def test_ranks_may_end_without_shutdown(self) -> None:
+        for outcome in run("print('END')\n"):
+            self.assertEqual(outcome.code, 0, outcome.text)
+
+    def test_shutdown_ends_the_job(self) -> None:
+        program = """
+ht.shutdown()
+assert not ht.is_initialized()
+try:
+    ht.rank()
+except ValueError:
+    print("GONE")
+"""
+        for outcome in run(program):
+            self.assertEqual(outcome.code, 0, outcome.text)
+            self.assertIn("GONE", outcome.text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_lib.py declares exactly what hvd.h does."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import unittest
+from pathlib import Path
+
+from hvd import _lib, errors
+
+HEADER = Path(__file__).resolve().parents[2] / "runtime" / "include" / "hvd" / "hvd.h"
+TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+
+VALUES = {
+    "size_t": ctypes.c_size_t,
+    "double": ctypes.c_double,
+    "int": ctypes.c_int,
+    "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
+    "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
+    "hvd_handle": ctypes.c_uint64,
+    "hvd_status": ctypes.c_int,
+    "hvd_dtype": ctypes.c_int,
+    "hvd_reduce_op": ctypes.c_int,
+}
+STRUCTS = {
+    "hvd_init_options": _lib.InitOptions,
+    "hvd_tensor": _lib.Tensor,
+    "hvd_request": _lib.Request,
+    "hvd_gather": _lib.Gather,
+    "hvd_counters": _lib.Counters,
+    "hvd_gradients_options": _lib.GradientsOptions,
+}
+
+
+def ctype(declaration: str):
+    """The ctypes type of a C type without a variable's name."""
+    words = declaration.replace("const", " ")
+    stars = words.count("*")
+    name = words.replace("*", " ").strip()
+    if name == "void" and stars == 0:
+        return None
+    if name in ("void", "hvd_gradients"):
+        base, stars = ctypes.c_void_p, stars - 1
+    elif name == "char":
+        base, stars = ctypes.c_char_p, stars - 1
+    else:
+        base = STRUCTS.get(name) or VALUES[name]
+    for _ in range(stars):
+        base = ctypes.POINTER(base)
+    return base
+
+
+def without_name(argument: str) -> str:
+    return re.sub(r"\w+\s*$", "", argument.strip())
+
+
+class Header(unittest.TestCase):
+    def test_functions(self) -> None:
+        found = {}
+        for match in re.finditer(r"HVD_API\s+([^;]+?)(\w+)\(([^;]*?)\)\s*HVD_NOEXCEPT;", TEXT):
+            result, name, arguments = match.groups()
+            listed = [] if arguments.strip() == "void" else arguments.split(",")
+            found[name] = (ctype(result), [ctype(without_name(one)) for one in listed])
+        self.assertGreater(len(found), 25)
+        self.assertEqual(list(found), list(_lib.PROTOTYPES))
+        for name, prototype in found.items():
+            self.assertEqual(prototype, _lib.PROTOTYPES[name], name)
+
+    def test_structs(self) -> None:
+        for name, struct in STRUCTS.items():
+            body = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", TEXT, re.S).group(1)
+            fields = []
+            for declaration in filter(None, map(str.strip, body.split(";"))):
+                pointer = re.match(r"void \(\*(\w+)\)", declaration)
+                if pointer:
+                    fields.append((pointer.group(1), ctypes.c_void_p))
+                else:
+                    field = re.search(r"(\w+)$", declaration).group(1)
+                    fields.append((field, ctype(without_name(declaration))))
+            self.assertEqual(fields, struct._fields_, name)
+
+    def test_numbers(self) -> None:
+        numbers = {name: int(value) for name, value in re.findall(r"\b(HVD_\w+)\s*=\s*(\d+)", TEXT)}
+        for name, number in _lib.DTYPES.items():
+            self.assertEqual(numbers[f"HVD_{name.upper()}"], number)
+        for (
+            name
+        ) in "ALLREDUCE ALLGATHER BROADCAST BARRIER AVERAGE SUM ADASUM MIN MAX PRODUCT".split():
+            self.assertEqual(numbers[f"HVD_{name}"], getattr(_lib, name))
+        self.assertEqual(sorted(errors.BY_STATUS), list(range(1, numbers["HVD_INTERNAL"] + 1)))
+
+
+class WithoutInit(unittest.TestCase):
+    def test_calls_fail_with_a_sentence(self) -> None:
+        import hvd
+
+        self.assertFalse(hvd.is_initialized())
+        with self.assertRaisesRegex(ValueError, "not initialised"):
+            hvd.rank()
+        with self.assertRaisesRegex(hvd.AbortedError, "not initialised"):
+            hvd.barrier()
+        hvd.shutdown()
+
+    def test_build_info_names_the_parts(self) -> None:
+        import hvd
+
+        info = hvd.build_info()
+        self.assertEqual({part["name"] for part in info["backends"]}, {"shm", "tcp"})
+        for kind in ("bootstraps", "libraries"):
+            for part in info[kind]:
+                self.assertTrue(part["reason"], part)
+
+
+if __name__ == "__main__":
+    unittest.main()

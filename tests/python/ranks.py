@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a test as several ranks on this machine, with a deadline for all of them.
+
+    ranks.py --ranks 3 collectives_cases.py     every rank runs the unittest cases of the file
+    ranks.py header_cases.py                    one process that is no rank
+
+Exit code 77, and a sentence, when a framework the file needs is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+PACKAGES = HERE.parent.parent / "runtime" / "python"
+SKIPPED = 77
+
+
+class Outcome(NamedTuple):
+    """How a rank ended; a negative code is the signal that killed it."""
+
+    code: int
+    text: str
+
+
+def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.Popen]:
+    """Starts the command once per rank, under the variables that torchrun users set."""
+    job = uuid.uuid4().hex
+    processes = []
+    for rank in range(count):
+        environment = {
+            **os.environ,
+            "RANK": str(rank),
+            "WORLD_SIZE": str(count),
+            "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": str(count),
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": job,
+            "HVD_RENDEZVOUS_DIR": folder,
+            "HVD_START_TIMEOUT_SECONDS": "60",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": os.pathsep.join([str(PACKAGES), str(HERE)]),
+        }
+        output = open(f"{folder}/out.{rank}", "w+b")  # noqa: SIM115 (closed in finish)
+        processes.append(
+            subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        )
+        output.close()
+    return processes
+
+
+def run_ranks(command: list[str], count: int, seconds: float = 120) -> list[Outcome]:
+    """The outcome of every rank; whoever is left at the deadline is killed (code -9)."""
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
+        processes = start_ranks(command, count, folder)
+        try:
+            for process in processes:
+                process.wait(max(deadline - time.monotonic(), 0.01))
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+        return [
+            Outcome(process.wait(), Path(f"{folder}/out.{rank}").read_text(errors="replace"))
+            for rank, process in enumerate(processes)
+        ]
+
+
+def interpreter_with(module: str) -> str | None:
+    """A Python that can import the module: HVD_TEST_PYTHON, this one, or the system's."""
+    given = os.environ.get("HVD_TEST_PYTHON")
+    for path in [given] if given else [sys.executable, "/usr/bin/python3"]:
+        found = subprocess.run(
+            [path, "-c", f"import importlib.util as u; exit(u.find_spec('{module}') is None)"],
+            check=False,
+        )
+        if found.returncode == 0:
+            return path
+    return None
+
+
+def main() -> int:
+    """0 when every rank passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=0)
+    parser.add_argument("--timeout", type=float, default=120)
+    parser.add_argument("--needs", default="torch")
+    parser.add_argument("program", nargs="+")
+    options = parser.parse_args()
+    if options.program[0].endswith(".py"):
+        python = interpreter_with(options.needs)
+        if python is None:
+            print(f"skipped: no Python here has {options.needs} (apt-get install python3-torch)")
+            return SKIPPED
+        options.program = [python, str(HERE / options.program[0]), *options.program[1:]]
+    if options.ranks == 0:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGES), str(HERE)])
+        return subprocess.run(options.program, timeout=options.timeout, check=False).returncode
+    outcomes = run_ranks(options.program, options.ranks, options.timeout)
+    for rank, outcome in enumerate(outcomes):
+        print(f"--- rank {rank}: exit code {outcome.code}\n{outcome.text}")
+    return 0 if all(outcome.code == 0 for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
