@@ -43,29 +43,17 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
   if (options.verbose) arguments.emplace_back("--verbose");
 }
 
-bool asks_for_gpus(const Environment& environment) {
-  const auto& variables = environment.variables();
-  return std::any_of(variables.begin(), variables.end(), [](const auto& variable) {
-    return variable.first.starts_with("SLURM_GPU") || variable.first == "SLURM_JOB_GPUS" ||
-           variable.first == "SLURM_NTASKS_PER_GPU";
-  });
-}
-
 std::vector<std::string> srun_arguments(const RunOptions& options, const Placement& placement,
                                         const Environment& environment, const std::string& self) {
   std::vector<std::string> arguments{"srun", "--label", "--input=0", "--kill-on-bad-exit=0"};
   if (options.nodes) arguments.push_back(format_text("--nodes={}", *options.nodes));
-  const bool says_tasks =
-      environment.has("SLURM_NTASKS") || environment.has("SLURM_NTASKS_PER_NODE");
-  if (!says_tasks) arguments.push_back(format_text("--ntasks={}", placement.size));
+  if (placement.says_size) arguments.push_back(format_text("--ntasks={}", placement.size));
   // From 22.05 on srun does not take it from the job any more.
   if (placement.cpus_per_rank > 0) {
     arguments.push_back(format_text("--cpus-per-task={}", placement.cpus_per_rank));
   }
-  // Every rank sees all GPUs of its node and takes one: otherwise CUDA IPC breaks.
-  if (asks_for_gpus(environment)) {
-    arguments.emplace_back("--gpu-bind=none");
-  }
+  // No --gpu-bind=none: with it and several tasks per node, Slurm 22.05 unsets
+  // CUDA_VISIBLE_DEVICES. A plain --gres shows every task all GPUs without it.
   arguments.insert(arguments.end(), {self, "run"});
   append_task_flags(options, arguments);
   arguments.emplace_back("--");

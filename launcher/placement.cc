@@ -179,6 +179,15 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
     placement.size = placement.node_count * placement.gpus_per_node;
     placement.notes.emplace_back("ranks: one per GPU, since the job says no number of tasks");
   }
+  // On fewer nodes than the job has, its number of tasks is not ours.
+  if (options.nodes && !allocation.tasks_per_node.empty() && says_tasks) {
+    placement.size = 0;
+    for (std::size_t i = 0; i < allocation.tasks_per_node.size(); ++i) {
+      if (static_cast<int>(i) < placement.node_count)
+        placement.size += allocation.tasks_per_node[i];
+    }
+  }
+  placement.says_size = options.nodes || !says_tasks;
   HVD_TRY_ASSIGN(const int cpus, wanted_cpus(options, environment));
   if (options.cpus_per_rank || environment.has("SLURM_CPUS_PER_TASK")) {
     placement.cpus_per_rank = cpus;

@@ -33,6 +33,7 @@ struct Placement {
   std::vector<RankPlacement> ranks;
   int virtual_nodes = 1;
   int gpus_per_node = 0;
+  bool says_size = false;          ///< Way::kSlurmShell: srun must be told `size`.
   int cpus_per_rank = 0;           ///< Way::kSlurmShell: for srun's -c; 0: not said.
   std::vector<std::string> notes;  ///< What was decided and why, for --verbose and --dry-run.
 };

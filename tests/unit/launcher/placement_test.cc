@@ -196,9 +196,21 @@ TEST(Command, SrunIsToldWhatItDoesNotInherit) {
       build_commands(options, placement, plan, allocation.environment, "/bin/hvdrun");
   ASSERT_EQ(commands.size(), 1U);
   EXPECT_EQ(quote_for_shell(commands[0].arguments),
-            "srun --label --input=0 --kill-on-bad-exit=0 --cpus-per-task=10 --gpu-bind=none "
+            "srun --label --input=0 --kill-on-bad-exit=0 --cpus-per-task=10 "
             "/bin/hvdrun run -x 'A=b c' -- python3 train.py");
   EXPECT_THAT(plan.cleared, ElementsAre("PMIX_RANK", "SLURM_CPU_BIND"));
+}
+
+TEST(Command, SrunOnFewerNodesGetsTheTasksOfThoseNodes) {
+  RunOptions options;
+  options.nodes = 1;
+  options.command = {"prog"};
+  Allocation allocation = batch_shell({{"SLURM_NTASKS", "4"}});
+  allocation.tasks_per_node = {3, 1};
+  const Placement placement = place(options, allocation).value();
+  const auto commands = build_commands(options, placement, {}, allocation.environment, "h");
+  EXPECT_EQ(quote_for_shell(commands[0].arguments),
+            "srun --label --input=0 --kill-on-bad-exit=0 --nodes=1 --ntasks=3 h run -- prog");
 }
 
 TEST(Command, QuotesForTheShell) {
