@@ -43,7 +43,7 @@ compile "$build"
 . "$root/scripts/env.sh"
 
 say "3/4 a digit classifier in C++, $ranks ranks"
-train hvdrun -np "$ranks" "$build/examples/cpp/digits"
+train hvdrun -np "$ranks" "$build/examples/digits"
 
 say "4/4 the same in PyTorch, $ranks ranks"
 train hvdrun -np "$ranks" "$HVD_PYTHON" "$root/examples/pytorch/digits.py"

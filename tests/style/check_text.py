@@ -22,7 +22,7 @@ _FORBIDDEN = re.compile(
             r"\bFIXM[E]\b",
             r"\bXX[X]\b",
             r"NotImplementedErro[r]",
-            r"not (yet )?implemente[d]",
+            r"not (yet )?i[m]plemented",
         ]
     )
 )
