@@ -38,9 +38,8 @@ class TestJeanZay(HeaderTest):
 
     def test_a_whole_script_gives_each_rank_its_gpu(self):
         say = 'echo "$SLURM_PROCID $HVD_LOCAL_DEVICE it\'s $1"'
-        script = self.run_ok(
-            [slurm_test.HVDRUN, "header", "--site", "jz", "--gpus", "8", "--", "bash", "-c", say, "x", "a & b"]
-        )
+        program = ["bash", "-c", say, "x", "a & b"]
+        script = self.run_ok([slurm_test.HVDRUN, "header", "--site", "jz", "--gpus", "8", "--", *program])
         path = f"{slurm_test.HVDRUN.parent}:/usr/bin:/bin"
         state, output = self.run_batch(self.write_script("whole.sh", script), PATH=path)
         self.assertEqual(state, "COMPLETED", script + output)
