@@ -44,7 +44,7 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
 }
 
 std::vector<std::string> srun_arguments(const RunOptions& options, const Placement& placement,
-                                        const Environment& environment, const std::string& self) {
+                                        const std::string& self) {
   std::vector<std::string> arguments{"srun", "--label", "--input=0", "--kill-on-bad-exit=0"};
   if (options.nodes) arguments.push_back(format_text("--nodes={}", *options.nodes));
   if (placement.says_size) arguments.push_back(format_text("--ntasks={}", placement.size));
@@ -97,7 +97,7 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
     Command srun;
     srun.rank = -1;
     srun.host = placement.hosts.front();
-    srun.arguments = srun_arguments(options, placement, environment, self);
+    srun.arguments = srun_arguments(options, placement, self);
     srun.variables = rank_environment(plan, environment, 0);
     srun.takes_stdin = true;
     commands.push_back(std::move(srun));
