@@ -56,6 +56,7 @@ Status submit(const hvd_request& given, hvd_handle* handle) {
 Status run(const hvd_request& given) {
   HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
   HVD_TRY_ASSIGN(auto request, hvd::translate(given));
+  request.more = true;  // the wait that follows drives it: no need to wake the engine's thread
   HVD_TRY_ASSIGN(const auto handle, engine->submit(std::move(request)));
   Status status = engine->wait(handle, hvd::kForever);
   engine->release(handle);
@@ -197,6 +198,7 @@ hvd_status hvd_allgather(const char* name, const void* input, size_t rows, size_
     const hvd_tensor tensor{input, nullptr, dtype, 2, shape, 0};
     HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
     HVD_TRY_ASSIGN(auto request, hvd::translate(request_of(name, HVD_ALLGATHER, &tensor)));
+    request.more = true;  // as in run()
     HVD_TRY_ASSIGN(const auto submitted, engine->submit(std::move(request)));
     Status status = engine->wait(submitted, hvd::kForever);
     if (!status.is_ok()) {

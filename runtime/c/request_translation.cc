@@ -47,9 +47,21 @@ static_assert(HVD_ROCM == static_cast<int>(DeviceKind::kRocm));
 
 constexpr int kMostDimensions = 64;
 
-std::string shown_name(const hvd_request& request) {
+std::string_view shown_name(const hvd_request& request) {
   return request.name == nullptr || *request.name == '\0' ? "(no name)" : request.name;
 }
+
+/// A tensor as errors name it; the text is made only when there is an error.
+struct Where {
+  std::string_view name;
+  std::size_t index = 0;
+  std::size_t count = 1;
+
+  std::string text() const {
+    return count == 1 ? format_text("tensor '{}'", name)
+                      : format_text("tensor '{}' [{}]", name, index);
+  }
+};
 
 Result<Operation> translate_operation(const hvd_request& request) {
   switch (request.kind) {
@@ -73,11 +85,11 @@ Result<Operation> translate_operation(const hvd_request& request) {
 }
 
 /// The shape, or why its elements cannot be counted.
-Result<std::vector<std::int64_t>> checked_shape(const hvd_tensor& given, std::string_view where) {
+Result<std::vector<std::int64_t>> checked_shape(const hvd_tensor& given, const Where& where) {
   if (given.dimensions < 0 || given.dimensions > kMostDimensions ||
       (given.dimensions > 0 && given.shape == nullptr)) {
-    return error(Code::kInvalidArgument, "{}: {} dimensions with {} shape", where, given.dimensions,
-                 given.shape == nullptr ? "a null" : "a");
+    return error(Code::kInvalidArgument, "{}: {} dimensions with {} shape", where.text(),
+                 given.dimensions, given.shape == nullptr ? "a null" : "a");
   }
   const std::span extents(given.shape, static_cast<std::size_t>(given.dimensions));
   // Bytes must fit into a signed 64-bit number, also when some extent is zero.
@@ -85,19 +97,20 @@ Result<std::vector<std::int64_t>> checked_shape(const hvd_tensor& given, std::st
               size_of(static_cast<DataType>(given.dtype));
   for (const std::int64_t extent : extents) {
     if (extent < 0) {
-      return error(Code::kInvalidArgument, "{}: a dimension is {}, below 0", where, extent);
+      return error(Code::kInvalidArgument, "{}: a dimension is {}, below 0", where.text(), extent);
     }
     if (extent > 0) most /= static_cast<std::uint64_t>(extent);
   }
   if (most == 0) {
-    return error(Code::kInvalidArgument, "{}: the shape has more than 2^63 bytes", where);
+    return error(Code::kInvalidArgument, "{}: the shape has more than 2^63 bytes", where.text());
   }
   return std::vector<std::int64_t>(extents.begin(), extents.end());
 }
 
-Result<Tensor> describe_tensor(const hvd_tensor& given, std::string_view where) {
+Result<Tensor> describe_tensor(const hvd_tensor& given, const Where& where) {
   if (given.dtype < 0 || given.dtype >= kDataTypeCount) {
-    return error(Code::kInvalidArgument, "{}: dtype {} is not an hvd_dtype", where, given.dtype);
+    return error(Code::kInvalidArgument, "{}: dtype {} is not an hvd_dtype", where.text(),
+                 given.dtype);
   }
   HVD_TRY_ASSIGN(auto shape, checked_shape(given, where));
   return Tensor{.dtype = static_cast<DataType>(given.dtype),
@@ -107,15 +120,13 @@ Result<Tensor> describe_tensor(const hvd_tensor& given, std::string_view where) 
 
 Result<Tensor> translate_tensor(const hvd_tensor& given, const hvd_request& request,
                                 std::size_t index) {
-  const std::string where = request.tensor_count == 1
-                                ? format_text("tensor '{}'", shown_name(request))
-                                : format_text("tensor '{}' [{}]", shown_name(request), index);
+  const Where where{shown_name(request), index, request.tensor_count};
   HVD_TRY_ASSIGN(auto tensor, describe_tensor(given, where));
   bool is_empty = false;
   for (const std::int64_t extent : tensor.shape) is_empty = is_empty || extent == 0;
   const bool lacks_output = request.kind != HVD_ALLGATHER && given.output == nullptr;
   if (!is_empty && (given.input == nullptr || lacks_output)) {
-    return error(Code::kInvalidArgument, "{}: {} is null but the tensor is not empty", where,
+    return error(Code::kInvalidArgument, "{}: {} is null but the tensor is not empty", where.text(),
                  given.input == nullptr ? "input" : "output");
   }
   tensor.input = given.input;
@@ -170,7 +181,7 @@ Result<Request> translate(const hvd_request& given) {
 }
 
 Result<Tensor> translate_description(std::string_view name, const hvd_tensor& tensor) {
-  return describe_tensor(tensor, format_text("tensor '{}'", name));
+  return describe_tensor(tensor, {name});
 }
 
 }  // namespace hvd
