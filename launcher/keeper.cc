@@ -14,8 +14,8 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "launcher/process_tree.h"
 #include "launcher/exec.h"
+#include "launcher/process_tree.h"
 
 namespace hvd {
 namespace {

@@ -42,7 +42,10 @@ Result<std::optional<PrintAndExit>> parse_with(CLI::App& app, std::vector<std::s
   } catch (const CLI::CallForVersion&) {
     return std::optional(PrintAndExit{app.version() + "\n"});
   } catch (const CLI::ParseError& failure) {
-    return usage(failure.what(), command);
+    std::string what = failure.what();
+    // As the user typed it: CLI11 saw "--np".
+    if (what.starts_with("--np:")) what.replace(0, 5, "-np:");
+    return usage(what, command);
   }
   return std::optional<PrintAndExit>();
 }

@@ -44,15 +44,23 @@ struct IdentityCase {
   int node = -1;
 };
 
+Variables mpirun_rank() {
+  return {{"OMPI_COMM_WORLD_RANK", "3"},
+          {"OMPI_COMM_WORLD_SIZE", "4"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+          {"PMIX_RANK", "3"},
+          {"PMIX_NAMESPACE", "2719612929"}};
+}
+
+Variables batch_shell() {
+  return {{"SLURM_JOB_ID", "23"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"},
+          {"SLURM_NODEID", "0"},  {"SLURM_NTASKS", "8"}, {"SLURM_NNODES", "2"}};
+}
+
 std::vector<IdentityCase> cases() {
-  const Variables mpirun{{"OMPI_COMM_WORLD_RANK", "3"},
-                         {"OMPI_COMM_WORLD_SIZE", "4"},
-                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                         {"PMIX_RANK", "3"},
-                         {"PMIX_NAMESPACE", "2719612929"}};
-  const Variables batch{{"SLURM_JOB_ID", "23"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"},
-                        {"SLURM_NODEID", "0"},  {"SLURM_NTASKS", "8"}, {"SLURM_NNODES", "2"}};
+  const Variables mpirun = mpirun_rank();
+  const Variables batch = batch_shell();
   return {
       {"LoginShell", {{"HOME", "/root"}}, ""},
       {"BatchShell", batch, ""},
