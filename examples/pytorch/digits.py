@@ -14,9 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-
 import hvd.torch as hvd
+import torch
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "optdigits.csv"
 

@@ -30,8 +30,10 @@ std::string list_of(std::span<const Part> parts) {
 
 constexpr std::array kBootstraps{
     Part{"hvdrun", true, "linked in: the store of hvdrun carries the addresses"},
-    Part{"slurm pmi2", true, "linked in: PMI-2 of srun over its own socket"},
-    Part{"slurm file", true, "linked in: a file in HVD_RENDEZVOUS_DIR, for steps without PMI"},
+    Part{"mpi", false, "the MPI data plane is not part of this version"},
+    Part{"slurm", true, "linked in: PMI-2 of srun, else a file in HVD_RENDEZVOUS_DIR"},
+    Part{"launcher file", true,
+         "linked in: a file in HVD_RENDEZVOUS_DIR for torchrun, mpirun, flux and their like"},
     Part{"pmix", HVD_HAS_PMIX != 0,
          HVD_HAS_PMIX != 0 ? "libpmix is loaded at run time"
                            : "the PMIx headers were missing at build time: libpmix-dev"},

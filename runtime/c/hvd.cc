@@ -69,6 +69,7 @@ hvd_request request_of(const char* name, hvd_kind kind, const hvd_tensor* tensor
   request.kind = kind;
   request.tensors = tensor;
   request.tensor_count = tensor == nullptr ? 0 : 1;
+  request.flags = HVD_SUBMIT_MORE;  // the caller waits at once, and so drives it: no need to wake
   return request;
 }
 

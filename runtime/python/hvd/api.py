@@ -181,8 +181,12 @@ def submit(
     op: int = _lib.SUM,
     root: int = 0,
     scales: tuple[float, float] = (1.0, 1.0),
+    waits: bool = False,
 ) -> int:
-    """Starts an operation; returns its handle. The memory stays the caller's to keep alive."""
+    """Starts an operation; returns its handle. The memory stays the caller's to keep alive.
+
+    `waits`: the caller waits at once and so drives the operation; the engine need not wake.
+    """
     array = (_lib.Tensor * len(tensors))(*tensors)
     request = _lib.Request(
         ctypes.sizeof(_lib.Request),
@@ -195,7 +199,7 @@ def submit(
         scales[1],
         0,
         0,
-        0,
+        _lib.SUBMIT_MORE if waits else 0,
         len(tensors),
         array,
         None,
@@ -250,7 +254,7 @@ def gathered(handle: int, index: int = 0) -> Gathered:
 
 def barrier() -> None:
     """Returns when every rank has called it."""
-    handle = submit(_lib.BARRIER)
+    handle = submit(_lib.BARRIER, waits=True)
     try:
         wait(handle)
     finally:

@@ -18,13 +18,13 @@ class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, name: str | None, op: int, scales: Any, *tensors: Any) -> Any:
         ctx.op, ctx.scales = op, scales
-        handle = operations.grouped_start(tensors, None, name, op, scales, False)
+        handle = operations.grouped_start(tensors, None, name, op, scales, False, True)
         return tuple(synchronize(handle))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         # The derivative of a sum over ranks is the same sum of what comes back.
-        handle = operations.grouped_start(gradients, None, None, ctx.op, ctx.scales, False)
+        handle = operations.grouped_start(gradients, None, None, ctx.op, ctx.scales, False, True)
         return (None, None, None, *synchronize(handle))
 
 
@@ -100,22 +100,38 @@ def grouped_allreduce(
     if _needs_gradient(given):
         results: Sequence[torch.Tensor] = _Allreduce.apply(name, chosen, scales, *given)
     else:
-        results = synchronize(operations.grouped_start(given, None, name, chosen, scales, False))
+        results = synchronize(
+            operations.grouped_start(given, None, name, chosen, scales, False, True)
+        )
     return [
         compression.decompress(result, context) for result, (_, context) in zip(results, compressed)
     ]
 
 
-def allreduce_(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """As ``allreduce``, replacing `tensor`; arguments of ``allreduce_async_``."""
-    return synchronize(operations.allreduce_async_(tensor, *args, **kwargs))
+def allreduce_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """As ``allreduce``, replacing `tensor`."""
+    scales = (prescale_factor, postscale_factor)
+    return synchronize(operations.grouped_start_([tensor], average, name, op, scales, True, True))
 
 
 def grouped_allreduce_(
-    tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
     """As ``grouped_allreduce``, replacing the tensors."""
-    return synchronize(operations.grouped_allreduce_async_(tensors, *args, **kwargs))
+    scales = (prescale_factor, postscale_factor)
+    return synchronize(operations.grouped_start_(tensors, average, name, op, scales, False, True))
 
 
 def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:

@@ -151,6 +151,7 @@ def grouped_start(
     op: int | None,
     scales: tuple[float, float],
     single: bool,
+    waits: bool = False,
 ) -> int:
     """Starts a reduction into new tensors; `single`: the result is a tensor, not a list."""
     _check_group(tensors)
@@ -166,6 +167,7 @@ def grouped_start(
         lambda handle: result,
         op=_op(average, op),
         scales=scales,
+        waits=waits,
     )
 
 
@@ -176,6 +178,7 @@ def grouped_start_(
     op: int | None,
     scales: tuple[float, float],
     single: bool,
+    waits: bool = False,
 ) -> int:
     """Starts a reduction in place; `single`: the result is a tensor, not a list."""
     _check_group(tensors)
@@ -189,6 +192,7 @@ def grouped_start_(
         lambda handle: result,
         op=_op(average, op),
         scales=scales,
+        waits=waits,
     )
 
 
