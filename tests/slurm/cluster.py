@@ -123,7 +123,7 @@ class Cluster:
         address = slurm_conf.FIRST_NODE_ADDRESS + self.profile.node_names().index(node)
         script = f"setsid {_ROOM} plug {self.root} {node} 10.66.0.{address} </dev/null >/dev/null 2>&1 &"
         self.login(["bash", "-c", script])
-        self._await_nodes({node})
+        self._await_nodes({node}, ("idle", "mixed", "allocated", "completing"))
 
     def submit(self, *arguments, **extra_env) -> str:
         """sbatch; the job id."""
@@ -197,12 +197,12 @@ class Cluster:
         await_true(lambda: children.read_text().strip() != "", 10, "process 1 of the cluster")
         return int(children.read_text().split()[0])
 
-    def _await_nodes(self, names: set) -> None:
-        def idle() -> bool:
-            rows = self.login(["sinfo", "-h", "-N", "-o", "%N %T"], timeout=20).stdout.split("\n")
-            return names <= {row.split()[0] for row in rows if row.endswith(" idle")}
+    def _await_nodes(self, names: set, states: tuple = ("idle",)) -> None:
+        def ready() -> bool:
+            rows = self.login(["sinfo", "-h", "-N", "-o", "%N %T"], timeout=20).stdout.splitlines()
+            return names <= {row.split()[0] for row in rows if row.split()[1] in states}
 
-        await_true(idle, 40, f"idle nodes {sorted(names)}")
+        await_true(ready, 40, f"nodes {sorted(names)} in state {' or '.join(states)}")
 
 
 def main() -> int:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way to start ranks on a cluster: with and without hvdrun, under each MPI type, in a batch job and in salloc."""
+
+import re
+import unittest
+
+import slurm_test
+
+_PROBE = slurm_test.BUILD / "tests" / "process" / "bootstrap_probe"
+_DIGITS = slurm_test.BUILD / "examples" / "digits"
+_MPI_TYPES = ("none", "pmi2", "pmix")
+
+
+@unittest.skipUnless(_PROBE.exists(), f"{_PROBE} is not built")
+class TestPlainSrun(slurm_test.SlurmTest):
+    """No launcher: the library finds the other ranks by itself."""
+
+    def ranks(self, text: str) -> list[dict]:
+        rows = [
+            dict(re.findall(r"(\w+)=('[^']*'|\S+)", line)) for line in text.splitlines() if "rank=" in line
+        ]
+        return sorted(rows, key=lambda row: int(row["rank"]))
+
+    def assert_world(self, text: str, size: int) -> list[dict]:
+        rows = self.ranks(text)
+        self.assertEqual([row["rank"] for row in rows], [str(r) for r in range(size)], text)
+        self.assertEqual({row["size"] for row in rows}, {str(size)}, text)
+        return rows
+
+    def test_each_mpi_type(self):
+        for mpi in _MPI_TYPES:
+            with self.subTest(mpi=mpi):
+                self.assert_world(self.run_ok(["srun", f"--mpi={mpi}", "-N2", "-n4", _PROBE]), 4)
+
+    def test_uneven_steps(self):
+        for mpi in _MPI_TYPES:
+            with self.subTest(mpi=mpi):
+                rows = self.assert_world(self.run_ok(["srun", f"--mpi={mpi}", "-N3", "-n7", _PROBE]), 7)
+                locals_ = [row["local"] for row in rows]
+                self.assertEqual(locals_, ["0/3", "1/3", "2/3", "0/2", "1/2", "0/2", "1/2"])
+
+    def test_batch_shell_is_not_a_rank(self):
+        script = self.write_script("shell.sh", f"#!/bin/bash\n{_PROBE}\n")
+        state, output = self.run_batch(script, "-N2", "--ntasks-per-node=2")
+        self.assertEqual(state, "FAILED")
+        self.assertIn("srun", output)
+
+    def test_requeued_job_meets_again(self):
+        script = self.write_script(
+            "again.sh",
+            f"#!/bin/bash\nsrun --mpi=none {_PROBE}\n"
+            '[ -z "$SLURM_RESTART_COUNT" ] && scontrol requeue $SLURM_JOB_ID && sleep 60\nexit 0\n',
+        )
+        state, output = self.run_batch(script, "-N2", "--ntasks-per-node=1", "--requeue", seconds=90)
+        self.assertEqual(state, "COMPLETED", output)
+        self.assertEqual(len(self.ranks(output)), 4, output)
+
+
+@unittest.skipUnless(slurm_test.HVDRUN.exists() and _DIGITS.exists(), "hvdrun or digits is not built")
+class TestHvdrun(slurm_test.SlurmTest):
+    def test_srun_hvdrun_under_each_mpi_type(self):
+        for mpi in _MPI_TYPES:
+            with self.subTest(mpi=mpi):
+                command = ["srun", f"--mpi={mpi}", "-N2", "-n4", slurm_test.HVDRUN, _PROBE]
+                self.assertEqual(self.run_ok(command).count("size=4"), 4)
+
+    def test_srun_gives_back_the_exit_code(self):
+        result = self.cluster.login(["srun", "-N2", slurm_test.HVDRUN, "bash", "-c", "exit 9"])
+        self.assertEqual(result.returncode, 9, result.stderr)
+
+    def test_hvdrun_in_a_batch_shell(self):
+        script = self.write_script("job.sh", f"#!/bin/bash\n{slurm_test.HVDRUN} {_PROBE}\n")
+        state, output = self.run_batch(script, "-N2", "--ntasks-per-node=2")
+        self.assertEqual(state, "COMPLETED", output)
+        self.assertEqual(output.count("size=4"), 4, output)
+
+    def test_hvdrun_in_salloc(self):
+        output = self.run_ok(["salloc", "-N2", "-n2", slurm_test.HVDRUN, _PROBE])
+        self.assertEqual(output.count("size=2"), 2, output)
+
+    def test_dry_run_starts_nothing(self):
+        output = self.run_ok(["salloc", "-N2", "-n2", slurm_test.HVDRUN, "--dry-run", "touch", "started"])
+        self.assertIn("srun", output)
+        self.assertFalse((self.cluster.root / "started").exists())
+
+    def test_a_program_that_does_not_exist(self):
+        result = self.cluster.login(["srun", "-N1", slurm_test.HVDRUN, "/no/such/program"])
+        self.assertEqual(result.returncode, 127, result.stderr)
+
+    def test_digits_over_four_nodes(self):
+        output = self.run_ok(["srun", "-N4", slurm_test.HVDRUN, _DIGITS], timeout=120)
+        self.assertIn("4 ranks on 4 nodes", output)
+        self.assertIn("final test accuracy", output)
+
+
+if __name__ == "__main__":
+    slurm_test.main()
