@@ -61,7 +61,9 @@ def outcome(label: str, commands: list, seconds: float = 300) -> dict:
 
 def _is_there(program: str) -> bool:
     folders = os.environ["PATH"].split(":")
-    return any((pathlib.Path(folder) / program).exists() for folder in folders) or os.path.exists(program)
+    return any((pathlib.Path(folder) / program).exists() for folder in folders) or os.path.exists(
+        program
+    )
 
 
 def start_ms(command: list, rounds: int = 9) -> float:
@@ -77,7 +79,9 @@ def start_ms(command: list, rounds: int = 9) -> float:
 
 def print_table(ours: dict, ours_torch: dict, peers: dict) -> None:
     columns = [("hvd C++", ours), ("hvd torch", ours_torch), *peers.items()]
-    print(f"\n{_RANKS} ranks, fresh buffers, microseconds (in brackets: time of hvd C++ / time of the peer)")
+    print(
+        f"\n{_RANKS} ranks, fresh buffers, microseconds (in brackets: time of hvd C++ / time of the peer)"
+    )
     print(f"{'':16}" + "".join(f"{name:>20}" for name, _ in columns))
     for case in _CASES:
         row = f"{case:16}"
@@ -103,10 +107,14 @@ def main() -> None:
         "Open MPI": outcome(
             "Open MPI", [["mpirun.openmpi", "-np", str(_RANKS), f"{folder}/mpi_openmpi", _SHAPES]]
         ),
-        "MPICH": outcome("MPICH", [["mpiexec.mpich", "-np", str(_RANKS), f"{folder}/mpi_mpich", _SHAPES]]),
+        "MPICH": outcome(
+            "MPICH", [["mpiexec.mpich", "-np", str(_RANKS), f"{folder}/mpi_mpich", _SHAPES]]
+        ),
     }
     with tempfile.TemporaryDirectory() as meeting:
-        ranks = [[f"{folder}/gloo_peer", _SHAPES, str(r), str(_RANKS), meeting] for r in range(_RANKS)]
+        ranks = [
+            [f"{folder}/gloo_peer", _SHAPES, str(r), str(_RANKS), meeting] for r in range(_RANKS)
+        ]
         peers["Gloo"] = outcome("Gloo", ranks)
     with tempfile.TemporaryDirectory() as meeting:
         ddp = [python, str(_HERE / "torch_ddp.py"), _SHAPES]

@@ -56,7 +56,9 @@ def main() -> None:
     counts = [int(line) for line in pathlib.Path(sys.argv[1]).read_text().split()]
     rank, size = int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{sys.argv[4]}/ddp", rank=rank, world_size=size)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{sys.argv[4]}/ddp", rank=rank, world_size=size
+    )
     model = Model(counts)
     fill = step_ms(model, 9)
     wrapped = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)

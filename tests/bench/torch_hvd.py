@@ -6,8 +6,9 @@ import statistics
 import sys
 import time
 
-import hvd.torch as hvd
 import torch
+
+import hvd.torch as hvd
 
 
 def measure(name: str, counts: list, batches: int, iterations: int) -> None:
@@ -28,11 +29,17 @@ def measure(name: str, counts: list, batches: int, iterations: int) -> None:
                 hvd.synchronize(handle)
         if iteration >= 0:
             times.append(1e6 * (time.perf_counter() - start))
-    slowest = hvd.allreduce(torch.tensor(times, dtype=torch.float64), op=hvd.Max, name="times").tolist()
-    means = [statistics.mean(slowest[b * iterations : (b + 1) * iterations]) for b in range(batches)]
+    slowest = hvd.allreduce(
+        torch.tensor(times, dtype=torch.float64), op=hvd.Max, name="times"
+    ).tolist()
+    means = [
+        statistics.mean(slowest[b * iterations : (b + 1) * iterations]) for b in range(batches)
+    ]
     if hvd.rank() == 0:
         right = tensors[0][0].item() == hvd.size() * (hvd.size() + 1) / 2
-        print(f"{name} {statistics.median(means):.3f}" if right else f"{name} wrong sum", flush=True)
+        print(
+            f"{name} {statistics.median(means):.3f}" if right else f"{name} wrong sum", flush=True
+        )
 
 
 def main() -> None:

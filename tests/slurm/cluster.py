@@ -19,7 +19,16 @@ import typing
 import slurm_conf
 
 _ROOM = pathlib.Path(__file__).resolve().with_name("machine_room.sh")
-_NAMESPACES = ["--net", "--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+_NAMESPACES = [
+    "--net",
+    "--uts",
+    "--mount",
+    "--ipc",
+    "--pid",
+    "--fork",
+    "--kill-child=KILL",
+    "--mount-proc",
+]
 _PROGRAMS = ["slurmctld", "slurmd", "srun", "munged", "ip", "unshare", "nsenter"]
 _FOREIGN_PREFIXES = ("SLURM", "SRUN", "SBATCH", "SALLOC", "PMI", "OMPI_", "HVD_")
 
@@ -112,7 +121,11 @@ class Cluster:
 
     def on(self, node: str, command: list, timeout: float = 30) -> subprocess.CompletedProcess:
         """Runs a command on a compute node."""
-        inner = self._enter(self._node_pid(node)) + ["--wdns=" + str(self.root), "--", *map(str, command)]
+        inner = self._enter(self._node_pid(node)) + [
+            "--wdns=" + str(self.root),
+            "--",
+            *map(str, command),
+        ]
         return self.login(inner, timeout=timeout)
 
     def crash(self, node: str) -> None:
@@ -121,7 +134,9 @@ class Cluster:
 
     def boot(self, node: str) -> None:
         address = slurm_conf.FIRST_NODE_ADDRESS + self.profile.node_names().index(node)
-        script = f"setsid {_ROOM} plug {self.root} {node} 10.66.0.{address} </dev/null >/dev/null 2>&1 &"
+        script = (
+            f"setsid {_ROOM} plug {self.root} {node} 10.66.0.{address} </dev/null >/dev/null 2>&1 &"
+        )
         self.login(["bash", "-c", script])
         self._await_nodes({node}, ("idle", "mixed", "allocated", "completing"))
 
@@ -216,7 +231,10 @@ def main() -> int:
         return 77
     with Cluster(sys.argv[1]) as cluster:
         return subprocess.run(
-            cluster.on_login(sys.argv[2:]), env=cluster._environment(), cwd=cluster.root, check=False
+            cluster.on_login(sys.argv[2:]),
+            env=cluster._environment(),
+            cwd=cluster.root,
+            check=False,
         ).returncode
 
 

@@ -37,7 +37,9 @@ class SlurmTest(unittest.TestCase):
     def run_ok(self, command: list, timeout: float = 60, **env) -> str:
         """Runs on the login node, demands exit code 0, gives stdout."""
         result = self.cluster.login(command, timeout=timeout, **env)
-        self.assertEqual(result.returncode, 0, f"{command}\nstdout: {result.stdout}\nstderr: {result.stderr}")
+        self.assertEqual(
+            result.returncode, 0, f"{command}\nstdout: {result.stdout}\nstderr: {result.stderr}"
+        )
         return result.stdout
 
     def write_script(self, name: str, text: str) -> pathlib.Path:

@@ -24,7 +24,9 @@ class TestCluster(slurm_test.SlurmTest):
         self.assertEqual(self.run_ok(["srun", "-w", "jz1", "bash", "-c", script]), "reached\n")
 
     def test_exit_code_goes_through(self):
-        self.assertEqual(self.cluster.login(["srun", "-N2", "bash", "-c", "exit 37"]).returncode, 37)
+        self.assertEqual(
+            self.cluster.login(["srun", "-N2", "bash", "-c", "exit 37"]).returncode, 37
+        )
 
     def test_tasks_see_the_gpus_of_their_node(self):
         seen = self.run_ok(
@@ -39,7 +41,9 @@ class TestCluster(slurm_test.SlurmTest):
         self.assertEqual(pmi2, "set\nset\n")
 
     def test_batch_job_runs_to_its_end(self):
-        script = self.write_script("three.sh", "#!/bin/bash\nsrun -n3 bash -c 'echo rank $SLURM_PROCID'\n")
+        script = self.write_script(
+            "three.sh", "#!/bin/bash\nsrun -n3 bash -c 'echo rank $SLURM_PROCID'\n"
+        )
         state, output = self.run_batch(script, "-N3")
         self.assertEqual(state, "COMPLETED")
         self.assertEqual(sorted(output.split("\n"))[1:], ["rank 0", "rank 1", "rank 2"])

@@ -49,7 +49,9 @@ class TestFailure(slurm_test.SlurmTest):
         crashed = time.time()
         self.cluster.crash("jz3")
         try:
-            cluster.await_true(lambda: self.text().count("lost ") == 2, 15, "error on the two other ranks")
+            cluster.await_true(
+                lambda: self.text().count("lost ") == 2, 15, "error on the two other ranks"
+            )
         finally:
             # Slurm sees the end of a step on a node only when the node answers again.
             self.cluster.login(["scancel", "--user=root"])
@@ -63,7 +65,9 @@ class TestFailure(slurm_test.SlurmTest):
     def test_scancel_leaves_nothing(self):
         self.start_loop(2)
         self.cluster.login(["scancel", "--user=root"])
-        cluster.await_true(lambda: not self.cluster.processes("loop.py"), 20, "end of every process")
+        cluster.await_true(
+            lambda: not self.cluster.processes("loop.py"), 20, "end of every process"
+        )
 
 
 if __name__ == "__main__":

@@ -30,16 +30,22 @@ class TestJeanZay(HeaderTest):
 
     def test_sixteen_gpus_of_gpu_p2_are_two_nodes_of_eight(self):
         lines = self.run_header("--site", "jean-zay", "--partition", "gpu_p2", "--gpus", "16")
-        self.assertEqual(lines, [f"{rank} 16 p2n{1 + rank // 8} 0,1,2,3,4,5,6,7" for rank in range(16)])
+        self.assertEqual(
+            lines, [f"{rank} 16 p2n{1 + rank // 8} 0,1,2,3,4,5,6,7" for rank in range(16)]
+        )
 
     def test_a_constraint_with_an_ampersand_arrives(self):
-        lines = self.run_header("--site", "generic", "--nodes", "2", "--gpus", "4", "-C", "v100&v100-16g")
+        lines = self.run_header(
+            "--site", "generic", "--nodes", "2", "--gpus", "4", "-C", "v100&v100-16g"
+        )
         self.assertEqual(lines, [f"{rank} 4 jz{1 + rank // 2} 0,1" for rank in range(4)])
 
     def test_a_whole_script_gives_each_rank_its_gpu(self):
         say = 'echo "$SLURM_PROCID $HVD_LOCAL_DEVICE it\'s $1"'
         program = ["bash", "-c", say, "x", "a & b"]
-        script = self.run_ok([slurm_test.HVDRUN, "header", "--site", "jz", "--gpus", "8", "--", *program])
+        script = self.run_ok(
+            [slurm_test.HVDRUN, "header", "--site", "jz", "--gpus", "8", "--", *program]
+        )
         path = f"{slurm_test.HVDRUN.parent}:/usr/bin:/bin"
         state, output = self.run_batch(self.write_script("whole.sh", script), PATH=path)
         self.assertEqual(state, "COMPLETED", script + output)

@@ -17,7 +17,9 @@ class TestPlainSrun(slurm_test.SlurmTest):
 
     def ranks(self, text: str) -> list[dict]:
         rows = [
-            dict(re.findall(r"(\w+)=('[^']*'|\S+)", line)) for line in text.splitlines() if "rank=" in line
+            dict(re.findall(r"(\w+)=('[^']*'|\S+)", line))
+            for line in text.splitlines()
+            if "rank=" in line
         ]
         return sorted(rows, key=lambda row: int(row["rank"]))
 
@@ -35,7 +37,9 @@ class TestPlainSrun(slurm_test.SlurmTest):
     def test_uneven_steps(self):
         for mpi in _MPI_TYPES:
             with self.subTest(mpi=mpi):
-                rows = self.assert_world(self.run_ok(["srun", f"--mpi={mpi}", "-N3", "-n7", _PROBE]), 7)
+                rows = self.assert_world(
+                    self.run_ok(["srun", f"--mpi={mpi}", "-N3", "-n7", _PROBE]), 7
+                )
                 locals_ = [row["local"] for row in rows]
                 self.assertEqual(locals_, ["0/3", "1/3", "2/3", "0/2", "1/2", "0/2", "1/2"])
 
@@ -51,12 +55,16 @@ class TestPlainSrun(slurm_test.SlurmTest):
             f"#!/bin/bash\nsrun --mpi=none {_PROBE}\n"
             '[ -z "$SLURM_RESTART_COUNT" ] && scontrol requeue $SLURM_JOB_ID && sleep 60\nexit 0\n',
         )
-        state, output = self.run_batch(script, "-N2", "--ntasks-per-node=1", "--requeue", seconds=90)
+        state, output = self.run_batch(
+            script, "-N2", "--ntasks-per-node=1", "--requeue", seconds=90
+        )
         self.assertEqual(state, "COMPLETED", output)
         self.assertEqual(len(self.ranks(output)), 4, output)
 
 
-@unittest.skipUnless(slurm_test.HVDRUN.exists() and _DIGITS.exists(), "hvdrun or digits is not built")
+@unittest.skipUnless(
+    slurm_test.HVDRUN.exists() and _DIGITS.exists(), "hvdrun or digits is not built"
+)
 class TestHvdrun(slurm_test.SlurmTest):
     def test_srun_hvdrun_under_each_mpi_type(self):
         for mpi in _MPI_TYPES:
@@ -79,7 +87,9 @@ class TestHvdrun(slurm_test.SlurmTest):
         self.assertEqual(output.count("size=2"), 2, output)
 
     def test_dry_run_starts_nothing(self):
-        output = self.run_ok(["salloc", "-N2", "-n2", slurm_test.HVDRUN, "--dry-run", "touch", "started"])
+        output = self.run_ok(
+            ["salloc", "-N2", "-n2", slurm_test.HVDRUN, "--dry-run", "touch", "started"]
+        )
         self.assertIn("srun", output)
         self.assertFalse((self.cluster.root / "started").exists())
 

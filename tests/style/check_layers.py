@@ -65,7 +65,9 @@ class TestLayers(unittest.TestCase):
         self.assertEqual(found, [], "\n".join(found))
 
     def test_every_folder_of_runtime_has_a_place_in_the_list(self):
-        folders = {p.parts[1] for p in sources.tracked("runtime/*.cc", "runtime/*.h") if len(p.parts) > 2}
+        folders = {
+            p.parts[1] for p in sources.tracked("runtime/*.cc", "runtime/*.h") if len(p.parts) > 2
+        }
         self.assertEqual(folders - set(_RANK) - {"include"}, set())
 
     def test_planted_violations_are_found(self):

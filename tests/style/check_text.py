@@ -26,7 +26,9 @@ _FORBIDDEN = re.compile(
         ]
     )
 )
-_WAITING_BY_SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|std::atomic.*\.wait\(")
+_WAITING_BY_SLEEP = re.compile(
+    r"this_thread::sleep|\b(usleep|nanosleep)\s*\(|std::atomic.*\.wait\("
+)
 
 
 def licence_complaint(path: pathlib.Path, lines: list) -> str:
@@ -39,7 +41,9 @@ def long_functions(path: pathlib.Path, lines: list) -> list[str]:
     found, start, indent = [], 0, ""
     for number, line in enumerate(lines, 1):
         if start == 0 and re.match(r"^( {0,4})[\w~:<].*\).*\{$", line):
-            if re.match(r"^\s*(namespace|class|struct|enum|union|extern|if|for|while|switch|else)\b", line):
+            if re.match(
+                r"^\s*(namespace|class|struct|enum|union|extern|if|for|while|switch|else)\b", line
+            ):
                 continue
             start, indent = number, re.match(r"^ *", line).group()
         elif start and line.startswith(indent + "}") and not line.startswith(indent + "} else"):
@@ -57,7 +61,7 @@ def complaints(path: pathlib.Path, text: str) -> list[str]:
         found.append(licence_complaint(path, lines))
     if path.suffix in _CODE and len(lines) > _MAX_FILE_LINES:
         found.append(f"{path}: {len(lines)} lines, more than {_MAX_FILE_LINES}")
-    if path.suffix in _CPP:
+    if path.suffix in _CPP and path.parts[0] != "tests":  # a table of cases may be long
         found += long_functions(path, lines)
     if path.suffix in (".h", ".hpp") and path.name != "hvd.h" and "#pragma once" not in text:
         found.append(f"{path}: no #pragma once")

@@ -27,11 +27,15 @@ def codespell() -> None:
 
 
 def ruff() -> None:
-    sources.run_tool([sources.tool("ruff"), "check", "--quiet", "--no-cache"], sources.tracked("*.py"))
+    sources.run_tool(
+        [sources.tool("ruff"), "check", "--quiet", "--no-cache"], sources.tracked("*.py")
+    )
 
 
 def ruff_format() -> None:
-    sources.run_tool([sources.tool("ruff"), "format", "--check", "--no-cache"], sources.tracked("*.py"))
+    sources.run_tool(
+        [sources.tool("ruff"), "format", "--check", "--no-cache"], sources.tracked("*.py")
+    )
 
 
 def shellcheck() -> None:

@@ -15,7 +15,17 @@ BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build"))
 def tracked(*patterns: str) -> list[pathlib.Path]:
     """Files that git knows or would add, relative to the root, that match any of the glob patterns."""
     listing = subprocess.run(
-        ["git", "-c", "safe.directory=*", "ls-files", "-z", "-c", "-o", "--exclude-standard", *patterns],
+        [
+            "git",
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "-z",
+            "-c",
+            "-o",
+            "--exclude-standard",
+            *patterns,
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

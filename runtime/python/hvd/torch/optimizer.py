@@ -252,7 +252,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     named = _named(optimizer, named_parameters)
     scales = (1.0 / gradient_predivide_factor, gradient_predivide_factor)
     given = type(optimizer)
-    wrapped = object.__new__(type(given.__name__, (_Distributed, given), {}))
+    wrapped = object.__new__(type(given.__name__, (_Distributed, given), {}))  # type: ignore[var-annotated]
     wrapped.__dict__.update(optimizer.__dict__)
     # A scheduler made before may have put its own step into the instance, bound to `optimizer`.
     wrapped.__dict__.pop("step", None)

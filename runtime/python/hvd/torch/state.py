@@ -27,7 +27,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> None:
         pairs = sorted(params.items(), key=lambda pair: str(pair[0]))
     else:
         pairs = [
-            entry if isinstance(entry, tuple) else (str(number), entry)
+            entry if isinstance(entry, tuple) else (str(number), entry)  # type: ignore[misc]
             for number, entry in enumerate(params)
         ]
     handles = [
@@ -77,7 +77,7 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
 class _Placeholder(NamedTuple):
     """Stands for a tensor in a pickled state."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     shape: tuple[int, ...]
     dtype: torch.dtype
 
