@@ -177,12 +177,13 @@ PROTOTYPES: dict[str, tuple] = {
 
 
 def library_path() -> str:
-    """Where libhvd.so is: ``HVD_LIBRARY``, else beside this package, else in a build tree."""
+    """Where libhvd.so is: ``HVD_LIBRARY``, else near this package, else in a build tree."""
     given = os.environ.get("HVD_LIBRARY")
     if given:
         return given
     package = Path(__file__).resolve().parent
-    places = [package / "lib" / "libhvd.so"]
+    # In a wheel, and where Meson installs it: <libdir>/hvd/python/hvd.
+    places = [package / "lib" / "libhvd.so", package.parents[2] / "libhvd.so"]
     places += [parent / "build" / "runtime" / "c" / "libhvd.so" for parent in package.parents]
     for place in places:
         if place.exists():
