@@ -14,8 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-import hvd.torch as hvd
 import torch
+
+import hvd.torch as hvd
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "optdigits.csv"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import unittest
 
+import torch
+
 import hvd
 import hvd.torch as ht
-import torch
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import unittest
 
+import torch
+
 import hvd
 import hvd.torch as ht
-import torch
 
 BATCH = 8
 STEPS = 20
