@@ -60,8 +60,8 @@ void Completion::run_callbacks() {
   for (const PendingPtr& pending : ready) pending->request.on_complete(pending->status);
 }
 
-bool Completion::sleep_until_done(const Pending& pending, Deadline deadline) {
-  return sleep_until([&] { return pending.done.load(); }, deadline);
+bool Completion::wait_until_done(const Pending& pending, Deadline deadline) {
+  return wait_until([&] { return pending.done.load(); }, deadline);
 }
 
 }  // namespace hvd

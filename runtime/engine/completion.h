@@ -26,13 +26,13 @@ class Completion {
   /// Calls the callbacks of finished requests. Hold no lock.
   void run_callbacks();
 
-  /// Sleeps until the request is done or the deadline; false when the deadline passed.
-  bool sleep_until_done(const Pending& pending, Deadline deadline);
+  /// Waits until the request is done or the deadline; false when the deadline passed.
+  bool wait_until_done(const Pending& pending, Deadline deadline);
   /// Wakes every sleeper to look at its predicate again.
   void wake_all();
-  /// Sleeps until `done()` holds, which is looked at after each wake_all() or finish().
+  /// Waits until `done()` holds, which is looked at after each wake_all() or finish().
   template <typename Done>
-  bool sleep_until(Done&& done, Deadline deadline) {
+  bool wait_until(Done&& done, Deadline deadline) {
     Lock lock(mutex_);
     sleepers_.fetch_add(1);
     bool in_time = true;

@@ -167,7 +167,7 @@ Status Engine::Impl::shutdown(Deadline deadline) {
   }
   wiring_.node.doorbell->ring_self();
   const bool together =
-      completion_.sleep_until([this] { return all_left_.load() || is_over(); }, deadline);
+      completion_.wait_until([this] { return all_left_.load() || is_over(); }, deadline);
   if (together) return Status::ok();
   return error(Code::kTimeout, "rank {}: not all ranks shut down in time; leaving without them",
                wiring_.rank);

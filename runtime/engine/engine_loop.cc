@@ -272,7 +272,7 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
   completion_.run_callbacks();
   if (!pending->done.load()) {
     flush();
-    completion_.sleep_until_done(*pending, deadline);
+    completion_.wait_until_done(*pending, deadline);
   }
   waited_ns_.fetch_add((Clock::now() - begin).count());
   if (pending->done.load()) return pending->status;
