@@ -82,8 +82,7 @@ Engine::Impl::Impl(Wiring wiring, const EngineOptions& options, Poller poller)
       left_(world_.size) {
   const PeerInfo& me = peers_[static_cast<std::size_t>(wiring_.rank)];
   const bool crowded = world_.local_size() > me.usable_cpus;
-  spin_polls_ = options.spin >= 0 ? options.spin : (crowded ? 50 : 20'000);
-  yield_polls_ = crowded ? 4'000 : 1'000;
+  spin_polls_ = options.spin >= 0 ? options.spin + 1 : (crowded ? 50 : 20'000);
 }
 
 Status Engine::Impl::open(std::span<const BackendEntry> table) {

@@ -43,6 +43,8 @@ class Engine::Impl {
 
  private:
   static constexpr std::chrono::milliseconds kTick{200};
+  /// How long a waiter yields its core, poll by poll, before it sleeps.
+  static constexpr std::chrono::microseconds kYieldTime{500};
   /// Batches under way at which the root keeps complete names back, so that they gather.
   static constexpr std::size_t kBusyBatches = 2;
 
@@ -71,7 +73,6 @@ class Engine::Impl {
   Poller poller_;
   std::vector<int> descriptors_;  ///< To close in the child of a fork.
   int spin_polls_ = 0;
-  int yield_polls_ = 0;
 
   Submission submission_;
 

@@ -189,10 +189,17 @@ void Engine::Impl::run_thread() {
       wiring_.node.doorbell->set_asleep(false);
       tick_if_due();
       int idle = 0;
+      auto quiet_since = Clock::now();
       // A caller that waits drives better than we do: it has nothing else to do on its core.
-      while (waiting_callers_.load() == 0 && (idle < 16 || !park())) {
-        idle = step() ? 0 : idle + 1;
-        if (idle > 0) sched_yield();
+      while (waiting_callers_.load() == 0 &&
+             ((idle < 16 && Clock::now() - quiet_since < kYieldTime) || !park())) {
+        if (step()) {
+          idle = 0;
+          quiet_since = Clock::now();
+        } else {
+          ++idle;
+          sched_yield();
+        }
       }
     }
     completion_.run_callbacks();
@@ -232,17 +239,22 @@ void Engine::Impl::handle_event(const Poller::Event& event) {
 void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
   wiring_.node.doorbell->set_asleep(false);
   int idle = 0;
+  Clock::time_point give_up;
   for (unsigned polls = 0; !pending.done.load(); ++polls) {
     if (step()) {
       idle = 0;
       continue;
     }
     ++idle;
-    if (idle > spin_polls_ + yield_polls_) break;
-    if (idle > spin_polls_) {
-      sched_yield();
-    } else {
+    if (idle < spin_polls_) {
       relax();
+    } else {
+      // A yield is short among ranks that all wait, and a time slice or more among programs that
+      // compute: there a sleeper is woken sooner than a yielder gets its turn.
+      const auto now = Clock::now();
+      if (idle == spin_polls_) give_up = now + kYieldTime;
+      if (now >= give_up) break;
+      sched_yield();
     }
     if (polls % 256 == 255 && deadline.has_passed()) break;
   }
