@@ -38,6 +38,16 @@ std::string host_name() {
   return name.data();
 }
 
+/// The nodes of the step that made this process a rank, where Slurm says them.
+Status read_slurm_step(Allocation& allocation) {
+  const auto nodes = allocation.environment.get("SLURM_STEP_NODELIST");
+  if (!nodes || !in_slurm_step(allocation.environment)) return Status::ok();
+  auto hosts = expand_hostlist(*nodes);
+  if (!hosts.is_ok()) return hosts.status().with_context("SLURM_STEP_NODELIST");
+  allocation.hosts = std::move(hosts).value();
+  return Status::ok();
+}
+
 /// The nodes and tasks of the job around a batch or salloc shell.
 Status read_slurm_job(Allocation& allocation) {
   const auto nodes = allocation.environment.get("SLURM_JOB_NODELIST");
@@ -70,6 +80,7 @@ Result<Allocation> read_allocation(const RunOptions& options, const Environment&
     HVD_TRY_ASSIGN(allocation.identity, derive_identity(environment));
     if (allocation.identity) {
       allocation.way = Way::kTask;
+      HVD_TRY(read_slurm_step(allocation));
     } else if (in_slurm_shell(environment)) {
       allocation.way = Way::kSlurmShell;
       HVD_TRY(read_slurm_job(allocation));

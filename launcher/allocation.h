@@ -26,7 +26,7 @@ struct Allocation {
   Environment environment;
   std::optional<Identity> identity;  ///< Way::kTask only.
   std::string host;                  ///< Name of this machine.
-  std::vector<std::string> hosts;    ///< Nodes of the job; this machine outside Slurm.
+  std::vector<std::string> hosts;    ///< Nodes of the job or step; this machine outside Slurm.
   std::vector<int> tasks_per_node;   ///< What Slurm was asked for; empty: not said.
   std::vector<CpuSet> cores;         ///< Cores of this process's mask, in order of nearness.
   int gpus_on_machine = 0;           ///< Device files seen; the visible list may name fewer.

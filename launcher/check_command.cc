@@ -4,25 +4,21 @@
 #include <cstdio>
 
 #include "launcher/check_library.h"
+#include "launcher/exit_code.h"
 
 namespace hvd {
-namespace {
-
-constexpr int kUsageError = 2;
-
-}  // namespace
 
 int run_check(const CheckOptions& options) {
   if (!options.build) {
     std::fputs("hvdrun check: what shall be checked? Type hvdrun check --build\n", stderr);
-    return kUsageError;
+    return kExitUsage;
   }
   RuntimeFound runtime = check_runtime();
   CheckReport report{HVD_VERSION, {{"runtime", {runtime.part}}}};
   for (CheckedGroup& group : runtime.groups) report.groups.push_back(std::move(group));
   report.groups.push_back(check_machine());
   std::fputs((options.json ? report_json(report) : report_text(report)).c_str(), stdout);
-  return std::fflush(stdout) == 0 && runtime.part.available ? 0 : 1;
+  return std::fflush(stdout) == 0 && runtime.part.available ? 0 : kExitFailure;
 }
 
 }  // namespace hvd

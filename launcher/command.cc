@@ -1,35 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/command.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 namespace hvd {
 namespace {
-
-constexpr int kNotFound = 127;
-constexpr int kNotExecutable = 126;
-
-bool is_directory(const std::string& path) {
-  struct stat found {};
-  return ::stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
-}
-
-bool is_program(const std::string& path) {
-  return ::access(path.c_str(), X_OK) == 0 && !is_directory(path);
-}
-
-ProgramProblem not_executable(const std::string& path) {
-  if (is_directory(path)) {
-    return {kNotExecutable, format_text("{} is a directory, not a program", path)};
-  }
-  const bool is_python = path.ends_with(".py");
-  return {kNotExecutable,
-          format_text("{} is not executable: {}", path,
-                      is_python ? "type `hvdrun python3 " + path + "`" : "try chmod +x " + path)};
-}
 
 /// The flags that the hvdrun in each task needs again.
 void append_task_flags(const RunOptions& options, std::vector<std::string>& arguments) {
@@ -63,30 +38,8 @@ std::vector<std::string> srun_arguments(const RunOptions& options, const Placeme
 
 }  // namespace
 
-std::variant<std::string, ProgramProblem> find_program(const std::string& program,
-                                                       const Environment& environment) {
-  if (program.find('/') != std::string::npos) {
-    if (is_program(program)) return program;
-    if (::access(program.c_str(), F_OK) == 0) return not_executable(program);
-    return ProgramProblem{kNotFound, format_text("{}: no such program", program)};
-  }
-  const std::string path = environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
-  std::string unusable;
-  for (std::size_t start = 0; start <= path.size();) {
-    const std::size_t colon = std::min(path.find(':', start), path.size());
-    const std::string folder = path.substr(start, colon - start);
-    const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
-    start = colon + 1;
-    if (is_program(candidate)) return candidate;
-    if (unusable.empty() && ::access(candidate.c_str(), F_OK) == 0 && !is_directory(candidate)) {
-      unusable = candidate;
-    }
-  }
-  if (!unusable.empty()) return not_executable(unusable);
-  std::string remedy = "check its name and PATH";
-  if (is_program("./" + program)) remedy = "it is in this folder: type ./" + program;
-  if (program.ends_with(".py")) remedy = "type `hvdrun python3 " + program + "`";
-  return ProgramProblem{kNotFound, format_text("{}: no such program in PATH; {}", program, remedy)};
+std::string describe_command(const Command& command) {
+  return command.rank ? format_text("rank {}", *command.rank) : command.arguments.front();
 }
 
 std::vector<Command> build_commands(const RunOptions& options, const Placement& placement,
@@ -95,8 +48,7 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
   std::vector<Command> commands;
   if (placement.way == Way::kSlurmShell) {
     Command srun;
-    srun.rank = -1;
-    srun.host = placement.hosts.front();
+    srun.host = placement.this_host;
     srun.arguments = srun_arguments(options, placement, self);
     srun.variables = rank_environment(plan, environment, 0);
     srun.takes_stdin = true;
@@ -107,9 +59,7 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
     const RankPlacement& rank = placement.ranks[i];
     Command command;
     command.rank = rank.rank;
-    command.host = placement.way == Way::kTask || placement.virtual_nodes == 1
-                       ? placement.hosts.front()
-                       : format_text("{}/node{}", placement.hosts.front(), rank.node);
+    command.host = rank.host;
     command.arguments = options.command;
     command.variables = rank_environment(plan, environment, i);
     command.cpus = rank.cpus;

@@ -3,8 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/environment.h"
@@ -18,7 +16,7 @@ namespace hvd {
 
 /// One process to start on this machine, ready for execve.
 struct Command {
-  int rank = 0;
+  std::optional<int> rank;             ///< Absent: srun, around all ranks.
   std::string host;                    ///< For messages.
   std::string program;                 ///< Path to execute; the launcher finds it by name.
   std::vector<std::string> arguments;  ///< The first is the program as typed.
@@ -27,15 +25,8 @@ struct Command {
   bool takes_stdin = false;
 };
 
-/// A program that cannot be started: what to print and the exit code (127 or 126).
-struct ProgramProblem {
-  int exit_code = 127;
-  std::string message;
-};
-
-/// The path that execvp would take for `program` with this PATH, or why there is none.
-std::variant<std::string, ProgramProblem> find_program(const std::string& program,
-                                                       const Environment& environment);
+/// "rank 3", or "srun".
+std::string describe_command(const Command& command);
 
 /// The commands of this machine: one per rank, or the one srun (Way::kSlurmShell).
 /// `self` is the path of hvdrun.

@@ -26,6 +26,10 @@ void describe_placement(const Placement& placement, std::string& text) {
                       is_virtual ? "virtual " : "", placement.node_count == 1 ? "" : "s",
                       is_virtual ? placement.hosts.front() : compress_hostlist(placement.hosts));
   for (const std::string& note : placement.notes) text += "  " + note + "\n";
+  for (std::size_t node = 0; node < placement.ranks_per_node.size(); ++node) {
+    const int ranks = placement.ranks_per_node[node];
+    text += format_text("  {}: {} rank{}\n", placement.hosts[node], ranks, ranks == 1 ? "" : "s");
+  }
   for (const RankPlacement& rank : placement.ranks) {
     text += format_text("  rank {}: node {}, local rank {} of {}, GPU {}, CPUs {}\n", rank.rank,
                         rank.node, rank.local_rank, rank.local_size,
@@ -42,6 +46,8 @@ std::string describe_run(const Placement& placement, const EnvironmentPlan& plan
   describe_placement(placement, text);
   text += "environment of every rank, beside what it inherits:\n";
   describe_variables(plan.all, text);
+  if (!plan.by_task.empty()) text += "environment that the hvdrun in each task adds:\n";
+  describe_variables(plan.by_task, text);
   for (std::size_t i = 0; i < plan.each_rank.size(); ++i) {
     if (plan.each_rank[i].empty()) continue;
     text += format_text("environment of rank {}:\n", placement.ranks[i].rank);

@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/ending.h"
 
-#include <sys/wait.h>
-
 #include <csignal>
-#include <cstring>
 
-#include "base/format.h"
+#include "launcher/exit_code.h"
 
 namespace hvd {
 namespace {
 
-constexpr int kSignalBase = 128;
 constexpr std::chrono::seconds kTermToKill{5};
 
 }  // namespace
-
-std::string describe_end(int wait_status) {
-  if (!WIFSIGNALED(wait_status)) return format_text("exit code {}", WEXITSTATUS(wait_status));
-  const int signal = WTERMSIG(wait_status);
-  const char* name = ::sigdescr_np(signal);
-  return format_text("signal {} ({})", signal, name == nullptr ? "unknown" : name);
-}
-
-int exit_code_of(int wait_status) {
-  if (WIFSIGNALED(wait_status)) return kSignalBase + WTERMSIG(wait_status);
-  return WEXITSTATUS(wait_status);
-}
 
 bool Ending::rank_failed(int exit_code, Clock::time_point now) {
   if (failed_ || told_) return false;
@@ -37,7 +21,7 @@ bool Ending::rank_failed(int exit_code, Clock::time_point now) {
 }
 
 int Ending::told_to_end(int signal, Clock::time_point now) {
-  if (!failed_ && !told_) exit_code_ = kSignalBase + signal;
+  if (!failed_ && !told_) exit_code_ = exit_code_of_signal(signal);
   if (told_) {
     enter(Stage::kKilled, kForever);
     return SIGKILL;

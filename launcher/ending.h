@@ -3,16 +3,10 @@
 
 #include <chrono>
 #include <optional>
-#include <string>
 
 #include "base/deadline.h"
 
 namespace hvd {
-
-/// "exit code 3" or "signal 9 (Killed)", for a status as waitpid gives it.
-std::string describe_end(int wait_status);
-/// The shell's exit code for it: the program's own, or 128 + signal.
-int exit_code_of(int wait_status);
 
 /// Decides how a job comes to its end: after the first failure the other ranks have a grace, then
 /// get SIGTERM, and 5 s later SIGKILL. Knows no processes: the caller sends what it returns.

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/format.h"
+#include "launcher/site_environment.h"
 #include "launcher/srun_report.h"
 #include "topology/launch_env.h"
 
@@ -37,6 +38,8 @@ constexpr std::array<std::string_view, 24> kReplaced{"SLURM_STEP_*",
                                                      "HVD_LOCAL_DEVICE",
                                                      "HVD_VIRTUAL_NODE"};
 
+constexpr std::string_view kThreads = "OMP_NUM_THREADS";
+
 /// What srun must not inherit from an outer `srun --pty`.
 constexpr std::array<std::string_view, 3> kReplacedForSrun{"SLURM_CPU_BIND*", "PMIX_*", "PMI_*"};
 
@@ -59,29 +62,33 @@ std::vector<std::string> inherited_of(const Environment& environment,
   return names;
 }
 
-/// Collects variables from the strongest origin to the weakest; the first one wins.
-class Collector {
- public:
-  explicit Collector(EnvironmentPlan& plan) : plan_(plan) {}
+using Variables = std::vector<PlannedVariable>;
 
-  void add(PlannedVariable variable) {
-    for (const PlannedVariable& stronger : plan_.all) {
-      if (stronger.name == variable.name) return;
-    }
-    plan_.all.push_back(std::move(variable));
+bool names(const Variables& variables, std::string_view name) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [&](const PlannedVariable& variable) { return variable.name == name; });
+}
+
+/// Variables are added from the strongest origin to the weakest; the first one wins.
+void add(PlannedVariable variable, Variables& variables) {
+  if (!names(variables, variable.name)) variables.push_back(std::move(variable));
+}
+
+/// Adds what a site or hvdrun would like; the user's own value is stronger.
+void offer(PlannedVariable variable, const Environment& user, Variables& variables) {
+  if (auto value = user.get(variable.name)) {
+    variable = {variable.name, *std::move(value), "user environment",
+                "instead of " + variable.origin, false};
   }
-
- private:
-  EnvironmentPlan& plan_;
-};
+  add(std::move(variable), variables);
+}
 
 PlannedVariable ours(std::string_view name, const std::string& value, std::string_view why) {
   return {std::string(name), value, "hvdrun", std::string(why), false};
 }
 
 /// What a rank forked here must know; the tasks of a step find it out themselves.
-void add_identity(const RankPlacement& rank, const Placement& placement,
-                  std::vector<PlannedVariable>& variables) {
+void add_identity(const RankPlacement& rank, const Placement& placement, Variables& variables) {
   namespace env = launch_env;
   variables.push_back(ours(env::kRank, std::to_string(rank.rank), "rank of the job"));
   variables.push_back(ours(env::kLocalRank, std::to_string(rank.local_rank), "rank on its node"));
@@ -93,60 +100,68 @@ void add_identity(const RankPlacement& rank, const Placement& placement,
   }
 }
 
-void add_job(const Placement& placement, const JobFacts& job, Collector& collector) {
+void add_job(const Placement& placement, const JobFacts& job, Variables& variables) {
   namespace env = launch_env;
   if (placement.way == Way::kLocal) {
-    collector.add(ours(env::kSize, std::to_string(placement.size), "ranks of the job"));
+    add(ours(env::kSize, std::to_string(placement.size), "ranks of the job"), variables);
   }
-  if (!job.store.empty()) collector.add(ours(env::kStore, job.store, "where the ranks meet"));
+  if (!job.store.empty()) add(ours(env::kStore, job.store, "where the ranks meet"), variables);
   if (!job.key.empty()) {
     PlannedVariable key = ours(env::kJobKey, job.key, "keeps strangers out");
     key.is_secret = true;
-    collector.add(std::move(key));
+    add(std::move(key), variables);
   }
   if (!job.marker.empty()) {
-    collector.add(ours(env::kJobMarker, job.marker, "by it nothing is left behind"));
+    add(ours(env::kJobMarker, job.marker, "by it nothing is left behind"), variables);
   }
+  if (placement.way == Way::kSlurmShell) {
+    add(ours(kStepRequest, "1", "task 0 tells the id of its step"), variables);
+  }
+}
+
+void add_command_line(const RunOptions& options, const Environment& user, Variables& variables) {
+  for (const VariableOption& variable : options.variables) {
+    const auto value = variable.value ? variable.value : user.get(variable.name);
+    if (value) add({variable.name, *value, "command line", "-x", false}, variables);
+  }
+}
+
+/// What hvdrun wants where neither the user nor the site says anything.
+void offer_defaults(const Environment& user, const Placement& placement, EnvironmentPlan& plan) {
+  Variables& shared = placement.way == Way::kSlurmShell ? plan.by_task : plan.all;
+  offer({"PYTHONUNBUFFERED", "1", "default", "output appears when it is printed", false}, user,
+        shared);
+  if (names(shared, kThreads) || placement.ranks.empty()) return;
+  const auto threads = [](const RankPlacement& rank) {
+    return PlannedVariable{std::string(kThreads), std::to_string(rank.cpu_count), "default",
+                           "CPUs per rank", false};
+  };
+  const RankPlacement& first = placement.ranks.front();
+  const bool alike =
+      std::all_of(placement.ranks.begin(), placement.ranks.end(),
+                  [&](const RankPlacement& rank) { return rank.cpu_count == first.cpu_count; });
+  if (alike || user.has(kThreads)) return offer(threads(first), user, shared);
+  for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
+    add(threads(placement.ranks[i]), plan.each_rank[i]);
+  }
+}
+
+std::vector<std::string> cleared_variables(Way way, const Environment& user) {
+  if (way == Way::kLocal) return inherited_of(user, kReplaced);
+  if (way == Way::kSlurmShell) return inherited_of(user, kReplacedForSrun);
+  return inherited_of(user, std::array{kStepRequest});
 }
 
 }  // namespace
 
 EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& allocation,
-                                 const Placement& placement,
-                                 const std::vector<OfferedVariable>& offered, const JobFacts& job) {
+                                 const SiteConfig& site, const Placement& placement,
+                                 const JobFacts& job) {
   const Environment& user = allocation.environment;
   EnvironmentPlan plan;
-  Collector collector(plan);
-  add_job(placement, job, collector);
-  for (const VariableOption& variable : options.variables) {
-    const auto value = variable.value ? variable.value : user.get(variable.name);
-    if (value) collector.add({variable.name, *value, "command line", "-x", false});
-  }
-  const auto offer = [&](const OfferedVariable& variable) {
-    if (const auto value = user.get(variable.name)) {
-      collector.add(
-          {variable.name, *value, "user environment", "instead of " + variable.origin, false});
-    } else {
-      collector.add({variable.name, variable.value, variable.origin, variable.why, false});
-    }
-  };
-  for (const OfferedVariable& variable : offered) offer(variable);
-  if (placement.way != Way::kSlurmShell) {
-    offer({"PYTHONUNBUFFERED", "1", "default", "output appears when it is printed"});
-    const int threads = options.cpus_per_rank.value_or(
-        placement.ranks.empty() ? 1 : placement.ranks.front().cpu_count);
-    offer({"OMP_NUM_THREADS", std::to_string(threads), "default", "CPUs per rank"});
-  }
-  if (placement.way == Way::kLocal) plan.cleared = inherited_of(user, kReplaced);
-  if (placement.way == Way::kSlurmShell) {
-    collector.add(ours(kStepRequest, "1", "task 0 tells the id of its step"));
-  }
-  if (placement.way == Way::kTask && user.has(kStepRequest)) {
-    plan.cleared.emplace_back(kStepRequest);
-  }
-  if (placement.way == Way::kSlurmShell) plan.cleared = inherited_of(user, kReplacedForSrun);
+  plan.cleared = cleared_variables(placement.way, user);
   for (const RankPlacement& rank : placement.ranks) {
-    std::vector<PlannedVariable> variables;
+    Variables variables;
     if (placement.way == Way::kLocal) add_identity(rank, placement, variables);
     if (rank.gpu) {
       variables.push_back(ours(launch_env::kLocalDevice, std::to_string(*rank.gpu),
@@ -154,6 +169,16 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
     }
     plan.each_rank.push_back(std::move(variables));
   }
+  add_job(placement, job, plan.all);
+  add_command_line(options, user, plan.all);
+  const SiteFacts facts{placement.node_count / placement.virtual_nodes, placement.gpus_per_node};
+  for (PlannedVariable& variable : site_environment(site, facts)) {
+    // srun takes none of them: the hvdrun in each task sets them, and can say where they are from.
+    const bool later = placement.way == Way::kSlurmShell;
+    if (later && names(plan.all, variable.name)) continue;
+    offer(std::move(variable), user, later ? plan.by_task : plan.all);
+  }
+  offer_defaults(user, placement, plan);
   return plan;
 }
 
@@ -168,7 +193,9 @@ std::vector<std::string> rank_environment(const EnvironmentPlan& plan, const Env
     }
   }
   std::vector<std::string> lines;
-  for (const auto& [name, value] : result.variables()) lines.push_back(name + "=" + value);
+  for (const auto& [name, value] : result.variables()) {
+    lines.push_back(format_text("{}={}", name, value));
+  }
   return lines;
 }
 

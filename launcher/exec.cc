@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "launcher/exit_code.h"
+
 namespace hvd {
 namespace {
 
@@ -25,7 +27,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
 void restore_signals() {
   sigset_t none;
   ::sigemptyset(&none);
-  (void)::sigprocmask(SIG_SETMASK, &none, nullptr);
+  (void)::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {
     (void)std::signal(signal, SIG_DFL);
   }
@@ -51,7 +53,7 @@ Status bind_to(const CpuSet& cpus) {
 void exec_command(const Command& command) {
   const Status bound = bind_to(command.cpus);
   if (!bound.is_ok()) {
-    std::fprintf(stderr, "hvdrun: rank %d: %s; goes on unbound\n", command.rank,
+    std::fprintf(stderr, "hvdrun: %s: %s; goes on unbound\n", describe_command(command).c_str(),
                  bound.message().c_str());
   }
   restore_signals();
@@ -68,10 +70,10 @@ void exec_command(const Command& command) {
     shell.insert(shell.begin(), name.data());
     ::execve("/bin/sh", shell.data(), variables.data());
   }
-  std::fprintf(stderr, "hvdrun: rank %d: %s\n", command.rank,
+  std::fprintf(stderr, "hvdrun: %s: %s\n", describe_command(command).c_str(),
                Status::system("cannot run " + command.program, why).message().c_str());
   std::fflush(stderr);
-  ::_exit(why == ENOENT ? 127 : 126);
+  ::_exit(why == ENOENT ? kExitNotFound : kExitNotExecutable);
 }
 
 void become_command(const Command& command, const RankStreams& streams) {

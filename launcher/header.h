@@ -24,7 +24,7 @@ struct HeaderModel {
   std::vector<HeaderDirective> directives;
   std::vector<std::string> modules;
   std::vector<SiteVariable> historical;  ///< Variables kept as text.
-  std::vector<EnvironmentSetting> environment;
+  std::vector<PlannedVariable> environment;
   std::vector<std::string> srun_flags;
   std::vector<std::string> command;  ///< Empty: a header only.
 };

@@ -3,14 +3,13 @@
 
 #include <cstdio>
 
+#include "launcher/exit_code.h"
 #include "launcher/header.h"
 #include "launcher/site_catalog.h"
 #include "launcher/template.h"
 
 namespace hvd {
 namespace {
-
-constexpr int kUsageError = 2;
 
 Result<std::string> list_sites(const Environment& environment) {
   HVD_TRY_ASSIGN(const std::vector<SiteConfig> sites, all_sites(environment));
@@ -51,10 +50,10 @@ int run_header(const HeaderOptions& options) {
   const Result<std::string> text = header_text(options);
   if (!text.is_ok()) {
     std::fprintf(stderr, "hvdrun header: %s\n", text.status().message().c_str());
-    return kUsageError;
+    return kExitUsage;
   }
   std::fputs(text.value().c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : 1;
+  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
 }
 
 }  // namespace hvd

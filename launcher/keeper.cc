@@ -15,6 +15,7 @@
 #include <cstdlib>
 
 #include "launcher/exec.h"
+#include "launcher/exit_code.h"
 #include "launcher/process_tree.h"
 
 namespace hvd {
@@ -51,7 +52,7 @@ class KeeperProcess {
     sigset_t children;
     ::sigemptyset(&children);
     ::sigaddset(&children, SIGCHLD);
-    (void)::sigprocmask(SIG_BLOCK, &children, nullptr);
+    (void)::pthread_sigmask(SIG_BLOCK, &children, nullptr);
     child_signals_.reset(::signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
   }
 
@@ -60,7 +61,7 @@ class KeeperProcess {
       const pid_t pid = ::fork();
       if (pid == 0) become_command(commands_[i], streams[i]);
       pids_.push_back(pid);
-      if (pid < 0) report(i, 126 << 8);  // As if it had exited with 126.
+      if (pid < 0) report(i, W_EXITCODE(kExitNotExecutable, 0));
     }
   }
 

@@ -3,13 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "launcher/exit_code.h"
 #include "launcher/options.h"
 #include "launcher/run_command.h"
 
 namespace hvd {
 namespace {
-
-constexpr int kUsageError = 2;
 
 struct RunChosen {
   int operator()(const RunOptions& options) const { return run_program(options); }
@@ -25,7 +24,7 @@ int run_main(const std::vector<std::string>& arguments) {
   const Result<CommandLine> parsed = parse_command_line(arguments);
   if (!parsed.is_ok()) {
     std::fprintf(stderr, "hvdrun: %s\n", parsed.status().message().c_str());
-    return kUsageError;
+    return kExitUsage;
   }
   return std::visit(RunChosen(), parsed.value());
 }

@@ -96,7 +96,7 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
       ->type_name("N")
       ->check(CLI::Range(1, 65536));
   app.add_option("--nodes", options.nodes,
-                 "With -np outside Slurm: split the ranks over N virtual nodes")
+                 "With -np: virtual nodes to split the ranks over; else nodes of the job to use")
       ->type_name("N")
       ->check(CLI::Range(1, 65536));
   app.add_option("-c,--cpus-per-rank", options.cpus_per_rank, "CPUs for each rank")

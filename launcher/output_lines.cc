@@ -26,15 +26,16 @@ std::string time_of_day() {
   return format_text("{:02}:{:02}:{:02}.{:03} ", parts.tm_hour, parts.tm_min, parts.tm_sec, ms);
 }
 
-/// Cuts the label " 3: " that srun --label puts there; -1 when there is none (srun's own lines).
+/// Cuts the label " 3: " that srun --label puts there; kNoRank when there is none (srun's own
+/// lines).
 int take_label(std::string_view& line) {
   std::string_view rest = line;
   while (rest.starts_with(" ")) rest.remove_prefix(1);
-  int rank = -1;
+  int rank = kNoRank;
   const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), rank);
-  if (parsed.ec != std::errc()) return -1;
+  if (parsed.ec != std::errc()) return kNoRank;
   rest.remove_prefix(static_cast<std::size_t>(parsed.ptr - rest.data()));
-  if (!rest.starts_with(":")) return -1;
+  if (!rest.starts_with(":")) return kNoRank;
   rest.remove_prefix(1);
   if (rest.starts_with(" ")) rest.remove_prefix(1);
   line = rest;
@@ -56,13 +57,14 @@ std::string OutputLines::show(std::string_view line) {
   int rank = rank_;
   if (style_.from_srun) {
     rank = take_label(line);
-    const bool is_notice = rank < 0 || line.starts_with(kStepLine);
+    const bool is_notice = rank == kNoRank || line.starts_with(kStepLine);
     if (is_notice) notices_.emplace_back(line.substr(0, line.find_last_not_of("\r\n") + 1));
     if (line.starts_with(kStepLine)) return "";
+    if (rank != kNoRank) task_lines_.push_back({rank, std::string(line)});
   }
   remember(rank, line);
   std::string text = style_.timestamp ? time_of_day() : "";
-  if (style_.prefix && rank >= 0) text += format_text("[{}] ", rank);
+  if (style_.prefix && rank != kNoRank) text += format_text("[{}] ", rank);
   text += line;
   return text;
 }

@@ -18,6 +18,15 @@ struct OutputStyle {
   bool from_srun = false;  ///< Lines come from `srun --label`: "3: text" is shown as "[3] text".
 };
 
+/// The rank of srun's own lines.
+inline constexpr int kNoRank = -1;
+
+/// One line of one task behind srun, as it wrote it.
+struct TaskLine {
+  int rank = kNoRank;
+  std::string text;
+};
+
 /// Cuts one stream of one rank into whole lines and remembers the last ones.
 /// Immutable style; not thread-safe.
 class OutputLines {
@@ -34,6 +43,8 @@ class OutputLines {
   const std::deque<std::string>& last_lines(int rank) { return last_[rank]; }
   /// srun's own lines (without label) and, behind kStepLine, what the task told about its step.
   std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
+  /// The tasks' lines since the last call, where they come from srun.
+  std::vector<TaskLine> take_task_lines() { return std::exchange(task_lines_, {}); }
 
  private:
   void remember(int rank, std::string_view line);
@@ -44,6 +55,7 @@ class OutputLines {
   std::string pending_;
   std::map<int, std::deque<std::string>> last_;
   std::vector<std::string> notices_;
+  std::vector<TaskLine> task_lines_;
 };
 
 }  // namespace hvd

@@ -18,6 +18,7 @@ struct RankPlacement {
   int local_rank = 0;
   int local_size = 1;
   int node = 0;
+  std::string host;        ///< For messages: "jz1", "box/node1".
   std::optional<int> gpu;  ///< Entry of the visible list.
   CpuSet cpus;             ///< Empty: as inherited.
   int cpu_count = 1;       ///< CPUs it may count on, for OMP_NUM_THREADS.
@@ -29,7 +30,9 @@ struct Placement {
   Way way = Way::kLocal;
   int size = 1;  ///< Ranks of the job.
   int node_count = 1;
-  std::vector<std::string> hosts;  ///< By node; virtual nodes share one.
+  std::string this_host;
+  std::vector<std::string> hosts;   ///< By node, as far as known; virtual nodes share one.
+  std::vector<int> ranks_per_node;  ///< Way::kSlurmShell, where Slurm said it.
   std::vector<RankPlacement> ranks;
   int virtual_nodes = 1;
   int gpus_per_node = 0;

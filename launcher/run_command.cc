@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -16,10 +16,12 @@
 #include "launcher/dry_run.h"
 #include "launcher/environment_plan.h"
 #include "launcher/exec.h"
+#include "launcher/exit_code.h"
+#include "launcher/handled_signals.h"
 #include "launcher/job_store.h"
 #include "launcher/placement.h"
+#include "launcher/program_path.h"
 #include "launcher/site_catalog.h"
-#include "launcher/site_environment.h"
 #include "launcher/srun_report.h"
 #include "launcher/supervisor.h"
 #include "topology/launch_env.h"
@@ -27,14 +29,11 @@
 namespace hvd {
 namespace {
 
-constexpr int kUsageError = 2;
-constexpr int kFailure = 1;
-
 void say(const std::string& text) { std::fprintf(stderr, "hvdrun: %s\n", text.c_str()); }
 
 int refuse(const Status& status) {
   say(status.message());
-  return status.code() == Code::kInvalidArgument ? kUsageError : kFailure;
+  return status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
 }
 
 std::string path_of_self() {
@@ -49,48 +48,22 @@ std::string new_marker() {
   return format_text("{:016x}", random);
 }
 
-/// Signals go to the supervisor's descriptor; blocked before any thread could take them.
-void block_signals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
-    ::sigaddset(&signals, signal);
-  }
-  (void)::sigprocmask(SIG_BLOCK, &signals, nullptr);
-}
-
-struct Prepared {
-  EnvironmentPlan plan;
-  std::vector<Command> commands;
+/// Everything the decisions are made from, read before any of them.
+struct Inputs {
+  Allocation allocation;
+  SiteConfig site;
+  std::string self;  ///< Path of hvdrun.
 };
 
-/// What the site, named or detected, wants set.
-Result<std::vector<OfferedVariable>> site_variables(const RunOptions& options,
-                                                    const Allocation& allocation,
-                                                    const Placement& placement) {
-  std::vector<OfferedVariable> offered;
-  if (placement.way == Way::kSlurmShell) return offered;  // The hvdrun in each task sets them.
-  const Environment& environment = allocation.environment;
-  HVD_TRY_ASSIGN(const SiteConfig site, options.site.empty()
-                                            ? detect_site(environment, allocation.host)
-                                            : find_site(options.site, environment));
-  const SiteFacts facts{placement.node_count / placement.virtual_nodes, placement.gpus_per_node};
-  for (EnvironmentSetting& setting : site_environment(site, facts)) {
-    offered.push_back({std::move(setting.name), std::move(setting.value), std::move(setting.origin),
-                       std::move(setting.why)});
-  }
-  return offered;
-}
-
-/// Everything up to the last arrow: no effect yet.
-Result<Prepared> prepare(const RunOptions& options, const Allocation& allocation,
-                         const Placement& placement, const JobFacts& job) {
-  Prepared prepared;
-  HVD_TRY_ASSIGN(const auto offered, site_variables(options, allocation, placement));
-  prepared.plan = plan_environment(options, allocation, placement, offered, job);
-  prepared.commands =
-      build_commands(options, placement, prepared.plan, allocation.environment, path_of_self());
-  return prepared;
+Result<Inputs> read_inputs(const RunOptions& options) {
+  Inputs inputs;
+  const Environment environment = Environment::of_process();
+  HVD_TRY_ASSIGN(inputs.allocation, read_allocation(options, environment));
+  HVD_TRY_ASSIGN(inputs.site, options.site.empty()
+                                  ? detect_site(environment, inputs.allocation.host)
+                                  : find_site(options.site, environment));
+  inputs.self = path_of_self();
+  return inputs;
 }
 
 /// Puts the paths of the programs in place of their names; an exit code where there is none.
@@ -129,13 +102,14 @@ int supervise_job(const RunOptions& options, const Placement& placement,
   return code.is_ok() ? code.value() : refuse(code.status());
 }
 
-int start(const RunOptions& options, const Allocation& allocation, const Placement& placement) {
+int spawn(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+  const Allocation& allocation = inputs.allocation;
   JobFacts job;
+  std::unique_ptr<JobStore> store;
   if (placement.way != Way::kTask) {
-    block_signals();
+    (void)block_handled_signals();  // Before any thread could take them.
     job.marker = new_marker();
   }
-  std::unique_ptr<JobStore> store;
   if (placement.way == Way::kLocal) {
     auto started = JobStore::start();
     if (!started.is_ok()) return refuse(started.status());
@@ -143,38 +117,46 @@ int start(const RunOptions& options, const Allocation& allocation, const Placeme
     job.store = store->address();
     job.key = store->key();
   }
-  Result<Prepared> ready = prepare(options, allocation, placement, job);
-  if (!ready.is_ok()) return refuse(ready.status());
-  Prepared prepared = std::move(ready).value();
-  const int problem = resolve_programs(allocation.environment, prepared.commands);
+  const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);
+  std::vector<Command> commands =
+      build_commands(options, placement, plan, allocation.environment, inputs.self);
+  const int problem = resolve_programs(allocation.environment, commands);
   if (problem != 0) return problem;
   if (placement.way == Way::kTask) {
     report_step(allocation);
-    exec_command(prepared.commands.front());
+    exec_command(commands.front());
   }
-  return supervise_job(options, placement, prepared.commands, job.marker);
+  return supervise_job(options, placement, commands, job.marker);
+}
+
+/// The same decisions, with words in place of what only a running job knows.
+void explain(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+  const std::string chosen = "(chosen at start)";
+  JobFacts job;
+  if (placement.way == Way::kLocal) job = {chosen, chosen, ""};
+  if (placement.way != Way::kTask) job.marker = chosen;
+  const Allocation& allocation = inputs.allocation;
+  const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);
+  const std::vector<Command> commands =
+      build_commands(options, placement, plan, allocation.environment, inputs.self);
+  std::fputs(describe_run(placement, plan, commands).c_str(), stdout);
 }
 
 }  // namespace
 
 int run_program(const RunOptions& options) {
-  const Environment environment = Environment::of_process();
-  const Result<Allocation> allocation = read_allocation(options, environment);
-  if (!allocation.is_ok()) return refuse(allocation.status());
-  const Result<Placement> placement = place(options, allocation.value());
+  const Result<Inputs> inputs = read_inputs(options);
+  if (!inputs.is_ok()) return refuse(inputs.status());
+  const Result<Placement> placement = place(options, inputs.value().allocation);
   if (!placement.is_ok()) return refuse(placement.status());
-  if (options.verbose && !options.dry_run) {
+  if (options.dry_run) {
+    explain(options, inputs.value(), placement.value());
+    return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  }
+  if (options.verbose) {
     for (const std::string& note : placement.value().notes) say(note);
   }
-  if (!options.dry_run) return start(options, allocation.value(), placement.value());
-  JobFacts job;
-  if (placement.value().way == Way::kLocal) job = {"(chosen at start)", "(chosen at start)", ""};
-  if (placement.value().way != Way::kTask) job.marker = "(chosen at start)";
-  const Result<Prepared> ready = prepare(options, allocation.value(), placement.value(), job);
-  if (!ready.is_ok()) return refuse(ready.status());
-  std::fputs(describe_run(placement.value(), ready.value().plan, ready.value().commands).c_str(),
-             stdout);
-  return 0;
+  return spawn(options, inputs.value(), placement.value());
 }
 
 }  // namespace hvd

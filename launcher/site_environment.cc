@@ -10,13 +10,14 @@ bool site_condition_holds(const std::string& when, const SiteFacts& facts) {
   return false;  // "historical"; the schema admits nothing else
 }
 
-std::vector<EnvironmentSetting> site_environment(const SiteConfig& site, const SiteFacts& facts) {
-  std::vector<EnvironmentSetting> settings;
+std::vector<PlannedVariable> site_environment(const SiteConfig& site, const SiteFacts& facts) {
+  std::vector<PlannedVariable> settings;
   for (const SiteVariable& variable : site.env) {
     if (!site_condition_holds(variable.when, facts)) continue;
     settings.push_back(
         {variable.name, variable.value, "site " + site.id,
-         variable.why + " (" + variable.provenance.source + ", " + variable.provenance.date + ")"});
+         variable.why + " (" + variable.provenance.source + ", " + variable.provenance.date + ")",
+         false});
   }
   return settings;
 }

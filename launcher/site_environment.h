@@ -4,17 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "launcher/planned_variable.h"
 #include "launcher/site.h"
 
 namespace hvd {
-
-/// One variable for the ranks, with its origin and reason for `--dry-run`.
-struct EnvironmentSetting {
-  std::string name;
-  std::string value;
-  std::string origin;  ///< "site jean-zay"
-  std::string why;
-};
 
 /// What the conditions of a site's variables ask about.
 struct SiteFacts {
@@ -26,6 +19,6 @@ struct SiteFacts {
 bool site_condition_holds(const std::string& when, const SiteFacts& facts);
 
 /// The variables that `site` sets under `facts`, in the order of its file.
-std::vector<EnvironmentSetting> site_environment(const SiteConfig& site, const SiteFacts& facts);
+std::vector<PlannedVariable> site_environment(const SiteConfig& site, const SiteFacts& facts);
 
 }  // namespace hvd

@@ -6,11 +6,10 @@
 #include <cstring>
 
 #include "base/format.h"
+#include "launcher/exit_code.h"
 
 namespace hvd {
 namespace {
-
-constexpr int kSignalBase = 128;
 
 bool take(std::string_view& rest, std::string_view text) {
   if (!rest.starts_with(text)) return false;
@@ -54,10 +53,11 @@ std::optional<TaskFailure> parse_task_failure(std::string_view line) {
     failure.what = format_text("exit code {}", failure.exit_code);
     return failure;
   }
-  const int signal = signal_named(rest);
+  const bool is_oom = rest.starts_with("Out Of Memory");
+  const int signal = is_oom ? SIGKILL : signal_named(rest);
   if (signal == 0) return std::nullopt;
-  failure.exit_code = kSignalBase + signal;
-  failure.what = format_text("signal {} ({})", signal, ::sigdescr_np(signal));
+  failure.exit_code = exit_code_of_signal(signal);
+  failure.what = is_oom ? "killed, out of memory" : describe_signal(signal);
   return failure;
 }
 

@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +15,10 @@
 #include <cstdio>
 
 #include "launcher/ending.h"
+#include "launcher/exit_code.h"
+#include "launcher/handled_signals.h"
 #include "launcher/keeper.h"
+#include "launcher/output_files.h"
 #include "launcher/process_tree.h"
 #include "launcher/srun_report.h"
 
@@ -27,24 +29,13 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::chrono::seconds kKeeperLimit{15};
 constexpr std::uint64_t kSignals = ~0ULL;
 constexpr std::uint64_t kKeeper = ~0ULL - 1;
-constexpr int kBrokenPipeExit = 128 + SIGPIPE;
-
-/// Writes all; false when the reader is gone.
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(put));
-  }
-  return true;
-}
 
 /// One output stream of one rank.
 struct Stream {
   UniqueFd pipe;
-  UniqueFd file;  ///< In --output-dir; closed: none.
   int target = STDOUT_FILENO;
+  int rank = kNoRank;
+  std::string_view suffix;  ///< Of its file: "out" or "err".
   OutputLines lines;
 };
 
@@ -52,26 +43,26 @@ struct Stream {
 class Supervisor {
  public:
   Supervisor(const std::vector<Command>& commands, const SupervisorOptions& options)
-      : commands_(commands), options_(options), ending_(options.grace) {}
+      : commands_(commands),
+        options_(options),
+        ending_(options.grace),
+        files_(options.output_dir) {}
 
   Result<int> run() {
+    HVD_TRY(files_.make_folder());
     HVD_TRY(watch_signals());
     HVD_TRY(start());
     running_ = commands_.size();
     while (running_ > 0) HVD_TRY(wait_and_serve());
     end_keeper();
     for (std::size_t i = 0; i < streams_.size(); ++i) drain(i);
-    return output_lost_ && ending_.exit_code() == 0 ? kBrokenPipeExit : ending_.exit_code();
+    return output_lost_ && ending_.exit_code() == 0 ? exit_code_of_signal(SIGPIPE)
+                                                    : ending_.exit_code();
   }
 
  private:
   Status watch_signals() {
-    sigset_t signals;
-    ::sigemptyset(&signals);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
-      ::sigaddset(&signals, signal);
-    }
-    (void)::sigprocmask(SIG_BLOCK, &signals, nullptr);
+    const sigset_t signals = block_handled_signals();
     (void)std::signal(SIGPIPE, SIG_IGN);
     (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);  // When the keeper is killed, its orphans are ours.
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
@@ -105,15 +96,10 @@ class Supervisor {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::system("pipe", errno);
     writer.reset(ends[1]);
-    Stream stream{UniqueFd(ends[0]), UniqueFd(), target, OutputLines(command.rank, options_.style)};
+    const int rank = command.rank.value_or(kNoRank);
+    Stream stream{UniqueFd(ends[0]), target, rank, suffix, OutputLines(rank, options_.style)};
     (void)::fcntl(stream.pipe.get(), F_SETFL, O_NONBLOCK);
-    if (!options_.output_dir.empty()) {
-      const std::string path =
-          format_text("{}/rank-{}.{}", options_.output_dir, command.rank, suffix);
-      constexpr mode_t kMode = 0644;
-      stream.file.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
-      if (!stream.file.is_open()) return Status::system("--output-dir: open " + path, errno);
-    }
+    if (command.rank) HVD_TRY(files_.open(rank, suffix));
     HVD_TRY(watch(stream.pipe.get(), streams_.size()));
     streams_.push_back(std::move(stream));
     return Status::ok();
@@ -154,8 +140,11 @@ class Supervisor {
       return false;
     }
     const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
-    if (stream.file.is_open() && !write_all(stream.file.get(), bytes)) stream.file.reset();
+    if (stream.rank != kNoRank) files_.add(stream.rank, stream.suffix, bytes);
     put(stream, stream.lines.feed(bytes));
+    for (const TaskLine& line : stream.lines.take_task_lines()) {
+      files_.add(line.rank, stream.suffix, line.text);
+    }
     for (const std::string& notice : stream.lines.take_notices()) serve_notice(notice);
     return true;
   }
@@ -204,7 +193,12 @@ class Supervisor {
     const int code = exit_code_of(ended.status);
     if (code == 0 || !ending_.rank_failed(code, Clock::now())) return;
     const Command& command = commands_[index];
-    report_first_failure(index, command.rank, command.host, describe_end(ended.status));
+    if (command.rank) {
+      report_first_failure(index, *command.rank, command.host, describe_end(ended.status));
+    } else {
+      say(format_text("{} on {} failed: {}", describe_command(command), command.host,
+                      describe_end(ended.status)));
+    }
   }
 
   /// What srun, or the hvdrun in its task 0, says to us.
@@ -221,10 +215,6 @@ class Supervisor {
 
   void report_first_failure(std::size_t index, int rank, const std::string& host,
                             const std::string& what) {
-    if (rank < 0) {
-      say(format_text("srun on {} failed: {}", host, what));
-      return;
-    }
     say(format_text("rank {} on host {} failed first: {}", rank, host, what));
     const std::deque<std::string>* lines = &streams_[2 * index + 1].lines.last_lines(rank);
     const bool has_errors = !lines->empty();
@@ -242,7 +232,7 @@ class Supervisor {
   /// Somebody killed the keeper: its children are ours now, and nobody reports their ends.
   void keeper_lost() {
     say("the keeper process of this job was killed: ending the job");
-    (void)ending_.rank_failed(128 + SIGKILL, Clock::now());
+    (void)ending_.rank_failed(exit_code_of_signal(SIGKILL), Clock::now());
     kill_job_processes(options_.marker, Deadline::after(kKeeperLimit));
     running_ = 0;
   }
@@ -282,6 +272,7 @@ class Supervisor {
   const std::vector<Command>& commands_;
   const SupervisorOptions& options_;
   Ending ending_;
+  OutputFiles files_;
   UniqueFd epoll_;
   UniqueFd signals_;
   std::vector<Stream> streams_;  ///< Two by command: output, error.
@@ -294,12 +285,6 @@ class Supervisor {
 }  // namespace
 
 Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options) {
-  if (!options.output_dir.empty()) {
-    constexpr mode_t kMode = 0755;
-    if (::mkdir(options.output_dir.c_str(), kMode) != 0 && errno != EEXIST) {
-      return Status::system("--output-dir: mkdir " + options.output_dir, errno);
-    }
-  }
   return Supervisor(commands, options).run();
 }
 

@@ -3,10 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
-
+#include "golden.h"
 #include "launcher/site_catalog.h"
 #include "launcher/template.h"
 
@@ -24,12 +21,6 @@ std::string refusal(const std::string& site, const HeaderOptions& options) {
   if (text.is_ok()) return "accepted:\n" + text.value();
   EXPECT_EQ(text.status().code(), Code::kInvalidArgument);
   return text.status().message();
-}
-
-/// Run the test program with --update to rewrite the golden files, and review the diff.
-bool updating() {
-  const std::vector<std::string> arguments = testing::internal::GetArgvs();
-  return std::find(arguments.begin(), arguments.end(), "--update") != arguments.end();
 }
 
 struct GoldenCase {
@@ -69,14 +60,9 @@ std::vector<GoldenCase> golden_cases() {
 
 TEST(Header, MatchesTheGoldenFiles) {
   for (const GoldenCase& golden : golden_cases()) {
-    const std::string path = std::string(HVD_GOLDEN_DIR) + "/" + golden.file;
     const Result<std::string> text = header(golden.site, golden.options);
     ASSERT_TRUE(text.is_ok()) << golden.file << ": " << text.status().message();
-    if (updating()) std::ofstream(path) << text.value();
-    std::ifstream file(path);
-    const std::string expected((std::istreambuf_iterator<char>(file)),
-                               std::istreambuf_iterator<char>());
-    EXPECT_EQ(text.value(), expected) << golden.file << ": run with --update to accept";
+    expect_golden(golden.file, text.value());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "launcher/ending.h"
+#include "launcher/exit_code.h"
 #include "launcher/options.h"
 #include "launcher/output_lines.h"
 #include "launcher/srun_report.h"
@@ -37,7 +38,7 @@ TEST(Ending, HandsOnASignalOnceAndKillsTheSecondTime) {
   EXPECT_EQ(ending.told_to_end(SIGINT, start), SIGINT);
   EXPECT_FALSE(ending.rank_failed(1, start));
   EXPECT_EQ(ending.told_to_end(SIGINT, start), SIGKILL);
-  EXPECT_EQ(ending.exit_code(), 128 + SIGINT);
+  EXPECT_EQ(ending.exit_code(), exit_code_of_signal(SIGINT));
 }
 
 TEST(Ending, ASignalAfterAFailureKeepsItsCode) {
@@ -78,12 +79,16 @@ TEST(OutputLines, PassesBytesWithoutPrefix) {
 }
 
 TEST(OutputLines, TurnsSrunsLabelsIntoPrefixes) {
-  OutputLines lines(-1, OutputStyle{.from_srun = true});
+  OutputLines lines(kNoRank, OutputStyle{.from_srun = true});
   EXPECT_EQ(lines.feed(" 3: hi\n12: yo\nsrun: error: jz1: task 2: Killed\n0: hvdrun-step 5.1\n"),
             "[3] hi\n[12] yo\nsrun: error: jz1: task 2: Killed\n");
   EXPECT_THAT(lines.take_notices(),
               ElementsAre("srun: error: jz1: task 2: Killed", "hvdrun-step 5.1"));
   EXPECT_THAT(lines.last_lines(3), ElementsAre("hi"));
+  const std::vector<TaskLine> written = lines.take_task_lines();
+  ASSERT_EQ(written.size(), 2U);
+  EXPECT_EQ(written[1].rank, 12);
+  EXPECT_EQ(written[1].text, "yo\n");
 }
 
 TEST(SrunReport, ReadsFailuresOnly) {
@@ -96,6 +101,10 @@ TEST(SrunReport, ReadsFailuresOnly) {
   ASSERT_TRUE(killed);
   EXPECT_EQ(killed->rank, 4);
   EXPECT_EQ(killed->what, "signal 11 (Segmentation fault)");
+  const auto starved = parse_task_failure("srun: error: jz1: task 3: Out Of Memory");
+  ASSERT_TRUE(starved);
+  EXPECT_EQ(starved->what, "killed, out of memory");
+  EXPECT_EQ(starved->exit_code, 137);
   for (const std::string line :
        {"", "srun: error: jz1: task", "srun: error: jz1: task x: Killed", "srun: Job step done",
         "srun: error: Node failure on jz3", "srun: error: jz1: task 1", "3: srun: error: a"}) {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/dry_run.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "golden.h"
+
+namespace hvd {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+SiteConfig site() {
+  SiteConfig site;
+  site.id = "lab";
+  const Provenance page{"page", "2026-01", "D"};
+  site.env = {{"NCCL_NET", "Socket", "nodes>1", "no other network", page},
+              {"OLD", "1", "historical", "kept as text", page},
+              {"FI_PROVIDER", "psm2", "always", "the fabric", page}};
+  return site;
+}
+
+Allocation machine(Way way, const std::string& host, Variables variables) {
+  Allocation allocation;
+  allocation.way = way;
+  allocation.environment = Environment(std::move(variables));
+  allocation.host = host;
+  allocation.hosts = {host};
+  allocation.cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  return allocation;
+}
+
+std::string explain(const RunOptions& options, const Allocation& allocation, const JobFacts& job) {
+  const Placement placement = place(options, allocation).value();
+  const EnvironmentPlan plan = plan_environment(options, allocation, site(), placement, job);
+  return describe_run(
+      placement, plan,
+      build_commands(options, placement, plan, allocation.environment, "/opt/bin/hvdrun"));
+}
+
+TEST(DryRun, ShowsRanksOnVirtualNodesAndHidesTheKey) {
+  RunOptions options;
+  options.ranks = 4;
+  options.nodes = 2;
+  options.command = {"prog", "a b"};
+  const Allocation allocation =
+      machine(Way::kLocal, "box", {{"PYTHONUNBUFFERED", "x"}, {"PMIX_RANK", "0"}});
+  expect_golden("dry-run-virtual-nodes.golden",
+                explain(options, allocation, {"127.0.0.1:5", "secret", "m"}));
+}
+
+TEST(DryRun, ShowsTheSrunOfABatchShellAndWhatItsTasksAdd) {
+  RunOptions options;
+  options.variables = {{"A", "b c"}};
+  options.site = "lab";
+  options.command = {"python3", "train.py"};
+  Allocation allocation = machine(Way::kSlurmShell, "login",
+                                  {{"SLURM_JOB_ID", "7"},
+                                   {"SLURM_NTASKS", "5"},
+                                   {"SLURM_CPUS_PER_TASK", "10"},
+                                   {"FI_PROVIDER", "tcp"}});
+  allocation.hosts = {"jz1", "jz2"};
+  allocation.tasks_per_node = {3, 2};
+  expect_golden("dry-run-slurm-shell.golden", explain(options, allocation, {"", "", "m"}));
+}
+
+TEST(DryRun, ShowsWhatATaskOfAStepBecomes) {
+  RunOptions options;
+  options.command = {"python3", "train.py"};
+  Allocation allocation =
+      machine(Way::kTask, "jz2",
+              {{"CUDA_VISIBLE_DEVICES", "2,3"}, {"HVD_REPORT_STEP", "1"}, {"SLURM_JOB_ID", "7"}});
+  allocation.hosts = {"jz1", "jz2"};
+  Identity identity;
+  identity.rank = 3;
+  identity.size = 4;
+  identity.local_rank = 1;
+  identity.local_size = 2;
+  identity.node = 1;
+  identity.node_count = 2;
+  identity.source = "Slurm step";
+  allocation.identity = identity;
+  expect_golden("dry-run-task.golden", explain(options, allocation, {}));
+}
+
+}  // namespace
+}  // namespace hvd
