@@ -48,9 +48,10 @@ struct Process::State {
 namespace {
 
 void at_exit(int exit_code, void*) {
-  // A rank that fails leaves at once: its peers learn of it now, not after our patience.
-  const auto patience = exit_code == 0 ? kExitPatience : 0s;
-  static_cast<void>(Process::instance().stop(Deadline::after(patience)));
+  if (exit_code != 0) {
+    Process::instance().abort(format_text("its program ended with exit code {}", exit_code));
+  }
+  static_cast<void>(Process::instance().stop(Deadline::after(kExitPatience)));
 }
 
 Status forked_child() {
@@ -106,6 +107,16 @@ Status Process::stop(Deadline deadline) {
     state_->engine = nullptr;
   }
   return status;  // the engine itself ends here, or with the last call that still uses it
+}
+
+void Process::abort(const std::string& cause) {
+  if (state_->forked.load()) return;
+  std::shared_ptr<Engine> engine;
+  {
+    Lock lock(state_->mutex);
+    engine = state_->engine;
+  }
+  if (engine != nullptr) engine->abort(cause);
 }
 
 bool Process::is_running() const {

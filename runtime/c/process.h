@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/deadline.h"
 #include "base/result.h"
@@ -21,6 +22,8 @@ class Process {
   Status start(const Settings& settings);
   /// Stops the engine; none: ok.
   Status stop(Deadline deadline);
+  /// Tells the other ranks that this one ends because of `cause`; no engine: nothing.
+  void abort(const std::string& cause);
   bool is_running() const;
   /// The running engine, shared with the caller for the time of a call so that a concurrent stop()
   /// destroys it only after the call. kAborted with what to do: not initialised, or a forked child.

@@ -24,6 +24,7 @@ struct Board {
   static constexpr std::uint32_t kMaxIds = kBitWords * 64;
   static constexpr std::size_t kUpCells = 256;
   static constexpr std::size_t kDownCells = 4096;
+  static constexpr std::size_t kFarewellBytes = 508;
 
   struct alignas(64) Member {
     /// Grows with each toggle. It shares its line with the bits of the first 448 ids: one line
@@ -33,6 +34,9 @@ struct Board {
     RingCursor up_cursor;    ///< The leader's place in `up`.
     RingCursor down_cursor;  ///< This member's place in `down`.
     std::array<Cell, kUpCells> up;
+    /// Why the rank ended, for those who see its process go: kFarewellBytes at most.
+    std::atomic<std::uint32_t> farewell_length;
+    std::array<char, kFarewellBytes> farewell;
   };
 
   std::span<Member> members;  ///< By local rank.

@@ -78,10 +78,14 @@ void Coordinator::check_complete(Name& name) {
 void Coordinator::check_left(Name& name) {
   const RankSet missing = left_.without(name.announced);
   if (missing.empty()) return;
+  std::string hosts;
+  for (const int rank : missing.ranks()) {
+    hosts += format_text("{}{}", hosts.empty() ? "" : ", ", hosts_[static_cast<std::size_t>(rank)]);
+  }
   fail(name, Code::kAborted,
-       format_text("tensor '{}': {} left the job (shutdown, or the end of the program) without "
-                   "submitting it; submit the same tensors on every rank",
-                   name.name, describe_ranks(missing)));
+       format_text("tensor '{}': {} on host {} left the job (shutdown, or the end of the program) "
+                   "without submitting it; submit the same tensors on every rank",
+                   name.name, describe_ranks(missing), hosts));
 }
 
 void Coordinator::define(Name& name) {

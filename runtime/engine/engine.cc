@@ -172,6 +172,17 @@ Status Engine::Impl::shutdown(Deadline deadline) {
                wiring_.rank);
 }
 
+void Engine::Impl::abort(const std::string& cause) {
+  {
+    Lock lock(progress_);
+    if (is_over()) return;
+    negotiation_->leave_farewell(cause);
+    negotiation_->spread_loss(wiring_.rank, lost_text(wiring_.rank, cause));
+    step();
+  }
+  completion_.run_callbacks();
+}
+
 void Engine::Impl::abandon_after_fork() {
   for (const int fd : descriptors_) ::close(fd);
 }
@@ -241,6 +252,7 @@ Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
 
 void Engine::release(Handle handle) { impl_->completion_.release(handle); }
 Status Engine::shutdown(Deadline deadline) { return impl_->shutdown(deadline); }
+void Engine::abort(const std::string& cause) { impl_->abort(cause); }
 void Engine::abandon_after_fork() { impl_->abandon_after_fork(); }
 const Communicator& Engine::world() const { return impl_->world_; }
 const std::vector<PeerInfo>& Engine::peers() const { return impl_->peers_; }

@@ -60,6 +60,9 @@ class Engine {
   /// Leaves the job: waits until all ranks have called it or the deadline passes, then stops the
   /// thread. Pending requests fail with kAborted.
   Status shutdown(Deadline deadline);
+  /// Ends this rank's part in the job because of an error: what is pending fails on every rank,
+  /// with `cause` in the text. For programs that end by an exception or a non-zero exit code.
+  void abort(const std::string& cause);
   /// In the child of a fork: closes descriptors, touches nothing else. Only call then.
   void abandon_after_fork();
 

@@ -33,6 +33,7 @@ class Engine::Impl {
   void flush();
   Status wait(Handle handle, Deadline deadline);
   Status shutdown(Deadline deadline);
+  void abort(const std::string& cause);
   void abandon_after_fork();
   std::string describe() const;
   Statistics statistics() const;
@@ -60,6 +61,7 @@ class Engine::Impl {
   void complete_finished() HVD_REQUIRES(progress_);
   void tick_if_due() HVD_REQUIRES(progress_);
   void peer_gone(int rank, const std::string& cause) HVD_REQUIRES(progress_);
+  std::string lost_text(int rank, const std::string& cause) const;
   void end_epoch(const Status& status) HVD_REQUIRES(progress_);
   void finish(const PendingPtr& pending, const Status& status) HVD_REQUIRES(progress_);
   /// True when this rank is told to sleep and a last look found nothing to do.

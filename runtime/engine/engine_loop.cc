@@ -154,6 +154,12 @@ void Engine::Impl::tick_if_due() {
   if (!is_over()) negotiation_->tick(now);
 }
 
+std::string Engine::Impl::lost_text(int rank, const std::string& cause) const {
+  const PeerInfo& peer = peers_[static_cast<std::size_t>(rank)];
+  return format_text("rank {} on host {} (process {}) is lost: {}", rank, peer.host, peer.pid,
+                     cause);
+}
+
 void Engine::Impl::peer_gone(int rank, const std::string& cause) {
   while (step()) {
   }  // what it said before it went comes first
@@ -163,9 +169,7 @@ void Engine::Impl::peer_gone(int rank, const std::string& cause) {
     }
     return;
   }
-  const PeerInfo& peer = peers_[static_cast<std::size_t>(rank)];
-  negotiation_->spread_loss(rank, format_text("rank {} on host {} (process {}) is lost: {}", rank,
-                                              peer.host, peer.pid, cause));
+  negotiation_->spread_loss(rank, lost_text(rank, cause));
   step();
 }
 
@@ -227,8 +231,9 @@ void Engine::Impl::handle_event(const Poller::Event& event) {
   } else if (tag == Tag::kProcess) {
     poller_.remove(wiring_.node.pid_fds[index].get());
     Lock lock(progress_);
+    const std::string farewell = negotiation_->farewell_of(static_cast<int>(index));
     peer_gone(world_.nodes[static_cast<std::size_t>(world_.node)][index],
-              "its process has ended without shutting hvd down");
+              farewell.empty() ? "its process has ended without shutting hvd down" : farewell);
   } else if (tag == Tag::kLane && event.hung_up) {
     poller_.remove(wiring_.lane[index]->fd());
     Lock lock(progress_);

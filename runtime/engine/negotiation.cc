@@ -97,6 +97,21 @@ void Negotiation::spread_loss(int rank, const std::string& text) {
   ring();
 }
 
+void Negotiation::leave_farewell(std::string_view text) {
+  Board::Member& member = board_.members[static_cast<std::size_t>(place_.local_rank)];
+  const std::size_t length = std::min(text.size(), member.farewell.size());
+  std::copy_n(text.begin(), length, member.farewell.begin());
+  // release: pairs with the acquire in farewell_of(); publishes the text.
+  member.farewell_length.store(static_cast<std::uint32_t>(length), std::memory_order_release);
+}
+
+std::string Negotiation::farewell_of(int local_rank) const {
+  const Board::Member& member = board_.members[static_cast<std::size_t>(local_rank)];
+  // acquire: pairs with the release in leave_farewell().
+  const std::size_t length = member.farewell_length.load(std::memory_order_acquire);
+  return {member.farewell.data(), std::min(length, member.farewell.size())};
+}
+
 bool Negotiation::step(bool may_run) {
   bool moved = false;
   if (is_leader()) {

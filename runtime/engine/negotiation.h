@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -61,6 +62,11 @@ class Negotiation {
   void leave();
   /// This rank has learnt that a peer is lost: tells the others.
   void spread_loss(int rank, const std::string& text);
+
+  /// Leaves the reason for the end of this rank on the board.
+  void leave_farewell(std::string_view text);
+  /// What the rank of this node said when it ended; empty when it said nothing.
+  std::string farewell_of(int local_rank) const;
 
   /// Moves messages; `may_run` as in Coordinator::decide. True when anything moved.
   bool step(bool may_run);

@@ -177,6 +177,16 @@ HVD_API hvd_status hvd_init(const hvd_init_options* options) HVD_NOEXCEPT;
  */
 HVD_API hvd_status hvd_shutdown(double timeout_seconds) HVD_NOEXCEPT;
 
+/**
+ * Ends this rank's part in the job because of an error: what is pending fails on every rank with
+ * HVD_PEER_LOST and `cause` in the text. The process goes on, hvd_shutdown() may follow. Called by
+ * the library itself when the program ends with a non-zero exit code.
+ *
+ * @param cause why, in a few words ("ValueError: no data"); 500 bytes are kept. NULL: none given.
+ * @return HVD_OK, also when not initialised.
+ */
+HVD_API hvd_status hvd_abort(const char* cause) HVD_NOEXCEPT;
+
 /** 1 between hvd_init() and hvd_shutdown() in the process that called it, else 0. */
 HVD_API int hvd_is_initialized(void) HVD_NOEXCEPT;
 

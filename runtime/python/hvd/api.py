@@ -335,7 +335,8 @@ class Gradients:
 def _end_of_program() -> None:
     if getattr(sys, "last_type", None) is not None:
         # An uncaught exception: the other ranks learn of it now, not when all modules are gone.
-        waiting.hvd_shutdown(0.0)
+        cause = f"its program ended with {sys.last_type.__name__}: {sys.last_value}"
+        waiting.hvd_abort(cause.encode())
         return
     # Else the library leaves after the interpreter has gone, because only then the exit code is
     # known. Until then the engine may write to tensors that nobody waited for.

@@ -120,7 +120,7 @@ TEST_F(CoordinatorTest, ALeftRankFailsWhatItHadNotAnnounced) {
   EXPECT_EQ(decide(), (Lines{"define y=0", "run 0"}));
   announce("z", {0});
   EXPECT_EQ(decide(), Lines{"fail z"});
-  EXPECT_THAT(text_, HasSubstr("rank 2 left"));
+  EXPECT_THAT(text_, HasSubstr("rank 2 on host c left"));
 }
 
 TEST_F(CoordinatorTest, ShutsDownWhenAllHaveLeft) {
