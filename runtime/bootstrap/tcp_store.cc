@@ -30,8 +30,7 @@ Result<std::unique_ptr<TcpStore>> TcpStore::connect(std::span<const SocketAddres
         connect_once(addresses, key, deadline.earlier(Deadline::after(std::chrono::seconds(5))));
     if (store.is_ok()) return store;
     // A wrong key stays wrong.
-    if (store.status().message().find("another job's key") != std::string::npos ||
-        deadline.has_passed()) {
+    if (store.status().code() == Code::kMismatch || deadline.has_passed()) {
       return store.status().with_context("the store of the job");
     }
     back_off(step_ms, deadline);

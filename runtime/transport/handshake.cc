@@ -109,7 +109,7 @@ Result<bool> Handshake::answer_challenge(int fd) {
   Mac proof;
   copy_out(received_, kHelloBytes, proof);
   if (!equal_macs(proof, key_.authenticate("server", mine_, theirs_))) {
-    return error(Code::kInvalidArgument, "handshake: the server holds another job's key");
+    return error(Code::kMismatch, "handshake: the server holds another job's key");
   }
   ByteWriter answer;
   answer.put_raw(key_.authenticate("client", mine_, theirs_));
@@ -124,7 +124,7 @@ Result<bool> Handshake::check_proof(int fd) {
   Mac proof;
   copy_out(received_, 0, proof);
   if (!equal_macs(proof, key_.authenticate("client", theirs_, mine_))) {
-    return error(Code::kInvalidArgument, "handshake: the client holds another job's key");
+    return error(Code::kMismatch, "handshake: the client holds another job's key");
   }
   step_ = Step::kDone;
   return true;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -31,7 +32,8 @@ void tune(int fd) {
   set(SOL_SOCKET, SO_RCVBUF, kBufferBytes);
 }
 
-Status bind_to(int fd, int family, std::uint16_t port) {
+/// Binds and listens; the error number of what failed, or 0.
+int bind_to(int fd, int family, std::uint16_t port) {
   sockaddr_in6 v6{};
   v6.sin6_family = AF_INET6;
   v6.sin6_port = htons(port);
@@ -44,15 +46,15 @@ Status bind_to(int fd, int family, std::uint16_t port) {
   const auto* address = family == AF_INET6 ? reinterpret_cast<const sockaddr*>(&v6)
                                            : reinterpret_cast<const sockaddr*>(&v4);
   const socklen_t length = family == AF_INET6 ? sizeof v6 : sizeof v4;
-  if (::bind(fd, address, length) != 0 || ::listen(fd, SOMAXCONN) != 0) {
-    const int cause = errno;
-    if (cause == EADDRINUSE) {
-      return error(Code::kSystem, "TCP port {} is in use by another program; choose another port",
-                   port);
-    }
+  return ::bind(fd, address, length) != 0 || ::listen(fd, SOMAXCONN) != 0 ? errno : 0;
+}
+
+Status cannot_listen(std::uint16_t port, int cause) {
+  if (cause != EADDRINUSE) {
     return Status::system(format_text("cannot listen on TCP port {}", port), cause);
   }
-  return Status::ok();
+  return error(Code::kSystem, "TCP port {} is in use by another program; choose another port",
+               port);
 }
 
 /// One candidate on its way: connecting, then shaking hands.
@@ -60,6 +62,7 @@ struct Attempt {
   SocketAddress address;
   UniqueFd socket;
   bool connected = false;
+  bool wrong_key = false;
   std::string failure;
 };
 
@@ -132,14 +135,15 @@ Result<Listener> Listener::open(std::uint16_t port) {
   if (!socket.is_open()) return Status::system("cannot create a TCP socket", errno);
   const int reuse = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-  if (const Status bound = bind_to(socket.get(), family, port); !bound.is_ok()) {
+  int cause = bind_to(socket.get(), family, port);
+  if (cause != 0 && cause != EADDRINUSE && family == AF_INET6) {
     // IPv6 may be compiled in and yet disabled.
-    if (family == AF_INET || bound.message().find("in use") != std::string::npos) return bound;
     family = AF_INET;
     socket.reset(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-    HVD_TRY(bind_to(socket.get(), family, port));
+    cause = bind_to(socket.get(), family, port);
   }
+  if (cause != 0) return cannot_listen(port, cause);
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
@@ -180,12 +184,16 @@ Result<UniqueFd> connect_authenticated(std::span<const SocketAddress> candidates
                                         deadline.earlier(Deadline::after(std::chrono::seconds(5))));
       if (proven.is_ok()) return std::move(attempt.socket);
       attempt.failure = proven.message();
+      attempt.wrong_key = proven.code() == Code::kMismatch;
       attempt.socket.reset();
     }
     more = wait_for_any(attempts, deadline);
   }
-  return error(deadline.has_passed() ? Code::kTimeout : Code::kPeerLost, "cannot connect ({})",
-               failures_of(attempts));
+  const bool wrong_key = std::any_of(attempts.begin(), attempts.end(),
+                                     [](const Attempt& attempt) { return attempt.wrong_key; });
+  Code code = deadline.has_passed() ? Code::kTimeout : Code::kPeerLost;
+  if (wrong_key) code = Code::kMismatch;
+  return error(code, "cannot connect ({})", failures_of(attempts));
 }
 
 }  // namespace hvd

@@ -31,7 +31,7 @@ class Listener {
 };
 
 /// Connects to the first of `candidates` that answers and proves the job key; several may be
-/// tried at once. The error lists what became of each.
+/// tried at once. The error lists what became of each; kMismatch: one holds another job's key.
 Result<UniqueFd> connect_authenticated(std::span<const SocketAddress> candidates, const JobKey& key,
                                        Deadline deadline);
 

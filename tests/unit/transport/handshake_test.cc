@@ -44,7 +44,7 @@ TEST(Handshake, ProvesTheSameKey) {
 TEST(Handshake, RefusesAnotherJob) {
   Status server;
   const Status client = against_client(JobKey::random(), JobKey::random(), server);
-  EXPECT_EQ(client.code(), Code::kInvalidArgument);
+  EXPECT_EQ(client.code(), Code::kMismatch);
   EXPECT_NE(client.message().find("another job's key"), std::string::npos);
   EXPECT_FALSE(server.is_ok());
 }
