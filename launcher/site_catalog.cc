@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "base/check.h"
 #include "launcher/pattern.h"
@@ -19,12 +19,14 @@ constexpr std::string_view kSitePath = "HVD_SITE_PATH";
 
 Result<SiteConfig> read_site(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.good() && !file.eof()) {
-    return error(Code::kInvalidArgument, "site file '{}' cannot be read: check path and rights",
-                 path);
+  // A folder opens as a file does; then a bare stream iterator throws, and this operator does not.
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file.is_open() || text.fail()) {
+    return error(Code::kInvalidArgument,
+                 "site file '{}' cannot be read, or is empty: check path and rights", path);
   }
-  return parse_site(text, path);
+  return parse_site(text.str(), path);
 }
 
 /// The site files of one folder, by name.

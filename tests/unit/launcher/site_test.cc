@@ -124,5 +124,14 @@ TEST(SiteEnvironment, HoldsWhatItsConditionsAllow) {
   EXPECT_THAT(settings[1].why, HasSubstr("2026-06"));
 }
 
+TEST(SiteCatalog, AFolderOrAMissingFileIsOneSentence) {
+  for (const std::string path : {"/tmp", "/no/such/site.json", "/dev/null"}) {
+    const Result<SiteConfig> site = find_site(path, Environment());
+    ASSERT_FALSE(site.is_ok()) << path;
+    EXPECT_EQ(site.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(site.status().message(), HasSubstr("site file '" + path + "' cannot be read"));
+  }
+}
+
 }  // namespace
 }  // namespace hvd
