@@ -34,7 +34,7 @@ std::vector<std::string> runtime_candidates() {
 
 /// Why dlopen failed, in its own words.
 std::string loader_text() {
-  const char* text = dlerror();  // NOLINT(concurrency-mt-unsafe): one thread.
+  const char* text = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps one per thread.
   return text == nullptr ? "unknown" : text;
 }
 

@@ -24,7 +24,6 @@ class Ending {
 
   /// When `advance` has something to do.
   Deadline next() const { return next_; }
-  bool is_ending() const { return stage_ != Stage::kRunning; }
   /// hvdrun's exit code when all ranks are gone.
   int exit_code() const { return exit_code_; }
 

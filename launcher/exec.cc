@@ -33,8 +33,7 @@ void restore_signals() {
   }
 }
 
-}  // namespace
-
+/// Binds this process to `cpus`; empty: leaves it.
 Status bind_to(const CpuSet& cpus) {
   if (cpus.empty()) return Status::ok();
   const int highest = cpus.back() + 1;
@@ -49,6 +48,8 @@ Status bind_to(const CpuSet& cpus) {
   if (failed == 0) return Status::ok();
   return Status::system(format_text("binding to CPUs {}", format_cpu_set(cpus)), why);
 }
+
+}  // namespace
 
 void exec_command(const Command& command) {
   const Status bound = bind_to(command.cpus);

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/status.h"
 #include "launcher/command.h"
 #include "launcher/keeper.h"
 
 namespace hvd {
-
-/// Binds this process to `cpus`; empty: leaves it.
-Status bind_to(const CpuSet& cpus);
 
 /// Replaces this process by the command: binding, default signals, exec. On failure prints why and
 /// ends the process with 127 (not found) or 126.

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "base/unique_fd.h"
 
@@ -86,22 +87,21 @@ void wait_for_an_end(pid_t pid, Deadline deadline) {
   (void)::poll(&wait, 1, deadline.poll_timeout_ms());
 }
 
-}  // namespace
-
-std::vector<pid_t> job_processes(pid_t root, const std::string& marker) {
+/// The living processes below this one, and those with the marker and all below them.
+std::vector<pid_t> job_processes(const std::string& marker) {
   const std::map<pid_t, ProcessEntry> processes = all_processes(marker);
   const pid_t self = ::getpid();
   std::vector<pid_t> found;
   for (const auto& [pid, process] : processes) {
-    if (pid == root || pid == self || process.is_zombie) continue;
+    if (pid == self || process.is_zombie) continue;
     bool is_ours = process.is_marked;
     pid_t ancestor = process.parent;
     // Bounded by the table: a pid used again while we read it could close a circle.
     for (std::size_t depth = 0; !is_ours && depth < processes.size(); ++depth) {
-      if (ancestor == root) is_ours = true;
+      if (ancestor == self) is_ours = true;
       const auto next = processes.find(ancestor);
       if (next == processes.end()) break;
-      is_ours = is_ours || (next->second.is_marked && ancestor != self);
+      is_ours = is_ours || next->second.is_marked;
       ancestor = next->second.parent;
     }
     if (is_ours) found.push_back(pid);
@@ -109,9 +109,11 @@ std::vector<pid_t> job_processes(pid_t root, const std::string& marker) {
   return found;
 }
 
+}  // namespace
+
 void kill_job_processes(const std::string& marker, Deadline deadline) {
   while (!deadline.has_passed()) {
-    const std::vector<pid_t> found = job_processes(::getpid(), marker);
+    const std::vector<pid_t> found = job_processes(marker);
     for (const pid_t pid : found) (void)::kill(pid, SIGKILL);
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }

@@ -15,9 +15,6 @@ struct SiteFacts {
   int gpus_per_node = 0;
 };
 
-/// Whether a condition ("always", "nodes>1", "gpus>0", "historical") holds.
-bool site_condition_holds(const std::string& when, const SiteFacts& facts);
-
 /// The variables that `site` sets under `facts`, in the order of its file.
 std::vector<PlannedVariable> site_environment(const SiteConfig& site, const SiteFacts& facts);
 

@@ -38,7 +38,8 @@ bool load(void* library, const char* name, Function& function) {
 Result<Pmix> load_pmix() {
   void* library = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return error(Code::kUnsupported, "libpmix.so.2 cannot be loaded: {}", ::dlerror());
+    const char* why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps one per thread.
+    return error(Code::kUnsupported, "libpmix.so.2 cannot be loaded: {}", why);
   }
   Pmix pmix;
   if (load(library, "PMIx_Init", pmix.init) && load(library, "PMIx_Put", pmix.put) &&

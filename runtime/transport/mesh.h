@@ -23,7 +23,7 @@ enum class LinkPurpose : std::int32_t { kTree = 1, kLane = 2 };
 struct LinkId {
   LinkPurpose purpose = LinkPurpose::kTree;
   int peer_rank = 0;
-  auto operator<=>(const LinkId&) const = default;
+  auto operator<=>(const LinkId&) const = default;  // NOLINT(modernize-use-nullptr): has no null.
 };
 
 /// A peer of the mesh: the higher rank connects, the lower accepts.
