@@ -87,6 +87,13 @@ hvd_status hvd_shutdown(double timeout_seconds) noexcept {
   return guarded([&] { return Process::instance().stop(hvd::deadline_after(timeout_seconds)); });
 }
 
+hvd_status hvd_set_farewell(const char* cause) noexcept {
+  return guarded([&] {
+    Process::instance().set_farewell(cause == nullptr ? "" : cause);
+    return Status::ok();
+  });
+}
+
 hvd_status hvd_abort(const char* cause) noexcept {
   return guarded([&]() -> Status {
     Process::instance().abort(cause == nullptr ? "it gave no cause" : cause);

@@ -31,6 +31,7 @@ struct Process::State {
   /// Guards `engine` for the moment of a pointer copy; held over fork().
   mutable Mutex mutex;
   std::shared_ptr<Engine> engine HVD_GUARDED_BY(mutex);
+  std::string farewell HVD_GUARDED_BY(mutex);
   /// Set in the child of a fork. Looked at before any lock.
   std::atomic<bool> forked{false};
 
@@ -43,16 +44,30 @@ struct Process::State {
     }
     mutex.unlock();
   }
+
+  std::string farewell_of(int exit_code) const {
+    Lock lock(mutex);
+    if (!farewell.empty()) return farewell;
+    return format_text("its program ended with exit code {}", exit_code);
+  }
+  std::shared_ptr<Engine> current() const {
+    Lock lock(mutex);
+    return engine;
+  }
+  /// Calls of other threads find the engine until it has left.
+  Status leave(Deadline deadline) HVD_REQUIRES(changing) {
+    const std::shared_ptr<Engine> leaving = current();
+    if (leaving == nullptr) return Status::ok();
+    const Status status = leaving->shutdown(deadline);
+    Lock lock(mutex);
+    engine = nullptr;
+    return status;  // the engine itself ends here, or with the last call that still uses it
+  }
 };
 
 namespace {
 
-void at_exit(int exit_code, void*) {
-  if (exit_code != 0) {
-    Process::instance().abort(format_text("its program ended with exit code {}", exit_code));
-  }
-  static_cast<void>(Process::instance().stop(Deadline::after(kExitPatience)));
-}
+void at_exit(int exit_code, void*) { Process::instance().end(exit_code); }
 
 Status forked_child() {
   return error(Code::kAborted,
@@ -95,27 +110,27 @@ Status Process::start(const Settings& settings) {
 Status Process::stop(Deadline deadline) {
   if (state_->forked.load()) return Status::ok();
   Lock changing(state_->changing);
-  std::shared_ptr<Engine> engine;
-  {
-    Lock lock(state_->mutex);
-    engine = state_->engine;
-  }
-  if (engine == nullptr) return Status::ok();
-  const Status status = engine->shutdown(deadline);
-  {
-    Lock lock(state_->mutex);
-    state_->engine = nullptr;
-  }
-  return status;  // the engine itself ends here, or with the last call that still uses it
+  return state_->leave(deadline);
+}
+
+void Process::end(int exit_code) {
+  if (state_->forked.load()) return;
+  if (exit_code != 0) abort(state_->farewell_of(exit_code));
+  // Held: another thread still waits for ranks in init or shutdown, and ends with the process.
+  if (!state_->changing.try_lock()) return;
+  static_cast<void>(state_->leave(Deadline::after(kExitPatience)));
+  state_->changing.unlock();
+}
+
+void Process::set_farewell(const std::string& cause) {
+  if (state_->forked.load()) return;
+  Lock lock(state_->mutex);
+  state_->farewell = cause;
 }
 
 void Process::abort(const std::string& cause) {
   if (state_->forked.load()) return;
-  std::shared_ptr<Engine> engine;
-  {
-    Lock lock(state_->mutex);
-    engine = state_->engine;
-  }
+  const std::shared_ptr<Engine> engine = state_->current();
   if (engine != nullptr) engine->abort(cause);
 }
 

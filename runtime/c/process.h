@@ -24,6 +24,10 @@ class Process {
   Status stop(Deadline deadline);
   /// Tells the other ranks that this one ends because of `cause`; no engine: nothing.
   void abort(const std::string& cause);
+  /// What the others are told if the program fails.
+  void set_farewell(const std::string& cause);
+  /// At the end of the program: leaves the job, or tells the others why it failed.
+  void end(int exit_code);
   bool is_running() const;
   /// The running engine, shared with the caller for the time of a call so that a concurrent stop()
   /// destroys it only after the call. kAborted with what to do: not initialised, or a forked child.

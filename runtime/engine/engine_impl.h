@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,6 +47,14 @@ class Engine::Impl {
   static constexpr std::chrono::milliseconds kTick{200};
   /// How long a waiter yields its core, poll by poll, before it sleeps.
   static constexpr std::chrono::microseconds kYieldTime{500};
+  /// A closed lane may only mean that its other end has heard of a loss before us, and left: the
+  /// pidfds and the tree get this long to say whose.
+  static constexpr std::chrono::milliseconds kPatience{100};
+  struct Suspicion {
+    int rank;
+    std::string text;
+    Clock::time_point due;
+  };
   /// Batches under way at which the root keeps complete names back, so that they gather.
   static constexpr std::size_t kBusyBatches = 2;
 
@@ -60,8 +69,9 @@ class Engine::Impl {
   void run_together(RunTogether& run) HVD_REQUIRES(progress_);
   void complete_finished() HVD_REQUIRES(progress_);
   void tick_if_due() HVD_REQUIRES(progress_);
-  void peer_gone(int rank, const std::string& cause) HVD_REQUIRES(progress_);
+  void peer_gone(int rank, const std::string& cause, bool certain) HVD_REQUIRES(progress_);
   std::string lost_text(int rank, const std::string& cause) const;
+  void suspect(int rank, std::string text) HVD_REQUIRES(progress_);
   void end_epoch(const Status& status) HVD_REQUIRES(progress_);
   void finish(const PendingPtr& pending, const Status& status) HVD_REQUIRES(progress_);
   /// True when this rank is told to sleep and a last look found nothing to do.
@@ -83,6 +93,8 @@ class Engine::Impl {
   std::unique_ptr<Reduction> reduction_;  ///< Guarded by progress_, but for its const parts.
   std::vector<PendingPtr> taken_ HVD_GUARDED_BY(progress_);
   RankSet left_ HVD_GUARDED_BY(progress_);
+  std::optional<Suspicion> suspicion_ HVD_GUARDED_BY(progress_);
+  std::vector<PendingPtr> broken_ HVD_GUARDED_BY(progress_);  ///< Fail with the epoch.
   std::size_t in_progress_ HVD_GUARDED_BY(progress_) = 0;
   Clock::time_point next_tick_ HVD_GUARDED_BY(progress_);
   unsigned steps_ HVD_GUARDED_BY(progress_) = 0;

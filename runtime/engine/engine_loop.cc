@@ -112,6 +112,14 @@ void Engine::Impl::run_together(RunTogether& run) {
 
 void Engine::Impl::complete_finished() {
   for (Reduction::Finished& done : reduction_->take_finished()) {
+    if (done.status.code() == Code::kPeerLost && done.started) {
+      suspect(
+          wiring_.rank,
+          format_text("rank {} on host {} failed in a collective: {}", wiring_.rank,
+                      peers_[static_cast<std::size_t>(wiring_.rank)].host, done.status.message()));
+      for (PendingPtr& owner : done.owners) broken_.push_back(std::move(owner));
+      continue;
+    }
     for (const PendingPtr& owner : done.owners) {
       if (!done.status.is_ok() && owner->failure.is_ok()) owner->failure = done.status;
       if (--owner->batches_left == 0) finish(owner, owner->failure);
@@ -138,6 +146,7 @@ void Engine::Impl::end_epoch(const Status& status) {
     over_status_ = status;
   }
   over_.store(true);
+  for (const PendingPtr& pending : std::exchange(broken_, {})) completion_.finish(pending, status);
   for (const PendingPtr& pending : reduction_->abandon()) completion_.finish(pending, status);
   for (const PendingPtr& pending : negotiation_->take_all_requests()) {
     completion_.finish(pending, status);
@@ -151,7 +160,12 @@ void Engine::Impl::tick_if_due() {
   const auto now = Clock::now();
   if (now < next_tick_) return;
   next_tick_ = now + kTick;
-  if (!is_over()) negotiation_->tick(now);
+  if (is_over()) return;
+  negotiation_->tick(now);
+  if (!suspicion_ || now < suspicion_->due) return;
+  const Suspicion suspicion = *std::exchange(suspicion_, std::nullopt);
+  if (left_.contains(suspicion.rank) && broken_.empty()) return;
+  negotiation_->spread_loss(suspicion.rank, suspicion.text);
 }
 
 std::string Engine::Impl::lost_text(int rank, const std::string& cause) const {
@@ -160,7 +174,14 @@ std::string Engine::Impl::lost_text(int rank, const std::string& cause) const {
                      cause);
 }
 
-void Engine::Impl::peer_gone(int rank, const std::string& cause) {
+void Engine::Impl::suspect(int rank, std::string text) {
+  // The end of a connection names the peer; a failure of ours does not.
+  if (suspicion_ && suspicion_->rank != wiring_.rank) return;
+  const auto due = suspicion_ ? suspicion_->due : Clock::now() + kPatience;
+  suspicion_ = Suspicion{rank, std::move(text), due};
+}
+
+void Engine::Impl::peer_gone(int rank, const std::string& cause, bool certain) {
   while (step()) {
   }  // what it said before it went comes first
   if (is_over() || all_left_.load() || left_.contains(rank)) {
@@ -169,6 +190,7 @@ void Engine::Impl::peer_gone(int rank, const std::string& cause) {
     }
     return;
   }
+  if (!certain) return suspect(rank, lost_text(rank, cause));
   negotiation_->spread_loss(rank, lost_text(rank, cause));
   step();
 }
@@ -233,11 +255,12 @@ void Engine::Impl::handle_event(const Poller::Event& event) {
     Lock lock(progress_);
     const std::string farewell = negotiation_->farewell_of(static_cast<int>(index));
     peer_gone(world_.nodes[static_cast<std::size_t>(world_.node)][index],
-              farewell.empty() ? "its process has ended without shutting hvd down" : farewell);
+              farewell.empty() ? "its process has ended without shutting hvd down" : farewell,
+              true);
   } else if (tag == Tag::kLane && event.hung_up) {
     poller_.remove(wiring_.lane[index]->fd());
     Lock lock(progress_);
-    peer_gone(wiring_.lane[index]->peer_rank(), "its connection was closed");
+    peer_gone(wiring_.lane[index]->peer_rank(), "its connection was closed", false);
   }
 }
 

@@ -187,6 +187,15 @@ HVD_API hvd_status hvd_shutdown(double timeout_seconds) HVD_NOEXCEPT;
  */
 HVD_API hvd_status hvd_abort(const char* cause) HVD_NOEXCEPT;
 
+/**
+ * What the other ranks are told should this program end with a non-zero exit code. They are told
+ * when it ends, not before: a launcher then sees this rank end first.
+ *
+ * @param cause why, in a few words; 500 bytes are kept. NULL: forget it.
+ * @return HVD_OK, also when not initialised.
+ */
+HVD_API hvd_status hvd_set_farewell(const char* cause) HVD_NOEXCEPT;
+
 /** 1 between hvd_init() and hvd_shutdown() in the process that called it, else 0. */
 HVD_API int hvd_is_initialized(void) HVD_NOEXCEPT;
 

@@ -135,6 +135,7 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_init": (c_int, [POINTER(InitOptions)]),
     "hvd_shutdown": (c_int, [c_double]),
     "hvd_abort": (c_int, [c_char_p]),
+    "hvd_set_farewell": (c_int, [c_char_p]),
     "hvd_is_initialized": (c_int, []),
     "hvd_rank": (c_int, []),
     "hvd_size": (c_int, []),

@@ -333,12 +333,11 @@ class Gradients:
 
 @atexit.register
 def _end_of_program() -> None:
+    # The library leaves after the interpreter has gone, because only then the exit code is known,
+    # and because the launcher shall see a failing rank end before those that fail with it.
     if getattr(sys, "last_type", None) is not None:
-        # An uncaught exception: the other ranks learn of it now, not when all modules are gone.
         cause = f"its program ended with {sys.last_type.__name__}: {sys.last_value}"
-        waiting.hvd_abort(cause.encode())
-        return
-    # Else the library leaves after the interpreter has gone, because only then the exit code is
-    # known. Until then the engine may write to tensors that nobody waited for.
+        quick.hvd_set_farewell(cause.encode())
+    # Until then the engine may write to tensors that nobody waited for.
     if borrowed:
         _lib.immortal(dict(borrowed))

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts, ends, forks and ranks that keep the others waiting.
+
+Usage: life_test.py HVDRUN LIBHVD [unittest arguments]
+"""
+
+from __future__ import annotations
+
+import os
+
+import jobs
+
+LAYOUTS = ([], ["--nodes", "2"])
+
+
+class Life(jobs.JobCase):
+    """What a program may do with init and shutdown."""
+
+    def assert_fine(self, ended: jobs.Ended, ranks: int = 4) -> None:
+        self.assertEqual(ended.code, 0, ended.text())
+        for rank in range(ranks):
+            self.assertEqual(ended.line(rank, "FINE"), "", ended.text())
+
+    def test_five_lives_in_one_process(self) -> None:
+        program = """
+for life in range(5):
+    hvd.init()
+    allreduce("once", 1000)
+    hvd.barrier()
+    hvd.shutdown()
+    assert not hvd.is_initialized()
+fds = len(os.listdir("/proc/self/fd"))
+hvd.init(); hvd.shutdown()
+assert len(os.listdir("/proc/self/fd")) <= fds, "descriptors are lost"
+say("FINE")
+"""
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                self.assert_fine(self.run_job(["-np", "4", *options], program))
+
+    def test_before_init_and_after_shutdown_calls_say_so(self) -> None:
+        program = """
+def refused():
+    for call in (hvd.rank, hvd.describe, hvd.barrier, lambda: allreduce("x")):
+        try:
+            call()
+        except hvd.AbortedError as failure:
+            assert "call hvd_init() first" in str(failure), failure
+        else:
+            raise AssertionError("answered without a job")
+refused()
+hvd.shutdown()
+hvd.init()
+hvd.init()
+hvd.barrier()
+hvd.shutdown()
+hvd.shutdown()
+refused()
+say("FINE")
+"""
+        self.assert_fine(self.run_job(["-np", "2"], program), 2)
+
+    def test_the_end_of_the_program_is_a_shutdown(self) -> None:
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                ended = self.run_job(["-np", "4", *options], "hvd.init(); allreduce('x'); say('FINE')")
+                self.assert_fine(ended)
+
+    def test_a_death_during_shutdown_delays_nobody(self) -> None:
+        program = """
+hvd.init()
+hvd.barrier()
+if hvd.rank() == 1:
+    note_time()
+    os.kill(os.getpid(), signal.SIGKILL)
+hvd.shutdown()
+say("LEFT", time.monotonic() - float(open(SCRATCH + "/died").read()))
+"""
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                ended = self.run_job(["-np", "4", *options], program)
+                self.assertEqual(ended.code, 137, ended.text())
+                for rank in 0, 2, 3:
+                    self.assertLess(float(ended.line(rank, "LEFT")), 3, ended.text())
+
+    def test_a_rank_that_never_comes_is_named(self) -> None:
+        program = """
+if os.environ["HVD_RANK"] == "1":
+    os._exit(4)
+began = time.monotonic()
+try:
+    hvd.init()
+except hvd.HvdError as failure:
+    say("FAILED", time.monotonic() - began, failure)
+    sys.exit(9)
+"""
+        ended = self.run_job(["-np", "3"], program, HVD_START_TIMEOUT_SECONDS="2")
+        self.assertEqual(ended.code, 4, ended.text())
+        for rank in 0, 2:
+            failed = ended.line(rank, "FAILED")
+            self.assertLess(float(failed.split()[0]), 6, failed)
+            self.assertIn("rank 1", failed)
+
+    def test_a_forked_child_is_no_rank_and_does_no_harm(self) -> None:
+        program = """
+hvd.init()
+allreduce("before")
+child = os.fork()
+if child == 0:
+    began = time.monotonic()
+    try:
+        allreduce("in the child")
+    except hvd.AbortedError as failure:
+        fine = "forked" in str(failure) and time.monotonic() - began < 0.5
+        hvd.shutdown()
+        sys.exit(0 if fine else 1)
+    os._exit(2)
+assert os.waitpid(child, 0)[1] == 0
+for step in range(100):
+    allreduce("after", 1000)
+hvd.shutdown()
+say("FINE")
+"""
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                self.assert_fine(self.run_job(["-np", "4", *options], program))
+
+
+class Stalls(jobs.JobCase):
+    """A rank that never submits is not lost: it is reported by those that wait."""
+
+    def test_everyone_who_waits_says_for_whom(self) -> None:
+        program = """
+hvd.init()
+if hvd.rank() == 3:
+    for rank in range(3):
+        while not os.path.exists(f"{SCRATCH}/told.{rank}"):
+            time.sleep(0.01)
+    allreduce("forgotten")
+    sys.exit(0)
+# The report comes on standard error, which a pipe makes readable for us.
+readable, writable = os.pipe()
+os.dup2(writable, 2)
+waiting = Sum("forgotten")
+say("REPORT", os.read(readable, 4096).decode().replace("\\n", " "))
+open(f"{SCRATCH}/told.{hvd.rank()}", "w").close()
+waiting.wait()
+"""
+        host = os.uname().nodename
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                ended = self.run_job(
+                    ["-np", "4", *options], program, HVD_STALL_CHECK_TIME_SECONDS="1"
+                )
+                self.assertEqual(ended.code, 0, ended.text())
+                for rank in range(3):
+                    report = ended.line(rank, "REPORT")
+                    self.assertRegex(report, rf"forgotten.*rank 3.*{host}", ended.text())
+
+
+if __name__ == "__main__":
+    jobs.main()
