@@ -115,7 +115,12 @@ Status Process::stop(Deadline deadline) {
 
 void Process::end(int exit_code) {
   if (state_->forked.load()) return;
-  if (exit_code != 0) abort(state_->farewell_of(exit_code));
+  if (exit_code != 0) {
+    // No more than a farewell: the others learn of the end when the launcher does, not before.
+    const std::shared_ptr<Engine> engine = state_->current();
+    if (engine != nullptr) engine->leave_farewell(state_->farewell_of(exit_code));
+    return;
+  }
   // Held: another thread still waits for ranks in init or shutdown, and ends with the process.
   if (!state_->changing.try_lock()) return;
   static_cast<void>(state_->leave(Deadline::after(kExitPatience)));

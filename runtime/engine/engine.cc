@@ -183,6 +183,11 @@ void Engine::Impl::abort(const std::string& cause) {
   completion_.run_callbacks();
 }
 
+void Engine::Impl::leave_farewell(const std::string& cause) {
+  Lock lock(progress_);
+  if (!is_over()) negotiation_->leave_farewell(cause);
+}
+
 void Engine::Impl::abandon_after_fork() {
   for (const int fd : descriptors_) ::close(fd);
 }
@@ -252,6 +257,7 @@ Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
 
 void Engine::release(Handle handle) { impl_->completion_.release(handle); }
 Status Engine::shutdown(Deadline deadline) { return impl_->shutdown(deadline); }
+void Engine::leave_farewell(const std::string& cause) { impl_->leave_farewell(cause); }
 void Engine::abort(const std::string& cause) { impl_->abort(cause); }
 void Engine::abandon_after_fork() { impl_->abandon_after_fork(); }
 const Communicator& Engine::world() const { return impl_->world_; }

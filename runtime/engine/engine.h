@@ -63,6 +63,8 @@ class Engine {
   /// Ends this rank's part in the job because of an error: what is pending fails on every rank,
   /// with `cause` in the text. For programs that end by an exception or a non-zero exit code.
   void abort(const std::string& cause);
+  /// Leaves `cause` where the ranks of this node find it once the process has ended.
+  void leave_farewell(const std::string& cause);
   /// In the child of a fork: closes descriptors, touches nothing else. Only call then.
   void abandon_after_fork();
 

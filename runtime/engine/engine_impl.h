@@ -35,6 +35,7 @@ class Engine::Impl {
   Status wait(Handle handle, Deadline deadline);
   Status shutdown(Deadline deadline);
   void abort(const std::string& cause);
+  void leave_farewell(const std::string& cause);
   void abandon_after_fork();
   std::string describe() const;
   Statistics statistics() const;

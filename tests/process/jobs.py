@@ -56,7 +56,7 @@ def say(*words):
 
 def note_time():
     with open(SCRATCH + "/died.new", "w") as file:
-        file.write(repr(time.monotonic()))
+        file.write(f"{time.monotonic()} {os.getpid()}")
     os.rename(SCRATCH + "/died.new", SCRATCH + "/died")
 
 """
