@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kMaxLine = 64 * 1024;
+constexpr std::size_t kMaxLine = std::size_t{64} * 1024;
 constexpr std::size_t kRemembered = 10;
 constexpr std::size_t kMaxRemembered = 500;
 

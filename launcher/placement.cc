@@ -83,7 +83,7 @@ Status bind_ranks(const RunOptions& options, const Allocation& allocation, std::
     placement.notes.emplace_back("CPUs: the mask Slurm gave is this rank's own");
     return Status::ok();
   }
-  const Status divided = divide_cpus(allocation, asked, local_size, placement);
+  Status divided = divide_cpus(allocation, asked, local_size, placement);
   if (divided.is_ok() || options.bind == BindPolicy::kCores) return divided;
   placement.notes.push_back("CPUs: not bound, " + divided.message());
   return Status::ok();

@@ -25,7 +25,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 constexpr std::chrono::seconds kKeeperLimit{15};
 constexpr std::uint64_t kSignals = ~0ULL;
 constexpr std::uint64_t kKeeper = ~0ULL - 1;
@@ -257,6 +257,7 @@ class Supervisor {
     }
     std::vector<std::string> arguments{"scancel", format_text("--signal={}", signal), step_};
     std::vector<char*> pointers;
+    pointers.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     pointers.push_back(nullptr);
     pid_t pid = 0;
