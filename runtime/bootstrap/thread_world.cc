@@ -100,8 +100,10 @@ Result<LinkPair> connect(const PeerInfo& first, const PeerInfo& second) {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
     return Status::system("cannot create a socket pair", errno);
   }
-  return LinkPair{std::make_unique<Link>(UniqueFd(ends[0]), second.rank, second.host),
-                  std::make_unique<Link>(UniqueFd(ends[1]), first.rank, first.host)};
+  LinkPair pair;
+  pair.first = std::make_unique<Link>(UniqueFd(ends[0]), second.rank, second.host);
+  pair.second = std::make_unique<Link>(UniqueFd(ends[1]), first.rank, first.host);
+  return pair;
 }
 
 Status join_tree(const WiringShape& shape, std::vector<Wiring>& wirings) {

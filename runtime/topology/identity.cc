@@ -169,7 +169,7 @@ Status cross_check(const Source& source, IdentityClaim& claim,
                    const std::vector<IdentityClaim>& claims) {
   for (std::size_t i = 0; i < claims.size(); ++i) {
     if (claims[i].outer) continue;
-    const Status same = compare(*sources[i], claims[i], source, claim);
+    Status same = compare(*sources[i], claims[i], source, claim);
     if (same.is_ok()) continue;
     // hvdrun clears what it replaces: a step that contradicts it is a real conflict.
     const bool nested = sources[0]->place == Place::kNested && sources[0]->name != "hvdrun";
