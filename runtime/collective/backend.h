@@ -49,6 +49,8 @@ class Backend {
   /// Ok, or kUnsupported with the sentence why this batch cannot run here. Pure: depends only on
   /// what is equal on all ranks (operation, dtype, device, communicator).
   virtual Status supports(const Operation& operation, DataType dtype, Device device) const = 0;
+  /// Why it fits this communicator, for people: "all 4 ranks share the memory of one node".
+  virtual std::string reach() const = 0;
   virtual Result<std::unique_ptr<Task>> start(Batch batch) = 0;
   /// True when equal inputs give bitwise equal results on every rank and in every run.
   virtual bool reproducible() const = 0;

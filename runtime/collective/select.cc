@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/select.h"
 
+#include <utility>
+
 #include "base/format.h"
 
 namespace hvd {
@@ -9,6 +11,7 @@ namespace {
 std::string declined_text(std::span<const BackendAnswer> answers) {
   std::string text;
   for (const BackendAnswer& answer : answers) {
+    if (answer.status.is_ok()) continue;
     if (!text.empty()) text += "; ";
     text += format_text("{}: {}", answer.name, answer.status.message());
   }
@@ -32,9 +35,10 @@ Selection select_backend(std::span<const BackendAnswer> answers, std::string_vie
   if (!wanted.empty()) return select_wanted(answers, wanted);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (!answers[i].status.is_ok()) continue;
-    if (i == 0) return {i, format_text("{}, the first choice", answers[i].name)};
-    return {i,
-            format_text("{}, because {}", answers[i].name, declined_text(answers.subspan(0, i)))};
+    std::string reason = format_text("{}: {}", answers[i].name, answers[i].reach);
+    const std::string declined = declined_text(answers);
+    if (!declined.empty()) reason += format_text(" (declined: {})", declined);
+    return {i, std::move(reason)};
   }
   if (answers.empty()) return {std::nullopt, "this build has no backend"};
   return {std::nullopt, format_text("every backend declined: {}", declined_text(answers))};

@@ -14,7 +14,8 @@ namespace hvd {
 /// What one line of the backend table says about a batch.
 struct BackendAnswer {
   std::string_view name;
-  Status status;  ///< Of create() or supports().
+  Status status;      ///< Of create() or supports().
+  std::string reach;  ///< Why it fits, where it accepts: as Backend::reach().
 };
 
 /// The backend chosen for a kind of batch, and why.

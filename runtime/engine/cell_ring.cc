@@ -10,7 +10,7 @@ namespace hvd {
 
 RingWriter::RingWriter(std::span<Cell> cells, std::vector<const RingCursor*> readers)
     : cells_(cells), readers_(std::move(readers)), free_until_(cells.size()) {
-  HVD_CHECK(std::has_single_bit(cells.size()));
+  HVD_CHECK(std::has_single_bit(cells.size()) && cells.size() >= 4);
 }
 
 void RingWriter::write(Bytes message) {
@@ -31,8 +31,9 @@ bool RingWriter::has_room() {
   if (next_ < free_until_) return true;
   std::uint64_t slowest = next_;
   for (const RingCursor* reader : readers_) {
-    // acquire: pairs with the release in RingReader::read(); the cell has been copied out.
-    slowest = std::min(slowest, reader->read.load(std::memory_order_acquire));
+    // seq_cst: pairs with the stores in RingReader::read(), the cell has been copied out; and comes
+    // after the store of my sleep word, if I am about to sleep.
+    slowest = std::min(slowest, reader->read.load());
   }
   free_until_ = slowest + cells_.size();
   return next_ < free_until_;
@@ -68,8 +69,14 @@ std::optional<std::span<const std::byte>> RingReader::read() {
     message_.insert(message_.end(), cell.payload.begin(),
                     cell.payload.begin() + static_cast<std::ptrdiff_t>(length));
     ++next_;
-    // release: pairs with the acquire in RingWriter::has_room(); the cell may be written again.
-    cursor_->read.store(next_, std::memory_order_release);
+    if (next_ % (cells_.size() / 4) == 0) {
+      // seq_cst: frees the cells, and comes before the look at the writer's sleep word.
+      cursor_->read.store(next_);
+      made_room_ = true;
+    } else {
+      // release: pairs with the load in RingWriter::has_room(); the cell may be written again.
+      cursor_->read.store(next_, std::memory_order_release);
+    }
     if (!inside_) return std::span<const std::byte>(message_);
   }
 }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -66,12 +67,16 @@ class RingReader {
 
   /// The next whole message, or nothing yet. The span is valid until the next call.
   std::optional<std::span<const std::byte>> read();
+  /// True once after each quarter of the ring that was read: a writer that found the ring full may
+  /// sleep, and nothing else would tell it of the room.
+  bool take_made_room() { return std::exchange(made_room_, false); }
 
  private:
   std::span<const Cell> cells_;
   RingCursor* cursor_ = nullptr;
   std::uint64_t next_ = 0;
   bool inside_ = false;  ///< message_ holds the beginning of a message.
+  bool made_room_ = false;
   Bytes message_;
 };
 

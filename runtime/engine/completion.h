@@ -25,6 +25,7 @@ class Completion {
   void finish(const PendingPtr& pending, const Status& status);
   /// Calls the callbacks of finished requests. Hold no lock.
   void run_callbacks();
+  bool has_callbacks() const { return has_callbacks_.load(); }
 
   /// Waits until the request is done or the deadline; false when the deadline passed.
   bool wait_until_done(const Pending& pending, Deadline deadline);

@@ -74,16 +74,28 @@ bool ControlTree::receive(Edge& edge, const std::function<void(int, ControlMessa
   return moved;
 }
 
-void ControlTree::beat(Clock::time_point now) {
-  now_ = now;
+bool ControlTree::flush() {
+  bool empty = true;
+  for (Edge& edge : edges_) {
+    if (edge.link == nullptr || !edge.link->has_unsent()) continue;
+    if (const Status status = edge.link->flush(); !status.is_ok()) {
+      drop(edge, status.message());
+    } else if (edge.link->has_unsent()) {
+      empty = false;
+    }
+  }
+  return empty;
+}
+
+void ControlTree::beat() {
   for (Edge& edge : edges_) {
     if (edge.link == nullptr) continue;
-    if (now - edge.heard >= options_.node_timeout) {
+    if (now_ - edge.heard >= options_.node_timeout) {
       drop(edge, format_text("silent for {:.1f} s: the process, the node or the network is down",
-                             std::chrono::duration<double>(now - edge.heard).count()));
+                             std::chrono::duration<double>(now_ - edge.heard).count()));
       continue;
     }
-    if (now - edge.spoke >= options_.heartbeat) send(edge, encode(Heartbeat{}));
+    if (now_ - edge.spoke >= options_.heartbeat) send(edge, encode(Heartbeat{}));
   }
 }
 

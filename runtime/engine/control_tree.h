@@ -42,10 +42,15 @@ class ControlTree {
   /// Calls received(from, message) for each whole message; `from` is kParent or a child's index.
   /// True when anything came or was sent.
   bool poll(const std::function<void(int from, ControlMessage message)>& received);
+  /// Sends what is queued; true when nothing is left.
+  bool flush();
+  /// The time that poll() and beat() go by.
+  void set_time(Clock::time_point now) { now_ = now; }
   /// Sends heartbeats that are due and drops neighbours that have been silent for too long.
-  void beat(Clock::time_point now);
+  void beat();
   /// Peers whose links failed since the last call.
   std::vector<Lost> take_losses() { return std::exchange(losses_, {}); }
+  bool has_losses() const { return !losses_.empty(); }
 
  private:
   struct Edge {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -167,6 +168,13 @@ Status Engine::Impl::shutdown(Deadline deadline) {
   wiring_.node.doorbell->ring_self();
   const bool together =
       completion_.wait_until([this] { return all_left_.load() || is_over(); }, deadline);
+  // The last entries of the log must leave with us: a full ring or socket may still hold them.
+  const Deadline brief = Deadline::after(kTick);
+  for (bool sent = false; all_left_.load() && !sent && !brief.has_passed();) {
+    Lock lock(progress_);
+    sent = negotiation_->flush();
+    if (!sent) sched_yield();
+  }
   if (together) return Status::ok();
   return error(Code::kTimeout, "rank {}: not all ranks shut down in time; leaving without them",
                wiring_.rank);

@@ -78,6 +78,8 @@ class Engine::Impl {
   /// True when this rank is told to sleep and a last look found nothing to do.
   bool park() HVD_REQUIRES(progress_);
   void drive(const Pending& pending, Deadline deadline) HVD_REQUIRES(progress_);
+  /// What fails when a rank that had left by shutdown ends, and is missed.
+  Status gone_after_leaving(int rank) const;
   bool is_over() const { return over_.load(); }
   Status over_status();
 
@@ -109,6 +111,8 @@ class Engine::Impl {
 
   std::atomic<int> waiting_callers_{0};  ///< Callers that drive or would like to.
   std::atomic<bool> thread_sleeps_{false};
+  std::atomic<bool> stepped_back_{false};  ///< The thread went to sleep because a caller waited.
+  bool hurried_ = false;  ///< The thread's own: it left work undone to run callbacks.
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> waited_ns_{0};
   std::thread thread_;

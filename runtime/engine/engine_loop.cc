@@ -50,6 +50,7 @@ Status Engine::Impl::watch_descriptors() {
 bool Engine::Impl::step() {
   if (is_over()) {
     take_submissions();
+    negotiation_->flush();
     return false;
   }
   take_submissions();
@@ -90,7 +91,8 @@ void Engine::Impl::apply(Decision& decision) {
       completion_.wake_all();
       return;
     }
-    end_epoch(Status(Code::kPeerLost, lost->text));
+    end_epoch(left_.contains(lost->rank) ? gone_after_leaving(lost->rank)
+                                         : Status(Code::kPeerLost, lost->text));
   } else if (std::holds_alternative<AllLeft>(decision)) {
     all_left_.store(true);
     end_epoch(error(Code::kAborted, "rank {}: every rank has shut down", wiring_.rank));
@@ -184,15 +186,26 @@ void Engine::Impl::suspect(int rank, std::string text) {
 void Engine::Impl::peer_gone(int rank, const std::string& cause, bool certain) {
   while (step()) {
   }  // what it said before it went comes first
-  if (is_over() || all_left_.load() || left_.contains(rank)) {
-    if (rank == 0 && left_.contains(rank)) {
-      end_epoch(error(Code::kAborted, "rank 0 has left the job; nothing can be agreed any more"));
-    }
+  if (is_over() || all_left_.load()) return;
+  if (left_.contains(rank)) {
+    // It said farewell, so most of us can do without it: not those for whom it spoke, nor what is
+    // half done with it.
+    const auto node = static_cast<std::size_t>(world_.node);
+    const bool spoke_for_us = rank == 0 || rank == world_.nodes[node].front();
+    if (spoke_for_us || reduction_->in_flight() > 0) end_epoch(gone_after_leaving(rank));
     return;
   }
   if (!certain) return suspect(rank, lost_text(rank, cause));
   negotiation_->spread_loss(rank, lost_text(rank, cause));
   step();
+}
+
+Status Engine::Impl::gone_after_leaving(int rank) const {
+  return error(
+      Code::kAborted,
+      "rank {}: rank {} on host {} has left the job (shutdown) and ended; the others cannot "
+      "go on without it: call shutdown on every rank",
+      wiring_.rank, rank, peers_[static_cast<std::size_t>(rank)].host);
 }
 
 bool Engine::Impl::park() {
@@ -212,6 +225,7 @@ void Engine::Impl::run_thread() {
     }
     {
       Lock lock(progress_);
+      stepped_back_.store(false);
       wiring_.node.doorbell->set_asleep(false);
       tick_if_due();
       int idle = 0;
@@ -226,7 +240,11 @@ void Engine::Impl::run_thread() {
           ++idle;
           sched_yield();
         }
+        if (completion_.has_callbacks()) break;
       }
+      // Whoever waited has the last word: it rings when it goes and leaves something behind.
+      stepped_back_.store(waiting_callers_.load() > 0);
+      hurried_ = completion_.has_callbacks();
     }
     completion_.run_callbacks();
   }
@@ -237,7 +255,10 @@ Result<bool> Engine::Impl::sleep() {
   std::array<Poller::Event, 16> events;
   Deadline deadline = Deadline::after(kTick);
   thread_sleeps_.store(true);  // seq_cst: a submission after this rings; one before is seen now
-  if (!submission_.is_empty() || stop_.load()) deadline = Deadline::at(Clock::now());
+  const bool left_alone = stepped_back_.load() && waiting_callers_.load() == 0;
+  if (hurried_ || left_alone || !submission_.is_empty() || stop_.load()) {
+    deadline = Deadline::at(Clock::now());
+  }
   auto count = poller_.wait(events, deadline);
   thread_sleeps_.store(false);
   if (!count.is_ok()) return count.status();
@@ -295,6 +316,7 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
   if (pending->done.load()) return pending->status;
   const auto begin = Clock::now();
   bool drove = false;
+  bool leaves_work = false;
   waiting_callers_.fetch_add(1);
   for (int tries = 0; !drove && !pending->done.load() && tries < spin_polls_ + 64; ++tries) {
     if (!progress_.try_lock()) {
@@ -303,12 +325,14 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
       continue;
     }
     drive(*pending, deadline);
+    leaves_work = in_progress_ > 0 || leaving_.load();
     progress_.unlock();
     drove = true;
   }
+  // seq_cst, as the thread's store and load in the opposite order: either the thread sees that
+  // nobody waits any more, or we see that it stepped back for us, and ring.
   waiting_callers_.fetch_sub(1);
-  // The thread may have stepped back for us in vain.
-  if (!drove) wiring_.node.doorbell->ring_self();
+  if (!drove || (leaves_work && stepped_back_.load())) wiring_.node.doorbell->ring_self();
   completion_.run_callbacks();
   if (!pending->done.load()) {
     flush();

@@ -55,8 +55,18 @@ void Leader::pass_up(ControlMessage message) {
     if (found != by_name_.end()) turn_partial(found->second);
   } else if (const auto* partial = std::get_if<Partial>(&message)) {
     if (partial->id < ids_.size()) turn_partial(partial->id);
+  } else if (const auto* leave = std::get_if<Leave>(&message)) {
+    tell_all_of(leave->rank);
   }
   up_.push_back(std::move(message));
+}
+
+/// What a rank announced before it left still counts, so it must reach the root first.
+void Leader::tell_all_of(int rank) {
+  for (std::uint32_t id = 0; id < ids_.size(); ++id) {
+    if (ids_[id].count != subtree_count_ && ids_[id].have.contains(rank)) turn_partial(id);
+  }
+  if (!ready_.ids.empty()) up_.emplace_back(std::exchange(ready_, {}));
 }
 
 void Leader::follow(const ControlMessage& entry) {

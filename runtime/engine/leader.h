@@ -48,6 +48,7 @@ class Leader {
 
   void add(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
   void turn_partial(std::uint32_t id);
+  void tell_all_of(int rank);
   void reset(Id& id);
 
   RankSet subtree_;

@@ -116,40 +116,53 @@ bool Negotiation::step(bool may_run) {
   bool moved = false;
   if (is_leader()) {
     moved = listen_to_members();
-    if (tree_.has_links()) {
-      moved = tree_.poll([this](int from, ControlMessage message) {
-        receive(from, std::move(message));
-      }) || moved;
-      for (const Lost& loss : tree_.take_losses()) spread_loss(loss.rank, loss.text);
-    }
+    moved = listen_to_tree() || moved;
     pass_up_or_decide(may_run);
-    if (down_.has_unsent() && down_.flush()) ring_members_ = true;
   } else {
     moved = read_log();
-    if (up_.has_unsent() && up_.flush()) ring_leader_ = true;
   }
+  flush();
+  return moved || !decisions_.empty() || tree_.has_losses();
+}
+
+bool Negotiation::listen_to_tree() {
+  if (!tree_.has_links()) return false;
+  const bool moved =
+      tree_.poll([this](int from, ControlMessage message) { receive(from, std::move(message)); });
+  for (const Lost& loss : tree_.take_losses()) spread_loss(loss.rank, loss.text);
+  return moved;
+}
+
+bool Negotiation::flush() {
+  if (down_.has_unsent() && down_.flush()) ring_members_ = true;
+  if (up_.has_unsent() && up_.flush()) ring_leader_ = true;
   ring();
-  return moved || !decisions_.empty();
+  return !down_.has_unsent() && !up_.has_unsent() && tree_.flush();
 }
 
 bool Negotiation::listen_to_members() {
   bool moved = false;
   for (std::size_t i = 0; i < member_bits_.size(); ++i) {
     const int rank = place_.node_ranks[i + 1];
-    moved =
-        member_bits_[i].poll([&](std::uint32_t id) { leader_->member_ready(rank, id, now_); }) ||
-        moved;
+    const auto poll_bits = [&] {
+      return member_bits_[i].poll([&](std::uint32_t id) { leader_->member_ready(rank, id, now_); });
+    };
+    moved = poll_bits() || moved;
     while (const auto bytes = member_up_[i].read()) {
       moved = true;
+      poll_bits();  // what it toggled before it wrote comes first: it may be its farewell
       auto message = decode_control_message(*bytes, place_.size);
       if (!message.is_ok()) {
-        spread_loss(rank, format_text("rank {}: {}", rank, message.status().message()));
+        spread_loss(rank, format_text("rank {} on host {} announced nonsense: {}", rank,
+                                      place_.hosts[static_cast<std::size_t>(rank)],
+                                      message.status().message()));
       } else if (const auto* lost = std::get_if<Lost>(&message.value())) {
         spread_loss(lost->rank, lost->text);
       } else {
         leader_->pass_up(std::move(message).value());
       }
     }
+    if (member_up_[i].take_made_room()) doorbell_->ring(static_cast<int>(i) + 1);
   }
   return moved;
 }
@@ -209,9 +222,12 @@ bool Negotiation::read_log() {
     if (entry.is_ok()) {
       apply(entry.value());
     } else {
-      spread_loss(place_.node_ranks.front(), entry.status().message());
+      spread_loss(place_.node_ranks.front(),
+                  format_text("rank {} wrote what is no log entry: {}", place_.node_ranks.front(),
+                              entry.status().message()));
     }
   }
+  if (log_.take_made_room()) ring_leader_ = true;
   return moved;
 }
 
@@ -279,7 +295,10 @@ PendingPtr Negotiation::take_current(const std::string& text) {
 void Negotiation::tick(Clock::time_point now) {
   now_ = now;
   if (!is_leader()) return;
-  tree_.beat(now);
+  // What arrived while this process was held up counts before anybody is called silent.
+  tree_.set_time(now);
+  listen_to_tree();
+  tree_.beat();
   if (stall_warning_.count() == 0) return;
   leader_->give_up_waiting(now, stall_warning_ * 8 / 10);
   if (is_root()) {

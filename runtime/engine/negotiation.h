@@ -70,6 +70,9 @@ class Negotiation {
 
   /// Moves messages; `may_run` as in Coordinator::decide. True when anything moved.
   bool step(bool may_run);
+  /// Hands on what was said already and found no room; true when nothing is left. For the time
+  /// after the end, when step() is over: the others may still wait for the last word.
+  bool flush();
   /// Heartbeats, stall reports; call when some time has passed.
   void tick(Clock::time_point now);
   std::vector<Decision> take_decisions() { return std::exchange(decisions_, {}); }
@@ -90,6 +93,7 @@ class Negotiation {
   void announce(const std::string& name, Name& state);
   void say_up(ControlMessage message);
   bool listen_to_members();
+  bool listen_to_tree();
   bool read_log();
   void receive(int from, ControlMessage message);
   void pass_up_or_decide(bool may_run);

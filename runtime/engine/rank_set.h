@@ -61,6 +61,8 @@ class RankSet {
     RankSet set;
     set.words_ = std::move(words);
     set.words_.resize((static_cast<std::size_t>(size) + 63) / 64);
+    const auto used = static_cast<unsigned>(size) % 64;
+    if (used != 0) set.words_.back() &= (std::uint64_t{1} << used) - 1;
     return set;
   }
   bool operator==(const RankSet&) const = default;

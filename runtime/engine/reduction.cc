@@ -12,10 +12,11 @@ Selection Reduction::select(const Operation& operation, DataType dtype, Device d
   std::vector<BackendAnswer> answers;
   answers.reserve(candidates_.size());
   for (const Candidate& candidate : candidates_) {
-    answers.push_back(
-        {candidate.name, candidate.backend == nullptr
-                             ? candidate.status
-                             : candidate.backend->supports(operation, dtype, device)});
+    answers.push_back({candidate.name,
+                       candidate.backend == nullptr
+                           ? candidate.status
+                           : candidate.backend->supports(operation, dtype, device),
+                       candidate.backend == nullptr ? std::string() : candidate.backend->reach()});
   }
   return select_backend(answers, wanted_);
 }
@@ -80,7 +81,7 @@ std::vector<PendingPtr> Reduction::abandon() {
 std::string Reduction::describe(const Operation& operation, DataType dtype, Device device) const {
   const Selection selection = select(operation, dtype, device);
   if (!selection.index) return "none: " + selection.reason;
-  return format_text("{}: {}", candidates_[*selection.index].name, selection.reason);
+  return selection.reason;
 }
 
 bool Reduction::reproducible() const {

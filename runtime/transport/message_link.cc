@@ -75,12 +75,11 @@ Result<std::optional<Bytes>> MessageLink::receive() {
     received_.erase(received_.begin(),
                     received_.begin() + static_cast<std::ptrdiff_t>(received_begin_));
     received_begin_ = 0;
-    const std::size_t old_size = received_.size();
-    received_.resize(old_size + kReadBytes);
-    const auto got = link_->receive_some(std::span(received_).subspan(old_size));
-    received_.resize(old_size + (got.is_ok() ? got.value() : 0));
-    if (!got.is_ok()) return got.status();
-    if (got.value() == 0) return std::optional<Bytes>();
+    if (arriving_.empty()) arriving_.resize(kReadBytes);
+    HVD_TRY_ASSIGN(const std::size_t got, link_->receive_some(arriving_));
+    if (got == 0) return std::optional<Bytes>();
+    received_.insert(received_.end(), arriving_.begin(),
+                     arriving_.begin() + static_cast<std::ptrdiff_t>(got));
   }
 }
 

@@ -36,6 +36,7 @@ class MessageLink {
   std::deque<Bytes> unsent_;
   std::size_t unsent_offset_ = 0;
   Bytes received_;
+  Bytes arriving_;  ///< Where recv() puts bytes; kept, since most looks find nothing.
   std::size_t received_begin_ = 0;
 };
 

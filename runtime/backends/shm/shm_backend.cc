@@ -68,6 +68,11 @@ class ShmBackend : public Backend {
     return Status::ok();
   }
 
+  std::string reach() const override {
+    if (communicator_.size == 1) return "there is one rank, so nothing has to move";
+    return format_text("all {} ranks share the memory of one node", communicator_.size);
+  }
+
   Result<std::unique_ptr<Task>> start(Batch batch) override {
     if (plane_.is_abandoned()) {
       return error(Code::kAborted, "shm: an earlier batch of this process set was given up");

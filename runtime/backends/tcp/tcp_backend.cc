@@ -31,6 +31,11 @@ class TcpBackend : public Backend {
     return Status::ok();
   }
 
+  std::string reach() const override {
+    return format_text("{} nodes, {} of each node's ranks connected to the other nodes",
+                       communicator_.node_count(), lanes_.lanes());
+  }
+
   Result<std::unique_ptr<Task>> start(Batch batch) override {
     if (plane_.is_abandoned()) {
       return error(Code::kAborted, "tcp: an earlier batch of this process set was given up");

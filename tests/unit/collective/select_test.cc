@@ -12,19 +12,19 @@ const Status kDeclined = error(Code::kUnsupported, "no such device");
 
 TEST(Select, TakesTheFirstThatAccepts) {
   const std::vector<BackendAnswer> answers = {
-      {"nccl", kDeclined}, {"shm", Status::ok()}, {"tcp", Status::ok()}};
+      {"nccl", kDeclined, ""}, {"shm", Status::ok(), "one node"}, {"tcp", Status::ok(), "any"}};
   const Selection selection = select_backend(answers, "");
   EXPECT_EQ(selection.index, 1U);
-  EXPECT_EQ(selection.reason, "shm, because nccl: no such device");
+  EXPECT_EQ(selection.reason, "shm: one node (declined: nccl: no such device)");
 }
 
-TEST(Select, SaysWhenTheFirstChoiceIsTaken) {
-  const std::vector<BackendAnswer> answers = {{"shm", Status::ok()}};
-  EXPECT_EQ(select_backend(answers, "").reason, "shm, the first choice");
+TEST(Select, SaysWhyTheFirstOneFits) {
+  const std::vector<BackendAnswer> answers = {{"shm", Status::ok(), "one node"}};
+  EXPECT_EQ(select_backend(answers, "").reason, "shm: one node");
 }
 
 TEST(Select, NamesEveryBackendThatDeclined) {
-  const std::vector<BackendAnswer> answers = {{"shm", kDeclined}, {"tcp", kDeclined}};
+  const std::vector<BackendAnswer> answers = {{"shm", kDeclined, ""}, {"tcp", kDeclined, ""}};
   const Selection selection = select_backend(answers, "");
   EXPECT_FALSE(selection.index.has_value());
   EXPECT_EQ(selection.reason, "every backend declined: shm: no such device; tcp: no such device");
@@ -32,7 +32,7 @@ TEST(Select, NamesEveryBackendThatDeclined) {
 
 TEST(Select, ObeysTheUser) {
   const std::vector<BackendAnswer> answers = {
-      {"shm", Status::ok()}, {"tcp", Status::ok()}, {"nccl", kDeclined}};
+      {"shm", Status::ok(), ""}, {"tcp", Status::ok(), ""}, {"nccl", kDeclined, ""}};
   EXPECT_EQ(select_backend(answers, "tcp").index, 1U);
   EXPECT_FALSE(select_backend(answers, "nccl").index.has_value());
   EXPECT_EQ(select_backend(answers, "nonesuch").reason,
