@@ -66,6 +66,16 @@ Negotiation::Place make_place(const Communicator& world, const Wiring& wiring) {
   return place;
 }
 
+/// Ranks that share this rank's CPUs: virtual nodes ("host/node1") are one machine.
+int ranks_on_machine(const std::vector<PeerInfo>& peers, int rank) {
+  const auto machine = [](const PeerInfo& peer) {
+    return peer.host.substr(0, peer.host.find('/'));
+  };
+  const std::string mine = machine(peers[static_cast<std::size_t>(rank)]);
+  return static_cast<int>(std::count_if(
+      peers.begin(), peers.end(), [&](const PeerInfo& peer) { return machine(peer) == mine; }));
+}
+
 }  // namespace
 
 std::size_t node_memory_bytes(std::span<const BackendEntry> table, int local_size) {
@@ -82,7 +92,7 @@ Engine::Impl::Impl(Wiring wiring, const EngineOptions& options, Poller poller)
       poller_(std::move(poller)),
       left_(world_.size) {
   const PeerInfo& me = peers_[static_cast<std::size_t>(wiring_.rank)];
-  const bool crowded = world_.local_size() > me.usable_cpus;
+  const bool crowded = ranks_on_machine(peers_, wiring_.rank) > me.usable_cpus;
   spin_polls_ = options.spin >= 0 ? options.spin + 1 : (crowded ? 50 : 20'000);
 }
 

@@ -46,6 +46,8 @@ class Engine::Impl {
 
  private:
   static constexpr std::chrono::milliseconds kTick{200};
+  /// How long a waiter with a core to itself polls before it yields.
+  static constexpr std::chrono::microseconds kSpinTime{2'000};
   /// How long a waiter yields its core, poll by poll, before it sleeps.
   static constexpr std::chrono::microseconds kYieldTime{500};
   /// A closed lane may only mean that its other end has heard of a loss before us, and left: the

@@ -288,6 +288,7 @@ void Engine::Impl::handle_event(const Poller::Event& event) {
 void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
   wiring_.node.doorbell->set_asleep(false);
   int idle = 0;
+  Clock::time_point spin_end;
   Clock::time_point give_up;
   for (unsigned polls = 0; !pending.done.load(); ++polls) {
     if (step()) {
@@ -295,8 +296,10 @@ void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
       continue;
     }
     ++idle;
+    if (idle == 1) spin_end = Clock::now() + kSpinTime;
     if (idle < spin_polls_) {
       relax();
+      if (idle % 64 == 0 && Clock::now() >= spin_end) idle = spin_polls_ - 1;
     } else {
       // A yield is short among ranks that all wait, and a time slice or more among programs that
       // compute: there a sleeper is woken sooner than a yielder gets its turn.
