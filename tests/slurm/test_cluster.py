@@ -50,7 +50,9 @@ class TestCluster(slurm_test.SlurmTest):
 
     def test_power_off_and_boot(self):
         self.cluster.crash("jz4")
-        self.assertNotEqual(self.cluster.on("jz4", ["true"]).returncode, 0)
+        cluster.await_true(
+            lambda: self.cluster.on("jz4", ["true"]).returncode != 0, 10, "jz4 is off"
+        )
         self.cluster.boot("jz4")
         self.assertEqual(self.run_ok(["srun", "-w", "jz4", "hostname"]), "jz4\n")
 
