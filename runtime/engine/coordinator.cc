@@ -119,12 +119,19 @@ void Coordinator::leave(int rank) {
   log_.emplace_back(Left{rank});
   const std::vector<Name*> waiting = waiting_;
   for (Name* name : waiting) check_left(*name);
-  if (left_.count() == size_) log_.emplace_back(Shutdown{});
 }
 
 std::vector<ControlMessage> Coordinator::decide(bool may_run) {
   std::vector<ControlMessage> log = std::exchange(log_, {});
-  if (!may_run || complete_.empty()) return log;
+  if (may_run && !complete_.empty()) run_complete(log);
+  // The last entry: what all have announced runs before it.
+  if (complete_.empty() && left_.count() == size_ && !std::exchange(shut_down_, true)) {
+    log.emplace_back(Shutdown{});
+  }
+  return log;
+}
+
+void Coordinator::run_complete(std::vector<ControlMessage>& log) {
   std::vector<const Description*> descriptions;
   descriptions.reserve(complete_.size());
   for (const Name* name : complete_) descriptions.push_back(&name->description);
@@ -141,7 +148,6 @@ std::vector<ControlMessage> Coordinator::decide(bool may_run) {
     if (!run.ids.empty()) log.emplace_back(std::move(run));
   }
   for (Name* name : std::exchange(complete_, {})) finish(*name);
-  return log;
 }
 
 std::vector<ControlMessage> Coordinator::report_stalls(Clock::time_point now) {

@@ -59,6 +59,7 @@ class Coordinator {
   void check_complete(Name& name);
   void check_left(Name& name);
   void define(Name& name);
+  void run_complete(std::vector<ControlMessage>& log);
   void fail(Name& name, Code code, std::string text);
   void finish(Name& name);
   std::string stall_text(const Name& name, Clock::time_point now) const;
@@ -67,6 +68,7 @@ class Coordinator {
   Options options_;
   int size_;
   RankSet left_;
+  bool shut_down_ = false;  ///< The log is complete.
   std::unordered_map<std::string, std::unique_ptr<Name>> names_;
   std::vector<Name*> by_id_;
   std::vector<Name*> waiting_;  ///< Announced by some ranks; in order of first announcement.

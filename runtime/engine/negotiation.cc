@@ -50,6 +50,7 @@ void Negotiation::submit(PendingPtr pending) {
   Name& name = names_[text];
   if (name.current != nullptr) {
     name.queued.push_back(std::move(pending));
+    ++queued_;
     return;
   }
   name.current = std::move(pending);
@@ -81,7 +82,17 @@ void Negotiation::say_up(ControlMessage message) {
   ring_leader_ = true;
 }
 
-void Negotiation::leave() { say_up(Leave{place_.rank}); }
+void Negotiation::leave() {
+  leaving_ = true;
+  leave_if_all_is_said();
+}
+
+/// What is queued will still be announced, and nothing may follow the farewell: the others would
+/// run a later use of the name on the strength of that word.
+void Negotiation::leave_if_all_is_said() {
+  if (queued_ > 0 || !std::exchange(leaving_, false)) return;
+  say_up(Leave{place_.rank});
+}
 
 void Negotiation::spread_loss(int rank, const std::string& text) {
   if (std::exchange(lost_, true)) return;
@@ -285,7 +296,9 @@ PendingPtr Negotiation::take_current(const std::string& text) {
   if (!name.queued.empty()) {
     name.current = std::move(name.queued.front());
     name.queued.pop_front();
+    --queued_;
     announce(found->first, name);
+    leave_if_all_is_said();
   } else if (!name.id) {
     names_.erase(found);
   }
@@ -313,6 +326,7 @@ std::vector<PendingPtr> Negotiation::take_all_requests() {
     for (PendingPtr& queued : name.queued) all.push_back(std::move(queued));
   }
   names_.clear();
+  queued_ = 0;
   return all;
 }
 

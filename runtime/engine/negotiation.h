@@ -59,6 +59,7 @@ class Negotiation {
 
   /// Announces the request; one whose name is in flight on this rank queues behind it.
   void submit(PendingPtr pending);
+  /// Says farewell once everything submitted is announced.
   void leave();
   /// This rank has learnt that a peer is lost: tells the others.
   void spread_loss(int rank, const std::string& text);
@@ -91,6 +92,7 @@ class Negotiation {
   bool is_root() const { return place_.rank == 0; }
 
   void announce(const std::string& name, Name& state);
+  void leave_if_all_is_said();
   void say_up(ControlMessage message);
   bool listen_to_members();
   bool listen_to_tree();
@@ -118,6 +120,8 @@ class Negotiation {
   RingWriter up_;
   RingReader log_;
   std::vector<Decision> decisions_;
+  std::size_t queued_ = 0;  ///< Requests behind one of the same name.
+  bool leaving_ = false;    ///< Farewell is due, and not yet said.
   bool lost_ = false;
   bool ring_leader_ = false;
 

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the protocol promises, checked on a model: the real Coordinator and Leaders, members in a
+// few lines, and every message delivered at a random time (in order on each edge).
+#include "protocol_model.h"
+
+namespace hvd::protocol_model {
+namespace {
+
+constexpr Shape kShapes[] = {{1, 1}, {1, 2}, {1, 3}, {2, 1}, {2, 2}, {3, 1}, {3, 2}, {6, 1}};
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr unsigned kSeeds = 40;
+#else
+constexpr unsigned kSeeds = 400;
+#endif
+
+/// Runs `plan(shape, random)` for every shape and many seeds and checks what every plan promises.
+template <typename MakePlan>
+void check_promises(MakePlan&& plan) {
+  for (const Shape& shape : kShapes) {
+    for (unsigned seed = 0; seed < kSeeds; ++seed) {
+      SCOPED_TRACE(format_text("{} nodes of {}, seed {}", shape.nodes, shape.local_size, seed));
+      std::mt19937 random(seed);
+      Model model(shape, plan(shape, random), seed);
+      model.run();
+      const std::vector<std::string>& log = model.member(0).log;
+      ASSERT_FALSE(log.empty());
+      EXPECT_EQ(log.back(), "shutdown") << "something is stuck";
+      for (int rank = 0; rank < shape.size(); ++rank) {
+        ASSERT_EQ(model.member(rank).log, log) << "rank " << rank << " follows another log";
+        for (const std::string& name : model.plan().names) {
+          std::vector<Code> expected;
+          for (int use = 0; use < model.plan().uses_of(rank, name); ++use) {
+            expected.push_back(model.plan().expected(shape.size(), name, use));
+          }
+          ASSERT_EQ(model.member(rank).outcomes[name], expected) << "rank " << rank << ' ' << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Protocol, EveryUseRunsOnceInOneOrderWhateverTheOrderOfSubmission) {
+  check_promises([](const Shape&, std::mt19937&) { return Plan{}; });
+}
+
+TEST(Protocol, ADescriptionThatAllRanksChangeStartsANewEpoch) {
+  check_promises([](const Shape& shape, std::mt19937& random) {
+    Plan plan;
+    for (const std::string& name : plan.names) {
+      for (int use = 0; use < plan.uses; ++use) {
+        const int elements = 1 + static_cast<int>(random() % 2);
+        for (int rank = 0; rank < shape.size(); ++rank) plan.elements[{rank, name, use}] = elements;
+      }
+    }
+    return plan;
+  });
+}
+
+TEST(Protocol, ADisagreementFailsThatUseOnEveryRankAndNoOther) {
+  check_promises([](const Shape& shape, std::mt19937& random) {
+    Plan plan;
+    for (int i = 0; i < 2; ++i) {
+      const int rank = static_cast<int>(random() % static_cast<unsigned>(shape.size()));
+      const int use = static_cast<int>(random() % static_cast<unsigned>(plan.uses));
+      plan.elements[{rank, plan.names[random() % plan.names.size()], use}] = 2;
+    }
+    return plan;
+  });
+}
+
+TEST(Protocol, WhatARankHadNotAnnouncedWhenItLeftFailsOnEveryOther) {
+  check_promises([](const Shape& shape, std::mt19937& random) {
+    Plan plan;
+    plan.leaver = static_cast<int>(random() % static_cast<unsigned>(shape.size()));
+    for (const std::string& name : plan.names) {
+      plan.leaver_uses[name] = static_cast<int>(random() % static_cast<unsigned>(plan.uses + 1));
+      // Descriptions change for all, so that a word about one use cannot pass for another.
+      for (int use = 0; use < plan.uses; ++use) {
+        for (int rank = 0; rank < shape.size(); ++rank) {
+          plan.elements[{rank, name, use}] = 1 + use % 2;
+        }
+      }
+    }
+    return plan;
+  });
+}
+
+TEST(Protocol, OnceNamesAreKnownALeaderHearsItsMembersAndItsFanOutOncePerUse) {
+  constexpr int kUses = 50;
+  for (const Shape& shape : {Shape{1, 4}, Shape{6, 2}, Shape{22, 1}, Shape{30, 3}}) {
+    Plan plan;
+    plan.all_stay = true;
+    Model model(shape, plan, 1);
+    model.run();
+    for (int node = 0; node < shape.nodes; ++node) {
+      model.at(node).heard_from_below = model.at(node).heard_from_above = 0;
+    }
+    for (int use = 0; use < kUses; ++use) model.use_once_more(use % 2 == 0 ? "a" : "b");
+    for (int node = 0; node < shape.nodes; ++node) {
+      const auto children = static_cast<int>(shape.children(node).size());
+      EXPECT_LE(children, kFanOut);
+      EXPECT_EQ(model.at(node).heard_from_below, kUses * (children + shape.local_size - 1));
+      EXPECT_EQ(model.at(node).heard_from_above, node == 0 ? 0 : kUses);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hvd::protocol_model
