@@ -51,7 +51,7 @@ double number(const std::string& flag, const std::string& text, double lowest) {
 
 Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--help" || flag == "-h") {
       std::fputs(kHelp, stdout);
@@ -72,7 +72,6 @@ Options parse(int argc, char** argv) {
       std::fprintf(stderr, "digits: unknown option %s\n%s", flag.c_str(), kHelp);
       std::exit(2);
     }
-    ++i;
   }
   return options;
 }

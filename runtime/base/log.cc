@@ -17,6 +17,7 @@ struct Filter {
 
 Filter read_filter() {
   Filter filter;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): once per process, and nothing here changes it.
   const char* text = std::getenv("HVD_LOG");
   if (text == nullptr) return filter;
   filter.categories = ",";

@@ -108,6 +108,7 @@ hvd_status hvd_gradients_create(const hvd_gradients_options* options, const char
       HVD_TRY_ASSIGN(auto tensor, hvd::translate_description(names[i], tensors[i]));
       described.push_back({names[i], std::move(tensor)});
     }
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): guarded() turns it into a status.
     *gradients = new hvd_gradients{GradientSet(std::move(described), checked), {}, 0, Status::ok()};
     return Status::ok();
   });

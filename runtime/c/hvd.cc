@@ -242,10 +242,13 @@ const char* hvd_describe() noexcept {
     text = engine->describe();
     return Status::ok();
   });
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): nothing changes it after the assignment.
   return status == HVD_OK ? text.c_str() : nullptr;
 }
 
 const char* hvd_build_info() noexcept {
+  // Without memory for one sentence the process is lost anyway.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
   static const std::string* const text = new std::string(hvd::build_info());
   return text->c_str();
 }

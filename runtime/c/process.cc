@@ -58,7 +58,7 @@ struct Process::State {
   Status leave(Deadline deadline) HVD_REQUIRES(changing) {
     const std::shared_ptr<Engine> leaving = current();
     if (leaving == nullptr) return Status::ok();
-    const Status status = leaving->shutdown(deadline);
+    Status status = leaving->shutdown(deadline);
     Lock lock(mutex);
     engine = nullptr;
     return status;  // the engine itself ends here, or with the last call that still uses it

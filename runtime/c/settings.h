@@ -20,7 +20,7 @@ struct Settings {
 /// Reads HVD_FUSION_THRESHOLD (bytes), HVD_STALL_CHECK_TIME_SECONDS, the HOROVOD_ names of both,
 /// HVD_BACKEND and HVD_START_TIMEOUT_SECONDS. A value that is not a number in range:
 /// kInvalidArgument that names variable, value and range. Pure.
-Result<Settings> settings_from(const Environment& environment, const hvd_init_options* options);
+Result<Settings> settings_from(const Environment& environment, const hvd_init_options* given);
 
 /// The deadline of a timeout argument: negative, or longer than any job, is no limit.
 Deadline deadline_after(double timeout_seconds);

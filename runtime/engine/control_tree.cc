@@ -6,12 +6,17 @@ namespace hvd {
 ControlTree::ControlTree(std::unique_ptr<Link> parent, std::vector<std::unique_ptr<Link>> children,
                          const Options& options, Clock::time_point now)
     : options_(options), now_(now) {
-  if (parent != nullptr) {
-    edges_.push_back({kParent, std::make_unique<MessageLink>(std::move(parent)), now, now});
-  }
+  const auto connect = [&](int from, std::unique_ptr<Link> link) {
+    Edge& edge = edges_.emplace_back();
+    edge.from = from;
+    edge.link = std::make_unique<MessageLink>(std::move(link));
+    edge.heard = now;
+    edge.spoke = now;
+  };
+  edges_.reserve(children.size() + 1);
+  if (parent != nullptr) connect(kParent, std::move(parent));
   for (std::size_t i = 0; i < children.size(); ++i) {
-    edges_.push_back(
-        {static_cast<int>(i), std::make_unique<MessageLink>(std::move(children[i])), now, now});
+    connect(static_cast<int>(i), std::move(children[i]));
   }
 }
 

@@ -91,7 +91,7 @@ class Negotiation {
   bool is_leader() const { return place_.local_rank == 0; }
   bool is_root() const { return place_.rank == 0; }
 
-  void announce(const std::string& name, Name& state);
+  void announce(const std::string& text, Name& name);
   void leave_if_all_is_said();
   void say_up(ControlMessage message);
   bool listen_to_members();
@@ -103,7 +103,7 @@ class Negotiation {
   void write_log(const ControlMessage& entry);
   void apply(const ControlMessage& entry);
   void apply_run(const Run& run);
-  PendingPtr take_current(const std::string& name);
+  PendingPtr take_current(const std::string& text);
   void ring();
 
   Place place_;

@@ -46,11 +46,11 @@ constexpr hvd_dtype dtype_of() {
     return HVD_BOOL;
   } else {
     static_assert(std::is_integral_v<U>, "no hvd_dtype for this type");
-    constexpr bool is_signed = std::is_signed_v<U>;
-    if constexpr (sizeof(U) == 1) return is_signed ? HVD_INT8 : HVD_UINT8;
-    if constexpr (sizeof(U) == 2) return is_signed ? HVD_INT16 : HVD_UINT16;
-    if constexpr (sizeof(U) == 4) return is_signed ? HVD_INT32 : HVD_UINT32;
-    if constexpr (sizeof(U) == 8) return is_signed ? HVD_INT64 : HVD_UINT64;
+    constexpr bool kSigned = std::is_signed_v<U>;
+    if constexpr (sizeof(U) == 1) return kSigned ? HVD_INT8 : HVD_UINT8;
+    if constexpr (sizeof(U) == 2) return kSigned ? HVD_INT16 : HVD_UINT16;
+    if constexpr (sizeof(U) == 4) return kSigned ? HVD_INT32 : HVD_UINT32;
+    if constexpr (sizeof(U) == 8) return kSigned ? HVD_INT64 : HVD_UINT64;
   }
 }
 

@@ -75,6 +75,7 @@ class DistributedOptimizer {
       counts.push_back(static_cast<std::int64_t>(parameter.values.size()));
     }
     std::vector<hvd_tensor> tensors;
+    tensors.reserve(counts.size());
     for (const std::int64_t& count : counts) {
       tensors.push_back({nullptr, nullptr, HVD_FLOAT32, 1, &count, 0});
     }
