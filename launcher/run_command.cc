@@ -58,6 +58,11 @@ struct Inputs {
 Result<Inputs> read_inputs(const RunOptions& options) {
   Inputs inputs;
   const Environment environment = Environment::of_process();
+  for (const VariableOption& variable : options.variables) {
+    if (variable.value || environment.has(variable.name)) continue;
+    return error(Code::kInvalidArgument, "-x {0}: {0} is not set here; type -x {0}=value",
+                 variable.name);
+  }
   HVD_TRY_ASSIGN(inputs.allocation, read_allocation(options, environment));
   HVD_TRY_ASSIGN(inputs.site, options.site.empty()
                                   ? detect_site(environment, inputs.allocation.host)
