@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,10 @@ int run_main(const std::vector<std::string>& arguments) {
 }  // namespace hvd
 
 int main(int argc, char** argv) {
-  return hvd::run_main(std::vector<std::string>(argv + 1, argv + argc));
+  try {
+    return hvd::run_main(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& out_of_memory) {  // nothing of ours throws
+    std::fprintf(stderr, "hvdrun: %s\n", out_of_memory.what());
+    return hvd::kExitFailure;
+  }
 }

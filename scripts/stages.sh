@@ -32,7 +32,7 @@ stage_tsan() {
   sanitized "$root/build-tsan" thread setarch -R
 }
 
-# Some six seconds of one core per file, 40 % of it the analyzer: about seven minutes on two idle cores.
+# About eight seconds of one core per file: some nine minutes on two cores.
 stage_tidy() {
   [ -f "$root/build-clang/compile_commands.json" ] || stage_clang || return 1
   local files
