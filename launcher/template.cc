@@ -13,9 +13,9 @@ using kainjow::mustache::mustache;
 
 /// Mustache escapes for HTML unless told otherwise, which would turn "gpu&hbm80g" into markup.
 Result<std::string> render(std::string_view file, const data& values,
-                           mustache::escape_handler escape) {
+                           const mustache::escape_handler& escape) {
   mustache form{std::string(embedded_file(file))};
-  form.set_custom_escape(std::move(escape));
+  form.set_custom_escape(escape);
   std::string text = form.render(values);
   if (!form.is_valid()) {
     return error(Code::kInternal, "template {}: {}", file, form.error_message());
