@@ -142,9 +142,7 @@ class JobCase(unittest.TestCase):
         self.mark = uuid.uuid4().hex
         self.scratch = ""
 
-    def launch(
-        self, options: list[str], program: str, **more: str
-    ) -> subprocess.Popen[str]:
+    def launch(self, options: list[str], program: str, **more: str) -> subprocess.Popen[str]:
         """Starts the program as ranks, in a fresh scratch folder."""
         folder = tempfile.TemporaryDirectory(prefix="hvd-test-")
         self.addCleanup(folder.cleanup)

@@ -57,9 +57,7 @@ class TestSupervision(slurm_test.SlurmTest):
         self.addCleanup(job.stdout.close)
         self.addCleanup(job.wait, 30)
         self.addCleanup(lambda: self.cluster.login(["scancel", "--user=root"]))
-        cluster.await_true(
-            lambda: log.exists() and log.read_text().count("up") == 4, 30, "4 ranks"
-        )
+        cluster.await_true(lambda: log.exists() and log.read_text().count("up") == 4, 30, "4 ranks")
         self.assertEqual(len(self.cluster.processes("sleep 9731")), 4 + self.launchers())
         return job, log
 

@@ -335,8 +335,9 @@ class Gradients:
 def _end_of_program() -> None:
     # The library leaves after the interpreter has gone, because only then the exit code is known,
     # and because the launcher shall see a failing rank end before those that fail with it.
-    if getattr(sys, "last_type", None) is not None:
-        cause = f"its program ended with {sys.last_type.__name__}: {sys.last_value}"
+    kind = getattr(sys, "last_type", None)
+    if kind is not None:
+        cause = f"its program ended with {kind.__name__}: {sys.last_value}"
         quick.hvd_set_farewell(cause.encode())
     # Until then the engine may write to tensors that nobody waited for.
     if borrowed:

@@ -48,7 +48,7 @@ TEST(DryRun, ShowsRanksOnVirtualNodesAndHidesTheKey) {
   options.command = {"prog", "a b"};
   const Allocation allocation =
       machine(Way::kLocal, "box", {{"PYTHONUNBUFFERED", "x"}, {"PMIX_RANK", "0"}});
-  expect_golden("dry-run-virtual-nodes.golden",
+  expect_golden(HVD_GOLDEN_DIR "/dry-run-virtual-nodes.golden",
                 explain(options, allocation, {"127.0.0.1:5", "secret", "m"}));
 }
 
@@ -64,7 +64,8 @@ TEST(DryRun, ShowsTheSrunOfABatchShellAndWhatItsTasksAdd) {
                                    {"FI_PROVIDER", "tcp"}});
   allocation.hosts = {"jz1", "jz2"};
   allocation.tasks_per_node = {3, 2};
-  expect_golden("dry-run-slurm-shell.golden", explain(options, allocation, {"", "", "m"}));
+  expect_golden(HVD_GOLDEN_DIR "/dry-run-slurm-shell.golden",
+                explain(options, allocation, {"", "", "m"}));
 }
 
 TEST(DryRun, ShowsWhatATaskOfAStepBecomes) {
@@ -83,7 +84,7 @@ TEST(DryRun, ShowsWhatATaskOfAStepBecomes) {
   identity.node_count = 2;
   identity.source = "Slurm step";
   allocation.identity = identity;
-  expect_golden("dry-run-task.golden", explain(options, allocation, {}));
+  expect_golden(HVD_GOLDEN_DIR "/dry-run-task.golden", explain(options, allocation, {}));
 }
 
 }  // namespace

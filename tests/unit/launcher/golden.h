@@ -11,10 +11,9 @@
 
 namespace hvd {
 
-/// Compares `text` with a file of HVD_GOLDEN_DIR. Run the test program with --update to rewrite the
+/// Compares `text` with the file `path`. Run the test program with --update to rewrite the
 /// files, and review the diff.
-inline void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(HVD_GOLDEN_DIR) + "/" + name;
+inline void expect_golden(const std::string& path, const std::string& text) {
   const std::vector<std::string> arguments = testing::internal::GetArgvs();
   const bool updating =
       std::find(arguments.begin(), arguments.end(), "--update") != arguments.end();
@@ -22,7 +21,7 @@ inline void expect_golden(const std::string& name, const std::string& text) {
   std::ifstream file(path);
   const std::string golden((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
-  EXPECT_EQ(text, golden) << name << ": run with --update to accept";
+  EXPECT_EQ(text, golden) << path << ": run with --update to accept";
 }
 
 }  // namespace hvd

@@ -62,7 +62,7 @@ TEST(Header, MatchesTheGoldenFiles) {
   for (const GoldenCase& golden : golden_cases()) {
     const Result<std::string> text = header(golden.site, golden.options);
     ASSERT_TRUE(text.is_ok()) << golden.file << ": " << text.status().message();
-    expect_golden(golden.file, text.value());
+    expect_golden(HVD_GOLDEN_DIR "/" + std::string(golden.file), text.value());
   }
 }
 
