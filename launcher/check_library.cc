@@ -48,9 +48,8 @@ struct KnownLibrary {
 
 CheckedPart look_up(const KnownLibrary& library) {
   for (const std::string& file : library.files) {
-    void* handle = dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL);
-    if (handle == nullptr) continue;
-    dlclose(handle);
+    // Left in place: a library with threads or exit handlers does not survive being unloaded.
+    if (dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE) == nullptr) continue;
     return {library.name, true, format_text("{}: {}", file, library.use)};
   }
   return {library.name, false,
