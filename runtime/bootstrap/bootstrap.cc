@@ -77,8 +77,8 @@ Result<Met> meet(const MethodInput& input) {
     met.declined += format_text("{}: {}", method.name, offer.value().declined);
   }
   return error(Code::kUnsupported,
-               "no way to find the other {} ranks ({}); start the program with `hvdrun`",
-               input.identity.size - 1, met.declined);
+               "no way to find the other ranks ({}); start the program with `hvdrun`",
+               met.declined);
 }
 
 /// The start of one rank in a world of several, from the rendezvous to the links.
