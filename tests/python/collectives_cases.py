@@ -119,6 +119,8 @@ class Allreduce(unittest.TestCase):
         self.assertTrue(torch.equal(result, torch.full((5,), float(ht.size()))))
 
     def test_a_name_in_flight_is_refused(self) -> None:
+        if ht.size() == 1:
+            self.skipTest("one rank alone may be done before it submits again")
         ht.barrier()
         if ht.rank() == 0:
             first = ht.allreduce_async(torch.ones(3), name="twice", op=ht.Sum)
