@@ -61,7 +61,7 @@ class Engine {
   /// thread. Pending requests fail with kAborted.
   Status shutdown(Deadline deadline);
   /// Ends this rank's part in the job because of an error: what is pending fails on every rank,
-  /// with `cause` in the text. For programs that end by an exception or a non-zero exit code.
+  /// with `cause` in the text. See leave_farewell() for a program that is about to end.
   void abort(const std::string& cause);
   /// Leaves `cause` where the ranks of this node find it once the process has ended.
   void leave_farewell(const std::string& cause);

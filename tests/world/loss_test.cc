@@ -66,5 +66,19 @@ TEST(Loss, ComesToWhatIsUnderWay) {
   });
 }
 
+TEST(Loss, ByAbortTellsItsCause) {
+  for (const std::vector<int>& node_sizes : {std::vector<int>{2}, {1, 1}, {2, 1}}) {
+    World world(node_sizes);
+    world.run([](int rank, Engine& engine) {
+      if (rank == 1) engine.abort("ValueError: no data");
+      std::vector<float> values(4, 1.0F);
+      const Status status = run_request(engine, allreduce_request("waits", values));
+      EXPECT_EQ(status.code(), Code::kPeerLost) << status.message();
+      EXPECT_THAT(status.message(), HasSubstr("rank 1 "));
+      EXPECT_THAT(status.message(), HasSubstr("ValueError: no data"));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace hvd

@@ -179,8 +179,8 @@ HVD_API hvd_status hvd_shutdown(double timeout_seconds) HVD_NOEXCEPT;
 
 /**
  * Ends this rank's part in the job because of an error: what is pending fails on every rank with
- * HVD_PEER_LOST and `cause` in the text. The process goes on, hvd_shutdown() may follow. Called by
- * the library itself when the program ends with a non-zero exit code.
+ * HVD_PEER_LOST and `cause` in the text. The process goes on, hvd_shutdown() may follow. For a
+ * program that is about to end use hvd_set_farewell().
  *
  * @param cause why, in a few words ("ValueError: no data"); 500 bytes are kept. NULL: none given.
  * @return HVD_OK, also when not initialised.
