@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/exit_code.h"
-#include "launcher/options.h"
-#include "launcher/run_command.h"
+#include "launcher/check/check_command.h"
+#include "launcher/job/header_command.h"
+#include "launcher/options/command_line.h"
+#include "launcher/run/exit_code.h"
+#include "launcher/run/run_command.h"
 
 namespace hvd {
 namespace {

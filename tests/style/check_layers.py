@@ -77,7 +77,7 @@ class TestLayers(unittest.TestCase):
             ("runtime/engine/engine.cc", "backends/shm/shm_backend.h"),
             ("runtime/backends/shm/plane.cc", "engine/engine.h"),
             ("launcher/main.cc", "engine/engine.h"),
-            ("runtime/c/process.cc", "launcher/options.h"),
+            ("runtime/c/process.cc", "launcher/options/command_line.h"),
         ]:
             planted = f'#include <vector>\n#include "base/status.h"\n#include "{include}"\n'
             self.assertEqual(len(violations(pathlib.Path(path), planted)), 1, path)
@@ -86,7 +86,7 @@ class TestLayers(unittest.TestCase):
         for path, include in [
             ("runtime/c/backend_table.cc", "backends/shm/shm_backend.h"),
             ("runtime/engine/engine.cc", "collective/backend.h"),
-            ("launcher/run_command.cc", "bootstrap/store.h"),
+            ("launcher/run/run_command.cc", "bootstrap/store.h"),
             ("runtime/base/status.cc", "fmt/core.h"),
         ]:
             self.assertEqual(violations(pathlib.Path(path), f'#include "{include}"\n'), [], path)

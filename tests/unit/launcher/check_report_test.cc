@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/check_report.h"
+#include "launcher/check/check_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/check_library.h"
+#include "launcher/check/check_library.h"
 
 namespace hvd {
 namespace {

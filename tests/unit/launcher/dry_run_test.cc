@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/dry_run.h"
+#include "launcher/plan/dry_run.h"
 
 #include <gtest/gtest.h>
 

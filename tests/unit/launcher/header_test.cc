@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/header.h"
+#include "launcher/job/header.h"
 
 #include <gtest/gtest.h>
 
 #include "golden.h"
-#include "launcher/site_catalog.h"
-#include "launcher/template.h"
+#include "launcher/job/template.h"
+#include "launcher/site/site_catalog.h"
 
 namespace hvd {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/header_time.h"
+#include "launcher/job/header_time.h"
 
 #include <gtest/gtest.h>
 

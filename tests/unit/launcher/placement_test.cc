@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/placement.h"
+#include "launcher/plan/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/command.h"
-#include "launcher/environment_plan.h"
+#include "launcher/plan/command.h"
+#include "launcher/plan/environment_plan.h"
 
 namespace hvd {
 namespace {

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/site_catalog.h"
-#include "launcher/site_embedded.h"
-#include "launcher/site_environment.h"
-#include "launcher/site_file.h"
+#include "launcher/site/site_catalog.h"
+#include "launcher/site/site_embedded.h"
+#include "launcher/site/site_environment.h"
+#include "launcher/site/site_file.h"
 
 namespace hvd {
 namespace {

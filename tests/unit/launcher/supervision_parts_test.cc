@@ -5,11 +5,11 @@
 #include <csignal>
 #include <string>
 
-#include "launcher/ending.h"
-#include "launcher/exit_code.h"
-#include "launcher/options.h"
-#include "launcher/output_lines.h"
-#include "launcher/srun_report.h"
+#include "launcher/options/command_line.h"
+#include "launcher/run/ending.h"
+#include "launcher/run/exit_code.h"
+#include "launcher/run/output_lines.h"
+#include "launcher/run/srun_report.h"
 
 namespace hvd {
 namespace {

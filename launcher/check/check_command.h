@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "launcher/options/check_options.h"
+
+namespace hvd {
+
+/// `hvdrun check`: prints what works here. Returns the exit code.
+int run_check(const CheckOptions& options);
+
+}  // namespace hvd

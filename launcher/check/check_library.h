@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "launcher/check/check_report.h"
+
+namespace hvd {
+
+/// libhvd, looked for beside hvdrun, in the build tree and by the loader: its part, and when it was
+/// found the groups it tells about itself.
+struct RuntimeFound {
+  CheckedPart part;
+  std::vector<CheckedGroup> groups;
+};
+RuntimeFound check_runtime();
+
+/// The libraries of this machine that hvdrun and libhvd load at run time. Each is opened and
+/// closed, and nothing in it is called: libslurm and the MPIs are not initialised.
+CheckedGroup check_machine();
+
+}  // namespace hvd

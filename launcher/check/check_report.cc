@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/check/check_report.h"
+
+#include <nlohmann/json.hpp>
+
+namespace hvd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Result<CheckedGroup> group_of(const Json& info, const char* name) {
+  if (!info.contains(name) || !info.at(name).is_array()) {
+    return error(Code::kInternal, "hvd_build_info() has no list '{}': hvdrun and libhvd differ",
+                 name);
+  }
+  CheckedGroup group{name, {}};
+  for (const Json& part : info.at(name)) {
+    if (!part.is_object() || !part.contains("name")) continue;
+    group.parts.push_back(
+        {part.value("name", ""), part.value("available", false), part.value("reason", "")});
+  }
+  return group;
+}
+
+}  // namespace
+
+Result<std::vector<CheckedGroup>> parse_build_info(std::string_view text) {
+  const Json info = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!info.is_object()) {
+    return error(Code::kInternal,
+                 "hvd_build_info() is not a JSON object: hvdrun and libhvd differ");
+  }
+  std::vector<CheckedGroup> groups;
+  for (const char* name : {"backends", "bootstraps", "libraries"}) {
+    HVD_TRY_ASSIGN(CheckedGroup group, group_of(info, name));
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+std::string report_text(const CheckReport& report) {
+  std::string text = format_text("hvdrun {}\n", report.version);
+  for (const CheckedGroup& group : report.groups) {
+    text += format_text("\n{}\n", group.name);
+    for (const CheckedPart& part : group.parts) {
+      text += format_text("  [{}] {:<13} {}\n", part.available ? 'x' : ' ', part.name, part.reason);
+    }
+  }
+  return text;
+}
+
+std::string report_json(const CheckReport& report) {
+  Json json;
+  json["version"] = report.version;
+  for (const CheckedGroup& group : report.groups) {
+    Json parts = Json::array();
+    for (const CheckedPart& part : group.parts) {
+      parts.push_back(
+          {{"name", part.name}, {"available", part.available}, {"reason", part.reason}});
+    }
+    json[group.name] = std::move(parts);
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hvd

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace hvd {
+
+/// What the user typed after `hvdrun check`.
+struct CheckOptions {
+  bool build = false;  ///< --build: what this build has, and why each missing part is missing.
+  bool json = false;   ///< --json: the same for programs.
+};
+
+}  // namespace hvd

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/options/command_line.h"
+
+/// One parser per command; `arguments` are what follows the command's name.
+namespace hvd {
+
+Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dry_run);
+Result<CommandLine> parse_header(const std::vector<std::string>& arguments);
+Result<CommandLine> parse_check(const std::vector<std::string>& arguments);
+
+}  // namespace hvd

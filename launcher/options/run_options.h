@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hvd {
+
+/// `-x NAME` (hand on the user's value) or `-x NAME=value`.
+struct VariableOption {
+  std::string name;
+  std::optional<std::string> value;
+};
+
+enum class BindPolicy {
+  kDefault,  ///< Cores where hvdrun is given a mask to divide (Slurm, or one rank per GPU).
+  kCores,
+  kNone,
+};
+
+/// What the user typed after `hvdrun` or `hvdrun run`.
+struct RunOptions {
+  std::optional<int> ranks;          ///< -np
+  std::optional<int> nodes;          ///< --nodes
+  std::optional<int> cpus_per_rank;  ///< -c
+  BindPolicy bind = BindPolicy::kDefault;
+  std::vector<VariableOption> variables;
+  std::string site;  ///< Empty: detected.
+  std::string output_dir;
+  std::optional<bool> prefix;  ///< Absent: prefix unless there is one rank.
+  bool timestamp = false;
+  bool dry_run = false;
+  bool verbose = false;
+  std::chrono::milliseconds grace{10'000};
+  std::vector<std::string> command;  ///< The program and its arguments.
+};
+
+}  // namespace hvd

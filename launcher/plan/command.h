@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/result.h"
+#include "launcher/options/run_options.h"
+#include "launcher/plan/environment_plan.h"
+#include "launcher/plan/placement.h"
+#include "topology/cpu_set.h"
+
+namespace hvd {
+
+/// One process to start on this machine, ready for execve.
+struct Command {
+  std::optional<int> rank;             ///< Absent: srun, around all ranks.
+  std::string host;                    ///< For messages.
+  std::string program;                 ///< Path to execute; the launcher finds it by name.
+  std::vector<std::string> arguments;  ///< The first is the program as typed.
+  std::vector<std::string> variables;  ///< "NAME=value"
+  CpuSet cpus;                         ///< Empty: as inherited.
+  bool takes_stdin = false;
+};
+
+/// "rank 3", or "srun".
+std::string describe_command(const Command& command);
+
+/// The commands of this machine: one per rank, or the one srun (Way::kSlurmShell).
+/// `self` is the path of hvdrun.
+std::vector<Command> build_commands(const RunOptions& options, const Placement& placement,
+                                    const EnvironmentPlan& plan, const Environment& environment,
+                                    const std::string& self);
+
+/// As one would type it in a shell.
+std::string quote_for_shell(const std::vector<std::string>& arguments);
+
+}  // namespace hvd

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/dry_run.h"
+
+#include <set>
+
+#include "base/format.h"
+#include "topology/hostlist.h"
+
+namespace hvd {
+namespace {
+
+std::string shown(const PlannedVariable& variable) {
+  return variable.name + "=" + (variable.is_secret ? "(redacted)" : variable.value);
+}
+
+void describe_variables(const std::vector<PlannedVariable>& variables, std::string& text) {
+  for (const PlannedVariable& variable : variables) {
+    text += format_text("  {:<36} {}: {}\n", shown(variable), variable.origin, variable.why);
+  }
+}
+
+void describe_placement(const Placement& placement, std::string& text) {
+  const bool is_virtual = placement.virtual_nodes > 1;
+  text += format_text("placement: {} rank{} on {} {}node{} ({})\n", placement.size,
+                      placement.size == 1 ? "" : "s", placement.node_count,
+                      is_virtual ? "virtual " : "", placement.node_count == 1 ? "" : "s",
+                      is_virtual ? placement.hosts.front() : compress_hostlist(placement.hosts));
+  for (const std::string& note : placement.notes) text += "  " + note + "\n";
+  for (std::size_t node = 0; node < placement.ranks_per_node.size(); ++node) {
+    const int ranks = placement.ranks_per_node[node];
+    text += format_text("  {}: {} rank{}\n", placement.hosts[node], ranks, ranks == 1 ? "" : "s");
+  }
+  for (const RankPlacement& rank : placement.ranks) {
+    text += format_text("  rank {}: node {}, local rank {} of {}, GPU {}, CPUs {}\n", rank.rank,
+                        rank.node, rank.local_rank, rank.local_size,
+                        rank.gpu ? std::to_string(*rank.gpu) : "none",
+                        rank.cpus.empty() ? "as inherited" : format_cpu_set(rank.cpus));
+  }
+}
+
+}  // namespace
+
+std::string describe_run(const Placement& placement, const EnvironmentPlan& plan,
+                         const std::vector<Command>& commands) {
+  std::string text;
+  describe_placement(placement, text);
+  text += "environment of every rank, beside what it inherits:\n";
+  describe_variables(plan.all, text);
+  if (!plan.by_task.empty()) text += "environment that the hvdrun in each task adds:\n";
+  describe_variables(plan.by_task, text);
+  for (std::size_t i = 0; i < plan.each_rank.size(); ++i) {
+    if (plan.each_rank[i].empty()) continue;
+    text += format_text("environment of rank {}:\n", placement.ranks[i].rank);
+    describe_variables(plan.each_rank[i], text);
+  }
+  if (!plan.cleared.empty()) {
+    text += "cleared, since another launcher set them:\n ";
+    for (const std::string& name : plan.cleared) text += " " + name;
+    text += "\n";
+  }
+  std::set<std::string> hosts;
+  for (const Command& command : commands) {
+    if (!hosts.insert(command.host).second) continue;
+    text += format_text("command on {}:\n  {}\n", command.host, quote_for_shell(command.arguments));
+  }
+  return text + "nothing was started\n";
+}
+
+}  // namespace hvd

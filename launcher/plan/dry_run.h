@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/plan/command.h"
+#include "launcher/plan/environment_plan.h"
+#include "launcher/plan/placement.h"
+
+namespace hvd {
+
+/// What `--dry-run` prints: placement, every variable with its origin, the command per node.
+std::string describe_run(const Placement& placement, const EnvironmentPlan& plan,
+                         const std::vector<Command>& commands);
+
+}  // namespace hvd

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/environment_plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/format.h"
+#include "launcher/run/srun_report.h"
+#include "launcher/site/site_environment.h"
+#include "topology/launch_env.h"
+
+namespace hvd {
+namespace {
+
+/// By which an outer launcher names its ranks; ours are others. A '*' ends a prefix.
+constexpr std::array<std::string_view, 24> kReplaced{"SLURM_STEP_*",
+                                                     "SLURM_STEPID",
+                                                     "SLURM_PROCID",
+                                                     "SLURM_LOCALID",
+                                                     "SLURM_NODEID",
+                                                     "SLURM_GTIDS",
+                                                     "SLURM_TASK_PID",
+                                                     "SLURM_CPU_BIND*",
+                                                     "PMIX_*",
+                                                     "PMI_*",
+                                                     "PALS_*",
+                                                     "OMPI_COMM_WORLD_*",
+                                                     "OMPI_MCA_orte_*",
+                                                     "MPI_LOCALRANKID",
+                                                     "MPI_LOCALNRANKS",
+                                                     "FLUX_TASK_*",
+                                                     "RANK",
+                                                     "WORLD_SIZE",
+                                                     "LOCAL_RANK",
+                                                     "LOCAL_WORLD_SIZE",
+                                                     "GROUP_RANK",
+                                                     "TORCHELASTIC_RUN_ID",
+                                                     "HVD_LOCAL_DEVICE",
+                                                     "HVD_VIRTUAL_NODE"};
+
+constexpr std::string_view kThreads = "OMP_NUM_THREADS";
+
+/// What srun must not inherit from an outer `srun --pty`.
+constexpr std::array<std::string_view, 3> kReplacedForSrun{"SLURM_CPU_BIND*", "PMIX_*", "PMI_*"};
+
+bool matches(std::string_view pattern, std::string_view name) {
+  if (!pattern.ends_with("*")) return pattern == name;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+template <std::size_t kCount>
+std::vector<std::string> inherited_of(const Environment& environment,
+                                      const std::array<std::string_view, kCount>& patterns) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : environment.variables()) {
+    const std::string_view candidate = name;
+    if (std::any_of(patterns.begin(), patterns.end(),
+                    [&](std::string_view pattern) { return matches(pattern, candidate); })) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+using Variables = std::vector<PlannedVariable>;
+
+bool names(const Variables& variables, std::string_view name) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [&](const PlannedVariable& variable) { return variable.name == name; });
+}
+
+/// Variables are added from the strongest origin to the weakest; the first one wins.
+void add(PlannedVariable variable, Variables& variables) {
+  if (!names(variables, variable.name)) variables.push_back(std::move(variable));
+}
+
+/// Adds what a site or hvdrun would like; the user's own value is stronger.
+void offer(PlannedVariable variable, const Environment& user, Variables& variables) {
+  if (auto value = user.get(variable.name)) {
+    variable = {variable.name, *std::move(value), "user environment",
+                "instead of " + variable.origin, false};
+  }
+  add(std::move(variable), variables);
+}
+
+PlannedVariable ours(std::string_view name, const std::string& value, std::string_view why) {
+  return {std::string(name), value, "hvdrun", std::string(why), false};
+}
+
+/// What a rank forked here must know; the tasks of a step find it out themselves.
+void add_identity(const RankPlacement& rank, const Placement& placement, Variables& variables) {
+  namespace env = launch_env;
+  variables.push_back(ours(env::kRank, std::to_string(rank.rank), "rank of the job"));
+  variables.push_back(ours(env::kLocalRank, std::to_string(rank.local_rank), "rank on its node"));
+  variables.push_back(ours(env::kLocalSize, std::to_string(rank.local_size), "ranks on its node"));
+  variables.push_back(ours(env::kNode, std::to_string(rank.node), "its node"));
+  if (placement.virtual_nodes > 1) {
+    variables.push_back(
+        ours(env::kVirtualNode, std::to_string(rank.node), "--nodes: shares memory in it alone"));
+  }
+}
+
+void add_job(const Placement& placement, const JobFacts& job, Variables& variables) {
+  namespace env = launch_env;
+  if (placement.way == Way::kLocal) {
+    add(ours(env::kSize, std::to_string(placement.size), "ranks of the job"), variables);
+  }
+  if (!job.store.empty()) add(ours(env::kStore, job.store, "where the ranks meet"), variables);
+  if (!job.key.empty()) {
+    PlannedVariable key = ours(env::kJobKey, job.key, "keeps strangers out");
+    key.is_secret = true;
+    add(std::move(key), variables);
+  }
+  if (!job.marker.empty()) {
+    add(ours(env::kJobMarker, job.marker, "by it nothing is left behind"), variables);
+  }
+  if (placement.way == Way::kSlurmShell) {
+    add(ours(kStepRequest, "1", "task 0 tells the id of its step"), variables);
+  }
+}
+
+void add_command_line(const RunOptions& options, const Environment& user, Variables& variables) {
+  for (const VariableOption& variable : options.variables) {
+    const auto value = variable.value ? variable.value : user.get(variable.name);
+    if (value) add({variable.name, *value, "command line", "-x", false}, variables);
+  }
+}
+
+/// What hvdrun wants where neither the user nor the site says anything.
+void offer_defaults(const Environment& user, const Placement& placement, EnvironmentPlan& plan) {
+  Variables& shared = placement.way == Way::kSlurmShell ? plan.by_task : plan.all;
+  offer({"PYTHONUNBUFFERED", "1", "default", "output appears when it is printed", false}, user,
+        shared);
+  if (names(shared, kThreads) || placement.ranks.empty()) return;
+  const auto threads = [](const RankPlacement& rank) {
+    return PlannedVariable{std::string(kThreads), std::to_string(rank.cpu_count), "default",
+                           "CPUs per rank", false};
+  };
+  const RankPlacement& first = placement.ranks.front();
+  const bool alike =
+      std::all_of(placement.ranks.begin(), placement.ranks.end(),
+                  [&](const RankPlacement& rank) { return rank.cpu_count == first.cpu_count; });
+  if (alike || user.has(kThreads)) return offer(threads(first), user, shared);
+  for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
+    add(threads(placement.ranks[i]), plan.each_rank[i]);
+  }
+}
+
+std::vector<std::string> cleared_variables(Way way, const Environment& user) {
+  if (way == Way::kLocal) return inherited_of(user, kReplaced);
+  if (way == Way::kSlurmShell) return inherited_of(user, kReplacedForSrun);
+  return inherited_of(user, std::array{kStepRequest});
+}
+
+}  // namespace
+
+EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& allocation,
+                                 const SiteConfig& site, const Placement& placement,
+                                 const JobFacts& job) {
+  const Environment& user = allocation.environment;
+  EnvironmentPlan plan;
+  plan.cleared = cleared_variables(placement.way, user);
+  for (const RankPlacement& rank : placement.ranks) {
+    Variables variables;
+    if (placement.way == Way::kLocal) add_identity(rank, placement, variables);
+    if (rank.gpu) {
+      variables.push_back(ours(launch_env::kLocalDevice, std::to_string(*rank.gpu),
+                               "its entry of the visible GPUs"));
+    }
+    plan.each_rank.push_back(std::move(variables));
+  }
+  add_job(placement, job, plan.all);
+  add_command_line(options, user, plan.all);
+  const SiteFacts facts{placement.node_count / placement.virtual_nodes, placement.gpus_per_node};
+  for (PlannedVariable& variable : site_environment(site, facts)) {
+    // srun takes none of them: the hvdrun in each task sets them, and can say where they are from.
+    const bool later = placement.way == Way::kSlurmShell;
+    if (later && names(plan.all, variable.name)) continue;
+    offer(std::move(variable), user, later ? plan.by_task : plan.all);
+  }
+  offer_defaults(user, placement, plan);
+  return plan;
+}
+
+std::vector<std::string> rank_environment(const EnvironmentPlan& plan, const Environment& inherited,
+                                          std::size_t index) {
+  Environment result = inherited;
+  for (const std::string& name : plan.cleared) result.unset(name);
+  for (const PlannedVariable& variable : plan.all) result.set(variable.name, variable.value);
+  if (index < plan.each_rank.size()) {
+    for (const PlannedVariable& variable : plan.each_rank[index]) {
+      result.set(variable.name, variable.value);
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : result.variables()) {
+    lines.push_back(format_text("{}={}", name, value));
+  }
+  return lines;
+}
+
+}  // namespace hvd

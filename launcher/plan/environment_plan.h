@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "launcher/options/run_options.h"
+#include "launcher/plan/allocation.h"
+#include "launcher/plan/placement.h"
+#include "launcher/site/planned_variable.h"
+#include "launcher/site/site.h"
+
+namespace hvd {
+
+/// The ranks' variables beyond what they inherit, by name; the strongest origin won already:
+/// command line > user environment > site > default.
+struct EnvironmentPlan {
+  std::vector<PlannedVariable> all;                     ///< For every rank.
+  std::vector<std::vector<PlannedVariable>> each_rank;  ///< By index in Placement::ranks.
+  std::vector<PlannedVariable> by_task;  ///< Way::kSlurmShell: what hvdrun in each task will add.
+  std::vector<std::string> cleared;      ///< Inherited variables taken away.
+};
+
+/// What only the running hvdrun knows.
+struct JobFacts {
+  std::string store;   ///< HVD_STORE; empty: none.
+  std::string key;     ///< HVD_JOB_KEY; empty: none.
+  std::string marker;  ///< HVD_JOB_MARKER; empty: none.
+};
+
+/// Decides every variable of every rank. Pure.
+EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& allocation,
+                                 const SiteConfig& site, const Placement& placement,
+                                 const JobFacts& job);
+
+/// "NAME=value" of the rank at `index`, sorted by name.
+std::vector<std::string> rank_environment(const EnvironmentPlan& plan, const Environment& inherited,
+                                          std::size_t index);
+
+}  // namespace hvd

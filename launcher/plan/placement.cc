@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/placement.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string_view>
+
+#include "topology/gpu_list.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kMaxCount = 65536;
+constexpr int kMaxTasks = 1 << 24;
+
+std::size_t cpus_in(const std::vector<CpuSet>& cores) {
+  std::size_t count = 0;
+  for (const CpuSet& core : cores) count += core.size();
+  return count;
+}
+
+/// Which of this machine's ranks it is; virtual nodes share the machine.
+int index_on_machine(const Allocation& allocation, const RankPlacement& rank) {
+  return allocation.way == Way::kTask ? rank.local_rank : rank.rank;
+}
+
+/// True where Slurm gave each local rank a mask of its own: nothing is left to divide.
+bool masks_differ(const Environment& environment) {
+  const auto list = environment.get("SLURM_CPU_BIND_LIST");
+  if (!list) return false;
+  std::set<std::string_view> masks;
+  const std::string_view all = *list;
+  for (std::size_t start = 0; start <= all.size();) {
+    const std::size_t comma = std::min(all.find(',', start), all.size());
+    masks.insert(all.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return masks.size() > 1;
+}
+
+/// CPUs that the user asked for each rank, of hvdrun or of Slurm; nothing: not said.
+Result<std::optional<int>> asked_cpus(const RunOptions& options, const Environment& environment) {
+  if (options.cpus_per_rank) return options.cpus_per_rank;
+  HVD_TRY_ASSIGN(const auto given, environment.get_int("SLURM_CPUS_PER_TASK", 1, kMaxCount));
+  return given ? std::optional(static_cast<int>(*given)) : std::nullopt;
+}
+
+/// Gives the `local_size` ranks of this machine their shares of the cores; says why not where a
+/// rank would get fewer CPUs than asked.
+Status divide_cpus(const Allocation& allocation, std::optional<int> asked, int local_size,
+                   Placement& placement) {
+  const std::vector<CpuSet> shares = divide_cores(allocation.cores, local_size);
+  const auto fewest =
+      std::min_element(shares.begin(), shares.end(),
+                       [](const CpuSet& a, const CpuSet& b) { return a.size() < b.size(); });
+  const int wanted = asked.value_or(1);
+  if (static_cast<int>(fewest->size()) < wanted) {
+    return error(Code::kInvalidArgument,
+                 "{} CPUs on {} cores do not give {} ranks {} each: ask for fewer (-c), start "
+                 "fewer ranks, or do not bind (--bind none)",
+                 cpus_in(allocation.cores), allocation.cores.size(), local_size, wanted);
+  }
+  for (RankPlacement& rank : placement.ranks) {
+    rank.cpus = shares[static_cast<std::size_t>(index_on_machine(allocation, rank))];
+    rank.cpu_count = asked.value_or(static_cast<int>(rank.cpus.size()));
+  }
+  return Status::ok();
+}
+
+/// Binds the ranks where there is something to divide.
+Status bind_ranks(const RunOptions& options, const Allocation& allocation, std::optional<int> asked,
+                  int local_size, Placement& placement) {
+  const int all = static_cast<int>(cpus_in(allocation.cores));
+  const bool is_task = allocation.way == Way::kTask;
+  const bool owns_mask = is_task && (local_size == 1 || masks_differ(allocation.environment));
+  for (RankPlacement& rank : placement.ranks) {
+    rank.cpu_count = asked.value_or(owns_mask ? all : std::max(1, all / local_size));
+  }
+  if (options.bind == BindPolicy::kNone) return Status::ok();
+  if (options.bind == BindPolicy::kDefault && !is_task) return Status::ok();
+  if (owns_mask) {
+    placement.notes.emplace_back("CPUs: the mask Slurm gave is this rank's own");
+    return Status::ok();
+  }
+  Status divided = divide_cpus(allocation, asked, local_size, placement);
+  if (divided.is_ok() || options.bind == BindPolicy::kCores) return divided;
+  placement.notes.push_back("CPUs: not bound, " + divided.message());
+  return Status::ok();
+}
+
+Status give_gpus(const Allocation& allocation, const VisibleGpus& gpus, int local_size,
+                 Placement& placement) {
+  placement.gpus_per_node = static_cast<int>(gpus.entries.size());
+  for (RankPlacement& rank : placement.ranks) {
+    HVD_TRY_ASSIGN(rank.gpu, choose_gpu(allocation.environment, gpus,
+                                        index_on_machine(allocation, rank), local_size));
+  }
+  const int idle = gpus.is_private ? 0 : placement.gpus_per_node - local_size;
+  if (gpus.entries.empty()) {
+    placement.notes.emplace_back("GPUs: none visible, ranks run on CPUs");
+  } else if (idle > 0) {
+    placement.notes.push_back(
+        format_text("GPUs: {} of {} stay idle, there are {} ranks on this machine", idle,
+                    placement.gpus_per_node, local_size));
+  }
+  return Status::ok();
+}
+
+Result<Placement> place_task(const RunOptions& options, const Allocation& allocation) {
+  const Identity& identity = *allocation.identity;
+  Placement placement;
+  placement.way = Way::kTask;
+  placement.size = identity.size;
+  placement.node_count = std::max(1, identity.node_count);
+  placement.this_host = allocation.host;
+  placement.hosts = allocation.hosts;
+  if (options.nodes) {
+    return error(Code::kInvalidArgument,
+                 "--nodes is for `hvdrun -np N` and `hvdrun PROGRAM` in a batch shell: inside srun "
+                 "the nodes are srun's (-N {})",
+                 *options.nodes);
+  }
+  RankPlacement rank;
+  rank.rank = identity.rank;
+  rank.node = std::max(0, identity.node);
+  rank.host = allocation.host;
+  placement.notes.push_back(
+      format_text("identity: rank {} of {} by {}", identity.rank, identity.size, identity.source));
+  const bool knows_place = identity.local_rank >= 0 && identity.local_size > 0;
+  if (knows_place) {
+    rank.local_rank = identity.local_rank;
+    rank.local_size = identity.local_size;
+  }
+  placement.ranks = {rank};
+  HVD_TRY_ASSIGN(const VisibleGpus gpus,
+                 visible_gpus(allocation.environment, allocation.gpus_on_machine));
+  if (!knows_place) {
+    placement.notes.emplace_back("GPU and CPUs: left alone, the place on the node is unknown");
+    return placement;
+  }
+  HVD_TRY(give_gpus(allocation, gpus, rank.local_size, placement));
+  HVD_TRY_ASSIGN(const auto asked, asked_cpus(options, allocation.environment));
+  HVD_TRY(bind_ranks(options, allocation, asked, rank.local_size, placement));
+  return placement;
+}
+
+/// Splits the ranks over the virtual nodes in blocks; the first nodes may have one more.
+void split_over_nodes(const Allocation& allocation, Placement& placement) {
+  for (int node = 0; node < placement.virtual_nodes; ++node) {
+    const int local_size = placement.size / placement.virtual_nodes +
+                           (node < placement.size % placement.virtual_nodes ? 1 : 0);
+    for (int local = 0; local < local_size; ++local) {
+      RankPlacement rank;
+      rank.rank = static_cast<int>(placement.ranks.size());
+      rank.local_rank = local;
+      rank.local_size = local_size;
+      rank.node = node;
+      rank.host = placement.virtual_nodes == 1 ? allocation.host
+                                               : format_text("{}/node{}", allocation.host, node);
+      placement.ranks.push_back(std::move(rank));
+    }
+    placement.hosts.push_back(allocation.host);
+  }
+}
+
+Result<Placement> place_locally(const RunOptions& options, const Allocation& allocation) {
+  Placement placement;
+  placement.this_host = allocation.host;
+  HVD_TRY_ASSIGN(VisibleGpus gpus,
+                 visible_gpus(allocation.environment, allocation.gpus_on_machine));
+  gpus.is_private = false;  // All the ranks that start here share what this process was given.
+  const int gpu_count = static_cast<int>(gpus.entries.size());
+  placement.size = options.ranks.value_or(std::max(1, gpu_count));
+  if (!options.ranks) {
+    placement.notes.push_back(
+        gpu_count == 0
+            ? "ranks: 1, since there is no GPU; -np N for more"
+            : format_text("ranks: {}, one per visible GPU; -np N for more or fewer", gpu_count));
+  }
+  placement.virtual_nodes = options.nodes.value_or(1);
+  placement.node_count = placement.virtual_nodes;
+  if (placement.virtual_nodes > placement.size) {
+    return error(Code::kInvalidArgument,
+                 "--nodes {} is more than -np {}: every virtual node needs a rank",
+                 placement.virtual_nodes, placement.size);
+  }
+  split_over_nodes(allocation, placement);
+  HVD_TRY(give_gpus(allocation, gpus, placement.size, placement));
+  HVD_TRY(bind_ranks(options, allocation, options.cpus_per_rank, placement.size, placement));
+  return placement;
+}
+
+/// Decides how many tasks srun starts, and whether it must be told.
+Status count_tasks(const RunOptions& options, const Allocation& allocation, Placement& placement) {
+  const Environment& environment = allocation.environment;
+  HVD_TRY_ASSIGN(const auto tasks, environment.get_int("SLURM_NTASKS", 1, kMaxTasks));
+  HVD_TRY_ASSIGN(const auto on_each, environment.get_int("SLURM_NTASKS_PER_NODE", 1, kMaxCount));
+  if (!tasks && !on_each) {
+    placement.says_size = true;
+    placement.size = placement.node_count * std::max(1, placement.gpus_per_node);
+    placement.notes.emplace_back(
+        placement.gpus_per_node > 0 ? "ranks: one per GPU, since the job says no number of tasks"
+                                    : "ranks: one per node, since the job says no number of tasks");
+    return Status::ok();
+  }
+  placement.says_size = options.nodes.has_value();
+  placement.ranks_per_node = allocation.tasks_per_node;
+  if (placement.ranks_per_node.size() == allocation.hosts.size()) {
+    // On fewer nodes than the job has, its number of tasks is not ours.
+    placement.ranks_per_node.resize(static_cast<std::size_t>(placement.node_count));
+    placement.size =
+        std::accumulate(placement.ranks_per_node.begin(), placement.ranks_per_node.end(), 0);
+    if (options.nodes || !tasks || placement.size == *tasks) return Status::ok();
+  }
+  placement.ranks_per_node.clear();
+  placement.size = static_cast<int>(tasks.value_or(on_each.value_or(1) * placement.node_count));
+  return Status::ok();
+}
+
+Result<Placement> place_by_srun(const RunOptions& options, const Allocation& allocation) {
+  const Environment& environment = allocation.environment;
+  Placement placement;
+  placement.way = Way::kSlurmShell;
+  placement.this_host = allocation.host;
+  placement.hosts = allocation.hosts;
+  placement.node_count = options.nodes.value_or(static_cast<int>(allocation.hosts.size()));
+  if (placement.node_count > static_cast<int>(allocation.hosts.size())) {
+    return error(Code::kInvalidArgument, "--nodes {} is more than the {} nodes of this allocation",
+                 placement.node_count, allocation.hosts.size());
+  }
+  placement.hosts.resize(static_cast<std::size_t>(placement.node_count));
+  HVD_TRY_ASSIGN(const auto gpus, environment.get_int("SLURM_GPUS_ON_NODE", 0, kMaxCount));
+  placement.gpus_per_node = gpus ? static_cast<int>(*gpus) : 0;
+  HVD_TRY(count_tasks(options, allocation, placement));
+  HVD_TRY_ASSIGN(const auto asked, asked_cpus(options, environment));
+  placement.cpus_per_rank = asked.value_or(0);
+  placement.notes.emplace_back("in a Slurm allocation: srun starts the ranks, hvdrun in each");
+  return placement;
+}
+
+}  // namespace
+
+std::vector<CpuSet> divide_cores(const std::vector<CpuSet>& cores, int parts) {
+  const auto count = static_cast<std::size_t>(parts);
+  std::vector<CpuSet> shares(count);
+  if (cores.size() < count) return shares;
+  std::size_t next = 0;
+  for (std::size_t part = 0; part < count; ++part) {
+    const std::size_t size = cores.size() / count + (part < cores.size() % count ? 1 : 0);
+    for (std::size_t i = 0; i < size; ++i, ++next) {
+      shares[part].insert(shares[part].end(), cores[next].begin(), cores[next].end());
+    }
+    std::sort(shares[part].begin(), shares[part].end());
+  }
+  return shares;
+}
+
+Result<Placement> place(const RunOptions& options, const Allocation& allocation) {
+  switch (allocation.way) {
+    case Way::kTask:
+      return place_task(options, allocation);
+    case Way::kSlurmShell:
+      return place_by_srun(options, allocation);
+    case Way::kLocal:
+      break;
+  }
+  return place_locally(options, allocation);
+}
+
+}  // namespace hvd

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/options/run_options.h"
+#include "launcher/plan/allocation.h"
+#include "topology/cpu_set.h"
+
+namespace hvd {
+
+/// Where one rank runs and with what.
+struct RankPlacement {
+  int rank = 0;
+  int local_rank = 0;
+  int local_size = 1;
+  int node = 0;
+  std::string host;        ///< For messages: "jz1", "box/node1".
+  std::optional<int> gpu;  ///< Entry of the visible list.
+  CpuSet cpus;             ///< Empty: as inherited.
+  int cpu_count = 1;       ///< CPUs it may count on, for OMP_NUM_THREADS.
+};
+
+/// Who runs where. The ranks that this process starts: all of them (Way::kLocal), the one it
+/// becomes (Way::kTask), none (Way::kSlurmShell: the tasks place themselves).
+struct Placement {
+  Way way = Way::kLocal;
+  int size = 1;  ///< Ranks of the job.
+  int node_count = 1;
+  std::string this_host;
+  std::vector<std::string> hosts;   ///< By node, as far as known; virtual nodes share one.
+  std::vector<int> ranks_per_node;  ///< Way::kSlurmShell, where Slurm said it.
+  std::vector<RankPlacement> ranks;
+  int virtual_nodes = 1;
+  int gpus_per_node = 0;
+  bool says_size = false;          ///< Way::kSlurmShell: srun must be told `size`.
+  int cpus_per_rank = 0;           ///< Way::kSlurmShell: for srun's -c; 0: not said.
+  std::vector<std::string> notes;  ///< What was decided and why, for --verbose and --dry-run.
+};
+
+/// Decides who runs where. Pure.
+Result<Placement> place(const RunOptions& options, const Allocation& allocation);
+
+/// Divides whole cores evenly, in their order; the first shares are one larger. Fewer cores than
+/// `parts`: an empty set for all (no binding).
+std::vector<CpuSet> divide_cores(const std::vector<CpuSet>& cores, int parts);
+
+}  // namespace hvd

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/plan/command.h"
+
+namespace hvd {
+
+/// What the keeper tells hvdrun: a rank ended.
+struct RankEnded {
+  int index = 0;   ///< Into the commands.
+  int status = 0;  ///< As waitpid gives it.
+};
+
+/// The ends of one rank's standard streams; -1: inherited.
+struct RankStreams {
+  UniqueFd input;
+  UniqueFd output;
+  UniqueFd error;
+};
+
+/// The process between hvdrun and the ranks. It is the ranks' parent and, as a child subreaper, the
+/// parent of all orphans below them, in a session of its own. It reports each end over a socket and
+/// hands on signals sent over it. When the socket closes, for whatever reason, it kills everything
+/// below it and every process with the job's marker, and ends. So nothing outlives hvdrun.
+/// Immutable after construction.
+class Keeper {
+ public:
+  /// Forks the keeper, which forks the ranks. Call before any thread exists. `streams` are closed
+  /// in this process when it returns.
+  static Result<Keeper> start(const std::vector<Command>& commands,
+                              std::vector<RankStreams> streams, const std::string& marker);
+
+  pid_t pid() const { return pid_; }
+  /// Readable when a RankEnded waits; at end of file the keeper is gone.
+  int socket() const { return socket_.get(); }
+  /// The next report, without waiting; nothing when there is none. False: end of file.
+  bool receive(std::vector<RankEnded>& ended);
+  /// Sends `signal` to every rank that still runs.
+  void send_signal(int signal);
+  /// Tells the keeper to kill what is left and to end.
+  void release() { socket_.reset(); }
+
+ private:
+  Keeper(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  pid_t pid_;
+  UniqueFd socket_;
+};
+
+}  // namespace hvd

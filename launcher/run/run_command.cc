@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/run_command.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "launcher/plan/allocation.h"
+#include "launcher/plan/command.h"
+#include "launcher/plan/dry_run.h"
+#include "launcher/plan/environment_plan.h"
+#include "launcher/plan/placement.h"
+#include "launcher/run/exec.h"
+#include "launcher/run/exit_code.h"
+#include "launcher/run/handled_signals.h"
+#include "launcher/run/job_store.h"
+#include "launcher/run/program_path.h"
+#include "launcher/run/srun_report.h"
+#include "launcher/run/supervisor.h"
+#include "launcher/site/site_catalog.h"
+#include "topology/launch_env.h"
+
+namespace hvd {
+namespace {
+
+void say(const std::string& text) { std::fprintf(stderr, "hvdrun: %s\n", text.c_str()); }
+
+int refuse(const Status& status) {
+  say(status.message());
+  return status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
+}
+
+std::string path_of_self() {
+  std::array<char, 4096> path{};
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+  return length > 0 ? std::string(path.data(), static_cast<std::size_t>(length)) : "hvdrun";
+}
+
+std::string new_marker() {
+  std::uint64_t random = 0;
+  (void)::getrandom(&random, sizeof random, 0);
+  return format_text("{:016x}", random);
+}
+
+/// Everything the decisions are made from, read before any of them.
+struct Inputs {
+  Allocation allocation;
+  SiteConfig site;
+  std::string self;  ///< Path of hvdrun.
+};
+
+Result<Inputs> read_inputs(const RunOptions& options) {
+  Inputs inputs;
+  const Environment environment = Environment::of_process();
+  for (const VariableOption& variable : options.variables) {
+    if (variable.value || environment.has(variable.name)) continue;
+    return error(Code::kInvalidArgument, "-x {0}: {0} is not set here; type -x {0}=value",
+                 variable.name);
+  }
+  HVD_TRY_ASSIGN(inputs.allocation, read_allocation(options, environment));
+  HVD_TRY_ASSIGN(inputs.site, options.site.empty()
+                                  ? detect_site(environment, inputs.allocation.host)
+                                  : find_site(options.site, environment));
+  inputs.self = path_of_self();
+  return inputs;
+}
+
+/// Puts the paths of the programs in place of their names; an exit code where there is none.
+int resolve_programs(const Environment& environment, std::vector<Command>& commands) {
+  for (Command& command : commands) {
+    auto found = find_program(command.arguments.front(), environment);
+    if (const auto* problem = std::get_if<ProgramProblem>(&found)) {
+      say(problem->message);
+      return problem->exit_code;
+    }
+    command.program = std::get<std::string>(std::move(found));
+  }
+  return 0;
+}
+
+/// Tells the hvdrun around srun, which cannot know it, the step that it may have to signal.
+void report_step(const Allocation& allocation) {
+  const Environment& environment = allocation.environment;
+  const auto job = environment.get("SLURM_JOB_ID");
+  const auto step = environment.get("SLURM_STEP_ID");
+  if (!environment.has(kStepRequest) || !job || !step || allocation.identity->rank != 0) return;
+  std::fprintf(stderr, "%s%s.%s\n", kStepLine.data(), job->c_str(), step->c_str());
+}
+
+int supervise_job(const RunOptions& options, const Placement& placement,
+                  const std::vector<Command>& commands, const std::string& marker) {
+  SupervisorOptions supervision;
+  supervision.style.from_srun = placement.way == Way::kSlurmShell;
+  supervision.style.prefix = options.prefix.value_or(placement.size > 1);
+  supervision.style.timestamp = options.timestamp;
+  supervision.grace = options.grace;
+  supervision.output_dir = options.output_dir;
+  supervision.marker = std::string(launch_env::kJobMarker) + "=" + marker;
+  supervision.verbose = options.verbose;
+  const Result<int> code = supervise(commands, supervision);
+  return code.is_ok() ? code.value() : refuse(code.status());
+}
+
+int spawn(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+  const Allocation& allocation = inputs.allocation;
+  JobFacts job;
+  std::unique_ptr<JobStore> store;
+  if (placement.way != Way::kTask) {
+    (void)block_handled_signals();  // Before any thread could take them.
+    job.marker = new_marker();
+  }
+  if (placement.way == Way::kLocal) {
+    auto started = JobStore::start();
+    if (!started.is_ok()) return refuse(started.status());
+    store = std::move(started).value();
+    job.store = store->address();
+    job.key = store->key();
+  }
+  const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);
+  std::vector<Command> commands =
+      build_commands(options, placement, plan, allocation.environment, inputs.self);
+  const int problem = resolve_programs(allocation.environment, commands);
+  if (problem != 0) return problem;
+  if (placement.way == Way::kTask) {
+    report_step(allocation);
+    exec_command(commands.front());
+  }
+  return supervise_job(options, placement, commands, job.marker);
+}
+
+/// The same decisions, with words in place of what only a running job knows.
+void explain(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+  const std::string chosen = "(chosen at start)";
+  JobFacts job;
+  if (placement.way == Way::kLocal) job = {chosen, chosen, ""};
+  if (placement.way != Way::kTask) job.marker = chosen;
+  const Allocation& allocation = inputs.allocation;
+  const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);
+  const std::vector<Command> commands =
+      build_commands(options, placement, plan, allocation.environment, inputs.self);
+  std::fputs(describe_run(placement, plan, commands).c_str(), stdout);
+}
+
+}  // namespace
+
+int run_program(const RunOptions& options) {
+  const Result<Inputs> inputs = read_inputs(options);
+  if (!inputs.is_ok()) return refuse(inputs.status());
+  const Result<Placement> placement = place(options, inputs.value().allocation);
+  if (!placement.is_ok()) return refuse(placement.status());
+  if (options.dry_run) {
+    explain(options, inputs.value(), placement.value());
+    return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  }
+  if (options.verbose) {
+    for (const std::string& note : placement.value().notes) say(note);
+  }
+  return spawn(options, inputs.value(), placement.value());
+}
+
+}  // namespace hvd

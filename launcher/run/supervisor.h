@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/plan/command.h"
+#include "launcher/run/output_lines.h"
+
+namespace hvd {
+
+struct SupervisorOptions {
+  OutputStyle style;
+  std::chrono::milliseconds grace{10'000};
+  std::string output_dir;  ///< Empty: none.
+  std::string marker;      ///< "HVD_JOB_MARKER=value"
+  bool verbose = false;
+};
+
+/// Runs the commands to their end: passes on output, signals and the first failure, and leaves no
+/// process behind. Returns hvdrun's exit code: the first failing rank's own (128 + signal), 128 +
+/// signal when hvdrun was told to end, else 0.
+Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options);
+
+}  // namespace hvd
