@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration files of the test cluster: a profile becomes the text of each file.
 
-A profile imitates one real machine, small: `jz` is Jean Zay's V100 part, `daint` is the hybrid Piz Daint.
+A profile imitates one real machine, small: `jz` is Jean Zay's V100 part, `daint` is the hybrid Piz Daint. Their nodes
+declare more cores than this machine has, so tasks are not bound. The nodes of `cores` are honest: each has what this
+machine has, and Slurm binds the tasks to it.
 """
 
 import dataclasses
 import pathlib
+import subprocess
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +16,7 @@ class NodeKind:
     """Nodes that are alike: their names, what they declare and their GPUs."""
 
     names: tuple[str, ...]
-    hardware: str
+    hardware: str  # Empty: what this machine has.
     feature: str
     gpu_type: str
     gpus: int
@@ -26,6 +29,7 @@ class Profile:
     kinds: tuple[NodeKind, ...]
     partitions: tuple[str, ...]
     switches: tuple[str, ...]
+    binds_tasks: bool = False
 
     def node_names(self) -> list[str]:
         return [name for kind in self.kinds for name in kind.names]
@@ -52,6 +56,7 @@ _XC50 = NodeKind(
     "p100",
     1,
 )
+_HONEST = NodeKind(("c1", "c2", "c3"), "", "honest", "none", 0)
 
 PROFILES = {
     "jz": Profile(
@@ -72,9 +77,31 @@ PROFILES = {
         ("PartitionName=normal Nodes=nid0000[1-4] Default=YES MaxTime=24:00:00",),
         ("SwitchName=group0 Nodes=nid0000[1-4]",),
     ),
+    "cores": Profile(
+        (_HONEST,),
+        ("PartitionName=cpu Nodes=c[1-3] Default=YES MaxTime=20:00:00",),
+        ("SwitchName=group0 Nodes=c[1-3]",),
+        binds_tasks=True,
+    ),
 }
 
 FIRST_NODE_ADDRESS = 11
+
+
+def _honest_hardware() -> str:
+    """Sockets, cores and threads of this machine, as slurmd counts them."""
+    line = subprocess.run(
+        ["slurmd", "-C"], capture_output=True, text=True, check=True, timeout=20
+    ).stdout
+    wanted = ("SocketsPerBoard=", "CoresPerSocket=", "ThreadsPerCore=")
+    return " ".join(field for field in line.split() if field.startswith(wanted))
+
+
+def _node_line(name: str, kind: NodeKind) -> str:
+    line = f"NodeName={name} {kind.hardware or _honest_hardware()} Feature={kind.feature} "
+    if kind.gpus:
+        return line + f"Gres=gpu:{kind.gpu_type}:{kind.gpus} RealMemory=8000"
+    return line + "RealMemory=1000"
 
 
 def _slurm_conf(profile: Profile, root: pathlib.Path) -> str:
@@ -99,7 +126,7 @@ def _slurm_conf(profile: Profile, root: pathlib.Path) -> str:
         "SlurmctldDebug=info",
         "SlurmdDebug=verbose",
         "ProctrackType=proctrack/pgid",
-        "TaskPlugin=task/none",
+        f"TaskPlugin=task/{'affinity' if profile.binds_tasks else 'none'}",
         "SwitchType=switch/none",
         "TopologyPlugin=topology/tree",
         "MpiDefault=none",
@@ -113,18 +140,15 @@ def _slurm_conf(profile: Profile, root: pathlib.Path) -> str:
         "JobAcctGatherType=jobacct_gather/none",
         "JobCompType=jobcomp/none",
         "PropagateResourceLimits=NONE",
-        "SlurmdParameters=config_overrides",
         "ReturnToService=2",
         "SlurmdTimeout=30",
         "KillWait=3",
         "DefMemPerCPU=10",
     ]
+    if not profile.binds_tasks:
+        lines.append("SlurmdParameters=config_overrides")
     for kind in profile.kinds:
-        lines += [
-            f"NodeName={name} {kind.hardware} Gres=gpu:{kind.gpu_type}:{kind.gpus} "
-            f"Feature={kind.feature} RealMemory=8000"
-            for name in kind.names
-        ]
+        lines += [_node_line(name, kind) for name in kind.names]
     lines += profile.partitions
     return "\n".join(lines) + "\n"
 
@@ -134,6 +158,7 @@ def _gres_conf(profile: Profile, root: pathlib.Path) -> str:
         f"NodeName={','.join(kind.names)} Name=gpu Type={kind.gpu_type} "
         f"File={root}/dev/nvidia{'0' if kind.gpus == 1 else f'[0-{kind.gpus - 1}]'}\n"
         for kind in profile.kinds
+        if kind.gpus
     )
 
 
