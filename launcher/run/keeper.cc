@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -22,6 +23,7 @@ namespace hvd {
 namespace {
 
 constexpr std::chrono::seconds kSweepLimit{10};
+constexpr std::chrono::milliseconds kLastThreadLimit{200};
 constexpr int kFirstUncertainFd = 4096;
 
 /// The keeper's own life, after the fork.
@@ -97,9 +99,23 @@ class KeeperProcess {
     }
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-      for (std::size_t i = 0; i < pids_.size(); ++i) {
-        if (pids_[i] == pid) report(i, status);
-      }
+      const auto found = std::find(pids_.begin(), pids_.end(), pid);
+      if (found == pids_.end()) continue;
+      *found = -1;  // Reaped: its number may be another process's from here on.
+      if (status != 0) report_who_went_before();
+      report(static_cast<std::size_t>(found - pids_.begin()), status);
+    }
+  }
+
+  /// waitpid knows an end only when the last thread is gone; a rank that hears of it by a closed
+  /// socket may end before that. So those whose main thread is gone already come first.
+  void report_who_went_before() {
+    const Deadline deadline = Deadline::after(kLastThreadLimit);
+    for (std::size_t i = 0; i < pids_.size(); ++i) {
+      if (pids_[i] <= 0 || !is_zombie(pids_[i])) continue;
+      wait_for_end(pids_[i], deadline);
+      int status = 0;
+      if (::waitpid(pids_[i], &status, WNOHANG) > 0) report(i, status);
     }
   }
 

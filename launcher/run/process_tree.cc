@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/format.h"
 #include "base/unique_fd.h"
 
 namespace hvd {
@@ -79,14 +80,6 @@ std::map<pid_t, ProcessEntry> all_processes(const std::string& marker) {
   return processes;
 }
 
-/// Waits for a child of ours to end; `pidfd` of one process to kill stands for all of them.
-void wait_for_an_end(pid_t pid, Deadline deadline) {
-  const UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!fd.is_open()) return;
-  pollfd wait{fd.get(), POLLIN, 0};
-  (void)::poll(&wait, 1, deadline.poll_timeout_ms());
-}
-
 /// The living processes below this one, and those with the marker and all below them.
 std::vector<pid_t> job_processes(const std::string& marker) {
   const std::map<pid_t, ProcessEntry> processes = all_processes(marker);
@@ -111,6 +104,18 @@ std::vector<pid_t> job_processes(const std::string& marker) {
 
 }  // namespace
 
+bool is_zombie(pid_t pid) {
+  ProcessEntry process;
+  return parse_stat(read_file(format_text("/proc/{}/stat", pid)), process) && process.is_zombie;
+}
+
+void wait_for_end(pid_t pid, Deadline deadline) {
+  const UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!fd.is_open()) return;
+  pollfd wait{fd.get(), POLLIN, 0};
+  (void)::poll(&wait, 1, deadline.poll_timeout_ms());
+}
+
 void kill_job_processes(const std::string& marker, Deadline deadline) {
   while (!deadline.has_passed()) {
     const std::vector<pid_t> found = job_processes(marker);
@@ -118,7 +123,7 @@ void kill_job_processes(const std::string& marker, Deadline deadline) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     if (found.empty()) return;
-    wait_for_an_end(found.back(), deadline);
+    wait_for_end(found.back(), deadline);  // One stands for all of them.
   }
 }
 

@@ -54,6 +54,8 @@ def survive(early, name="what the dead never submits", count=4):
 
 def is_alive(pid):
     try:
+        if len(os.listdir(f"/proc/{pid}/task")) > 1:
+            return True  # its main thread may be gone, another is not
         return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
