@@ -13,7 +13,7 @@ namespace hvd {
 namespace {
 
 /// By which an outer launcher names its ranks; ours are others. A '*' ends a prefix.
-constexpr std::array<std::string_view, 24> kReplaced{"SLURM_STEP_*",
+constexpr std::array<std::string_view, 25> kReplaced{"SLURM_STEP_*",
                                                      "SLURM_STEPID",
                                                      "SLURM_PROCID",
                                                      "SLURM_LOCALID",
@@ -36,6 +36,7 @@ constexpr std::array<std::string_view, 24> kReplaced{"SLURM_STEP_*",
                                                      "GROUP_RANK",
                                                      "TORCHELASTIC_RUN_ID",
                                                      "HVD_LOCAL_DEVICE",
+                                                     "HVD_GPU_ID",
                                                      "HVD_VIRTUAL_NODE"};
 
 constexpr std::string_view kThreads = "OMP_NUM_THREADS";

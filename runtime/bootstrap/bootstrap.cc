@@ -128,7 +128,8 @@ class Start {
       HVD_TRY_ASSIGN(auto record, decode_record(bytes));
       records_.push_back(std::move(record));
     }
-    return check_versions(records_);
+    HVD_TRY(check_versions(records_));
+    return check_gpus(records_);
   }
 
   const PeerRecord& record(int rank) const { return records_[static_cast<std::size_t>(rank)]; }

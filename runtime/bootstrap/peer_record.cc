@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/bytes.h"
 #include "bootstrap/local_host.h"
@@ -12,6 +14,14 @@
 #include "transport/socket_address.h"
 
 namespace hvd {
+namespace {
+
+auto ranks_on(const std::string& host, const std::vector<PeerRecord>& records) {
+  return std::count_if(records.begin(), records.end(),
+                       [&](const PeerRecord& record) { return record.host == host; });
+}
+
+}  // namespace
 
 std::string PeerRecord::group_key() const { return format_text("{}/{}", machine, virtual_node); }
 
@@ -31,6 +41,7 @@ std::string encode(const PeerRecord& record) {
   writer.put(record.port);
   writer.put(record.pid);
   writer.put(record.usable_cpus);
+  writer.put_string(record.gpu);
   const Bytes bytes = writer.take();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -51,6 +62,7 @@ Result<PeerRecord> decode_record(std::string_view bytes) {
   HVD_TRY_ASSIGN(record.port, reader.get<std::uint16_t>());
   HVD_TRY_ASSIGN(record.pid, reader.get<std::int64_t>());
   HVD_TRY_ASSIGN(record.usable_cpus, reader.get<int>());
+  HVD_TRY_ASSIGN(record.gpu, reader.get_string());
   return record;
 }
 
@@ -65,6 +77,9 @@ Result<PeerRecord> describe_myself(const Environment& environment) {
   record.addresses = published_addresses();
   record.pid = ::getpid();
   record.usable_cpus = usable_cpus();
+  if (environment.get(launch_env::kShareGpu) != "1") {
+    record.gpu = environment.get(launch_env::kGpuId).value_or("");
+  }
   return record;
 }
 
@@ -87,6 +102,25 @@ Status check_versions(const std::vector<PeerRecord>& records) {
                  "nodes",
                  rank, records[rank].host, records[rank].version, records[0].host,
                  records[0].version);
+  }
+  return Status::ok();
+}
+
+Status check_gpus(const std::vector<PeerRecord>& records) {
+  // By host name, not by machine key: the GPU of two containers of a node is one GPU.
+  std::map<std::pair<std::string_view, std::string_view>, std::size_t> owners;
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    const PeerRecord& record = records[rank];
+    if (record.gpu.empty()) continue;
+    const auto [owner, is_new] = owners.try_emplace({record.host, record.gpu}, rank);
+    if (is_new) continue;
+    return error(Code::kInvalidArgument,
+                 "ranks {} and {} on {} both chose GPU {}: give each rank a GPU of its own "
+                 "(--gpus-per-node={} for the ranks of a node; no --gpu-bind=map_gpu or "
+                 "CUDA_VISIBLE_DEVICES that names one GPU for two of them), or share it "
+                 "({}=1)",
+                 owner->second, rank, record.host, record.gpu, ranks_on(record.host, records),
+                 launch_env::kShareGpu);
   }
   return Status::ok();
 }

@@ -22,6 +22,7 @@ struct PeerRecord {
   std::uint16_t port = 0;
   std::int64_t pid = 0;
   int usable_cpus = 1;
+  std::string gpu;  ///< HVD_GPU_ID; empty: none, not known, or free to be shared.
 
   /// Ranks with equal group keys try to share memory.
   std::string group_key() const;
@@ -37,5 +38,7 @@ Result<PeerRecord> describe_myself(const Environment& environment);
 std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records);
 /// kMismatch when two ranks run different versions.
 Status check_versions(const std::vector<PeerRecord>& records);
+/// kInvalidArgument, the same on every rank, when two ranks of a host chose one GPU.
+Status check_gpus(const std::vector<PeerRecord>& records);
 
 }  // namespace hvd

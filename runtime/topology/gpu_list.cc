@@ -5,6 +5,8 @@
 #include <array>
 #include <cctype>
 
+#include "topology/launch_env.h"
+
 namespace hvd {
 namespace {
 
@@ -113,7 +115,7 @@ Result<std::optional<int>> choose_gpu(const Environment& environment, const Visi
   if (count == 0) return std::optional<int>();
   if (gpus.is_private) return std::optional<int>(0);
   if (local_size <= count) return std::optional<int>(local_rank);
-  if (environment.get("HVD_SHARE_GPU") == "1") return std::optional<int>(local_rank % count);
+  if (environment.get(launch_env::kShareGpu) == "1") return std::optional<int>(local_rank % count);
   const std::string where =
       gpus.variable.empty() ? "on the node" : format_text("in {}", gpus.variable);
   return error(

@@ -19,6 +19,11 @@ inline constexpr std::string_view kJobKey = "HVD_JOB_KEY";
 inline constexpr std::string_view kVirtualNode = "HVD_VIRTUAL_NODE";
 /// Index into the rank's visible GPUs (an entry of the visible list, not a PCI number).
 inline constexpr std::string_view kLocalDevice = "HVD_LOCAL_DEVICE";
+/// What the rank's GPU is called on its node, alike for every rank there: PCI bus id, "GPU-..." or
+/// "MIG-...". Unset: no GPU, or not known. Two ranks with one name on a host do not start.
+inline constexpr std::string_view kGpuId = "HVD_GPU_ID";
+/// "1": several ranks may use one GPU. The user sets it.
+inline constexpr std::string_view kShareGpu = "HVD_SHARE_GPU";
 /// Unique per job; descendants are found by it when all must go.
 inline constexpr std::string_view kJobMarker = "HVD_JOB_MARKER";
 /// Folder of the rendezvous file (default ~/.cache/hvd), for steps without PMI-2 or hvdrun.

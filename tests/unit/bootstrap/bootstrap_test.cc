@@ -111,6 +111,37 @@ TEST(Bootstrap, VirtualNodesAreJoinedByLinks) {
   EXPECT_NE(results[3].value().peers[2].host.find("/node1"), std::string::npos);
 }
 
+TEST(Bootstrap, EveryRankHearsOfAGpuChosenTwice) {
+  const HvdrunWorld world;
+  std::vector<Variables> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back(world.rank(rank, 3));
+    ranks.back()["HVD_GPU_ID"] = rank == 1 ? "0000:07:00.0" : "0000:b2:00.0";
+    ranks.back()["HVD_VIRTUAL_NODE"] = std::to_string(rank);  // One machine all the same.
+  }
+  for (const auto& result : start_all(ranks, std::chrono::seconds(10))) {
+    EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
+    const std::string message = result.status().message();
+    EXPECT_NE(message.find("ranks 0 and 2 on"), std::string::npos) << message;
+    EXPECT_NE(message.find("GPU 0000:b2:00.0: "), std::string::npos) << message;
+    EXPECT_NE(message.find("--gpus-per-node=3"), std::string::npos) << message;
+    EXPECT_NE(message.find("HVD_SHARE_GPU=1"), std::string::npos) << message;
+  }
+}
+
+TEST(Bootstrap, RanksThatShareAGpuOrDoNotKnowItStart) {
+  const HvdrunWorld world;
+  std::vector<Variables> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(world.rank(rank, 4));
+  ranks[0]["HVD_GPU_ID"] = "GPU-aa";
+  ranks[1]["HVD_GPU_ID"] = "GPU-aa";
+  ranks[1]["HVD_SHARE_GPU"] = "1";
+  ranks[2]["HVD_GPU_ID"] = "";
+  for (const auto& result : start_all(ranks, std::chrono::seconds(10))) {
+    EXPECT_TRUE(result.is_ok()) << result.status().message();
+  }
+}
+
 TEST(Bootstrap, TheSameStoreServesASecondStart) {
   const HvdrunWorld world;
   for (int start = 0; start < 2; ++start) {
