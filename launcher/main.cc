@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/check/check_command.h"
-#include "launcher/job/header_command.h"
+#include "launcher/job/job_command.h"
 #include "launcher/options/command_line.h"
 #include "launcher/run/exit_code.h"
 #include "launcher/run/run_command.h"
@@ -15,7 +15,7 @@ namespace {
 
 struct RunChosen {
   int operator()(const RunOptions& options) const { return run_program(options); }
-  int operator()(const HeaderOptions& options) const { return run_header(options); }
+  int operator()(const JobOptions& options) const { return run_job(options); }
   int operator()(const CheckOptions& options) const { return run_check(options); }
   int operator()(const PrintAndExit& print) const {
     std::fputs(print.text.c_str(), stdout);

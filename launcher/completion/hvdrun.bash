@@ -6,9 +6,14 @@ _hvdrun_sites() {
   hvdrun header --list 2>/dev/null | awk '!/^ / {print $1}'
 }
 
+_hvdrun_job_options="--site --partition --gpus --nodes --gpus-per-node --ntasks-per-node --cpus-per-task --time --account --qos
+  --constraint --mem --switches --array --signal --output --job-name --exclusive --interactive --list --help"
+_hvdrun_script_options="--modules --container --requeue --templates"
+
 _hvdrun_options() {
   case $1 in
-    header) echo "--site --partition --gpus --nodes --cpus-per-task --constraint --qos --output --time --account --job-name --list --help" ;;
+    header) echo "$_hvdrun_job_options" ;;
+    script) echo "$_hvdrun_job_options $_hvdrun_script_options" ;;
     check) echo "--build --json --help" ;;
     *) echo "-np --nodes --cpus-per-rank --bind -x --site --output-dir --prefix --no-prefix --timestamp --grace --dry-run --verbose --help --version" ;;
   esac
@@ -25,7 +30,7 @@ _hvdrun() {
       ;;
     *)
       candidates=$(_hvdrun_options "$command")
-      [ "$COMP_CWORD" -ne 1 ] || candidates+=' header check explain run'
+      [ "$COMP_CWORD" -ne 1 ] || candidates+=' header script check explain run'
       ;;
   esac
   # The words are ours and hold no spaces.

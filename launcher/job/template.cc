@@ -30,9 +30,9 @@ data words(const std::vector<std::string>& items) {
   return list;
 }
 
-data directives(const HeaderModel& model) {
+data directives(const JobPlan& plan) {
   data list{data::type::list};
-  for (const HeaderDirective& line : model.directives) {
+  for (const JobDirective& line : plan.directives) {
     data entry;
     entry.set("option", line.option);
     entry.set("value", line.value);
@@ -75,25 +75,27 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
-Result<std::string> render_header(const HeaderModel& model) {
+Result<std::string> render_header(const JobPlan& plan) {
   data values;
-  values.set("shell", model.shell);
-  values.set("notes", words(model.notes));
-  values.set("directives", directives(model));
+  values.set("shell", plan.shell);
+  values.set("notes", words(plan.notes));
+  values.set("directives", directives(plan));
   // The characters of directives were checked when they were decided: they stay as they are.
-  HVD_TRY_ASSIGN(std::string header,
-                 render("header.mustache", values, [](const std::string& text) { return text; }));
-  if (model.command.empty()) return header;
+  return render("header.mustache", values, [](const std::string& text) { return text; });
+}
+
+Result<std::string> render_script(const JobPlan& plan) {
+  HVD_TRY_ASSIGN(const std::string header, render_header(plan));
   data body;
   body.set("header", header);
   body.set("newline", "\n");  // A line break written in the template goes with its section's tag.
-  body.set("has_modules", !model.modules.empty());
-  body.set("modules", words(model.modules));
-  body.set("has_environment", !model.environment.empty() || !model.historical.empty());
-  body.set("historical", variables(model.historical));
-  body.set("environment", variables(model.environment));
-  body.set("srun_flags", words(model.srun_flags));
-  body.set("command", words(model.command));
+  body.set("has_modules", !plan.modules.empty());
+  body.set("modules", words(plan.modules));
+  body.set("has_environment", !plan.environment.empty() || !plan.historical.empty());
+  body.set("historical", variables(plan.historical));
+  body.set("environment", variables(plan.environment));
+  body.set("srun_flags", words(plan.srun_flags));
+  body.set("command", words(plan.command));
   return render("script.mustache", body, shell_word);
 }
 

@@ -9,7 +9,9 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
   const std::string command = arguments.empty() ? "" : arguments.front();
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1),
                                       arguments.end());
-  if (command == "header") return parse_header(rest);
+  if (command == "header" || command == "script") {
+    return parse_job(command, rest);
+  }
   if (command == "check") return parse_check(rest);
   if (command == "run") return parse_run(rest, false);
   if (command == "explain") return parse_run(rest, true);

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "launcher/options/check_options.h"
-#include "launcher/options/header_options.h"
+#include "launcher/options/job_options.h"
 #include "launcher/options/run_options.h"
 
 namespace hvd {
@@ -17,7 +17,7 @@ struct PrintAndExit {
   std::string text;
 };
 
-using CommandLine = std::variant<RunOptions, HeaderOptions, CheckOptions, PrintAndExit>;
+using CommandLine = std::variant<RunOptions, JobOptions, CheckOptions, PrintAndExit>;
 
 /// Reads the command line. kInvalidArgument: one sentence with what is wrong and what to type.
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments);

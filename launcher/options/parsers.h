@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -11,7 +12,8 @@
 namespace hvd {
 
 Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dry_run);
-Result<CommandLine> parse_header(const std::vector<std::string>& arguments);
+/// `name`: header, script or submit.
+Result<CommandLine> parse_job(std::string_view name, const std::vector<std::string>& arguments);
 Result<CommandLine> parse_check(const std::vector<std::string>& arguments);
 
 }  // namespace hvd

@@ -44,7 +44,7 @@ class TestJeanZay(HeaderTest):
         say = 'echo "$SLURM_PROCID $HVD_LOCAL_DEVICE it\'s $1"'
         program = ["bash", "-c", say, "x", "a & b"]
         script = self.run_ok(
-            [slurm_test.HVDRUN, "header", "--site", "jz", "--gpus", "8", "--", *program]
+            [slurm_test.HVDRUN, "script", "--site", "jz", "--gpus", "8", "--", *program]
         )
         path = f"{slurm_test.HVDRUN.parent}:/usr/bin:/bin"
         state, output = self.run_batch(self.write_script("whole.sh", script), PATH=path)

@@ -4,7 +4,7 @@
 #   completion_test.sh HVDRUN MAN_PAGE COMPLETION
 set -euo pipefail
 missing=0
-for command in "" header check; do
+for command in "" header script check; do
   # shellcheck disable=SC2086
   for option in $("$1" $command --help | grep -oE -- '(^|[ ,])--[a-z][a-z-]+' | tr -d ' ,' | sort -u); do
     [ "$option" != --np ] || continue # spelled -np

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job/header.h"
+#include "launcher/job/job_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -10,13 +10,14 @@
 namespace hvd {
 namespace {
 
-Result<std::string> header(const std::string& site, const HeaderOptions& options) {
+Result<std::string> header(const std::string& site, JobOptions options) {
+  if (!options.command.empty()) options.action = JobAction::kScript;
   HVD_TRY_ASSIGN(const SiteConfig config, find_site(site, Environment()));
-  HVD_TRY_ASSIGN(const HeaderModel model, plan_header(config, options));
-  return render_header(model);
+  HVD_TRY_ASSIGN(const JobPlan plan, plan_job(config, options));
+  return options.command.empty() ? render_header(plan) : render_script(plan);
 }
 
-std::string refusal(const std::string& site, const HeaderOptions& options) {
+std::string refusal(const std::string& site, const JobOptions& options) {
   const Result<std::string> text = header(site, options);
   if (text.is_ok()) return "accepted:\n" + text.value();
   EXPECT_EQ(text.status().code(), Code::kInvalidArgument);
@@ -26,7 +27,7 @@ std::string refusal(const std::string& site, const HeaderOptions& options) {
 struct GoldenCase {
   std::string file;
   std::string site;
-  HeaderOptions options;
+  JobOptions options;
 };
 
 const std::vector<std::string> kTrain{"python3", "train.py", "--name", "it's a & b"};
@@ -68,7 +69,7 @@ TEST(Header, MatchesTheGoldenFiles) {
 
 struct RefusedCase {
   std::string site;
-  HeaderOptions options;
+  JobOptions options;
   std::string message;
 };
 
@@ -77,11 +78,33 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
       {"jean-zay", {}, "how large is the job? Type --gpus N or --nodes N"},
       {"jean-zay",
        {.gpus = 10},
-       "10 GPUs do not fill nodes of 4 (site jean-zay, partition gpu_p13): type --gpus 8 or "
-       "--gpus 12"},
+       "10 GPUs do not divide over 3 nodes of 4 (partition gpu_p13 of site jean-zay): type --gpus "
+       "9 (3 x 3) or --gpus 12 (3 x 4)"},
       {"jean-zay",
-       {.gpus = 4, .nodes = 2},
-       "4 GPUs are 1 nodes of 4 in partition gpu_p13, not 2: leave out --nodes, or type --gpus 8"},
+       {.gpus = 7},
+       "7 GPUs do not divide over 2 nodes of 4 (partition gpu_p13 of site jean-zay): type --gpus 6 "
+       "(2 x 3) or --gpus 8 (2 x 4)"},
+      {"jean-zay",
+       {.gpus = 9, .nodes = 2},
+       "9 GPUs are more than 2 nodes of 4 have (partition gpu_p13 of site jean-zay): type --gpus 8 "
+       "or --nodes 3"},
+      {"jean-zay",
+       {.gpus = 7, .nodes = 3},
+       "7 GPUs do not divide over 3 nodes: type --gpus 6 or --gpus 9"},
+      {"jean-zay",
+       {.nodes = 2, .gpus_per_node = 5},
+       "a node of partition gpu_p13 of site jean-zay has 4 GPUs, not 5: type --gpus-per-node 4 or "
+       "less"},
+      {"jean-zay",
+       {.gpus = 8, .gpus_per_node = 3},
+       "8 GPUs do not fill nodes of 3: type --gpus 6 or --gpus 9"},
+      {"jean-zay",
+       {.gpus = 8, .nodes = 4, .gpus_per_node = 3},
+       "4 nodes of 3 GPUs are 12, not 8: leave out --gpus, or type --gpus 12"},
+      {"jean-zay",
+       {.gpus = 1, .ntasks_per_node = 11},
+       "11 tasks are more than the 10 cores that the job has of a node of partition gpu_p13: type "
+       "--ntasks-per-node 10 or less"},
       {"jean-zay",
        {.partition = "gpu_p9", .gpus = 8},
        "site jean-zay has no partition 'gpu_p9': it has gpu_p13, gpu_p2, gpu_p5, gpu_p6"},
@@ -100,7 +123,17 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
        "'tomorrow' is no time limit: type minutes, HH:MM:SS or DAYS-HH:MM:SS"},
       {"jean-zay",
        {.partition = "a100", .gpus = 8, .qos = "qos_gpu_h100-t3"},
-       "partition gpu_p5 has no QoS 'qos_gpu_h100-t3': it has qos_gpu_a100-t3, qos_gpu_a100-dev"},
+       "QoS 'qos_gpu_h100-t3' is one of partition gpu_p6: type --partition gpu_p6, or for "
+       "partition gpu_p5 --qos with one of qos_gpu_a100-t3, qos_gpu_a100-dev"},
+      {"jean-zay",
+       {.partition = "a100", .gpus = 8, .qos = "long"},
+       "partition gpu_p5 has no QoS 'long': it has qos_gpu_a100-t3, qos_gpu_a100-dev"},
+      {"jean-zay",
+       {.gpus = 4, .array = "a-b"},
+       "--array 'a-b' is not what sbatch takes: type for example 0-3, 0-9%2 or 1,5"},
+      {"jean-zay",
+       {.gpus = 4, .signal = "soon"},
+       "--signal 'soon' is not what sbatch takes: type for example USR2@120 or B:USR2@120"},
       {"jean-zay",
        {.partition = "h100", .gpus = 64, .qos = "qos_gpu_h100-dev"},
        "64 GPUs are over the 32 of QoS qos_gpu_h100-dev: type --gpus 32"},
@@ -117,6 +150,10 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
        {.gpus = 4, .output = "a\n#SBATCH"},
        "--output 'a\n#SBATCH' holds '\n', which a #SBATCH line cannot carry: leave it out"},
       {"piz-daint",
+       {.nodes = 2, .gpus_per_node = 3},
+       "a node of partition gpu of site piz-daint has 1 GPU and comes whole, not 3: type "
+       "--gpus-per-node 1"},
+      {"piz-daint",
        {.nodes = 2, .time = "25:00:00"},
        "--time 25:00:00 is over the 24:00:00 of partition gpu: type --time 24:00:00 or less"},
       {"generic",
@@ -129,6 +166,41 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
   };
   for (const RefusedCase& refused : cases) {
     EXPECT_EQ(refusal(refused.site, refused.options), refused.message);
+  }
+}
+
+struct SizeCase {
+  std::string site;
+  JobOptions options;
+  std::string size;  ///< nodes x tasks per node, GPUs per node, cores per task
+};
+
+TEST(JobSize, PicksNodesTasksAndCores) {
+  const std::vector<SizeCase> cases{
+      {"jean-zay", {.gpus = 8}, "2 x 4, 4, 10"},
+      {"jean-zay", {.gpus = 6}, "2 x 3, 3, 10"},
+      {"jean-zay", {.gpus = 3}, "1 x 3, 3, 10"},
+      {"jean-zay", {.gpus = 4, .nodes = 2}, "2 x 2, 2, 10"},
+      {"jean-zay", {.nodes = 4, .gpus_per_node = 3}, "4 x 3, 3, 10"},
+      {"jean-zay", {.gpus = 12, .gpus_per_node = 3}, "4 x 3, 3, 10"},
+      {"jean-zay", {.nodes = 1, .ntasks_per_node = 1}, "1 x 1, 4, 40"},
+      {"jean-zay", {.gpus = 2, .ntasks_per_node = 1}, "1 x 1, 2, 20"},
+      {"jean-zay", {.gpus = 2, .ntasks_per_node = 1, .exclusive = true}, "1 x 1, 2, 40"},
+      {"jean-zay", {.partition = "gpu_p2", .gpus = 16}, "2 x 8, 8, 3"},
+      {"piz-daint", {.gpus = 3}, "3 x 1, 1, 12"},
+      {"generic", {.gpus = 8, .gpus_per_node = 4}, "2 x 4, 4, 0"},
+      {"generic", {.nodes = 2, .gpus_per_node = 4}, "2 x 4, 4, 0"},
+      {"generic", {.nodes = 2, .ntasks_per_node = 16}, "2 x 16, 0, 0"},
+  };
+  for (const SizeCase& wanted : cases) {
+    const Result<SiteConfig> site = find_site(wanted.site, Environment());
+    ASSERT_TRUE(site.is_ok()) << site.status().message();
+    const Result<SitePartition> partition = choose_partition(site.value(), wanted.options);
+    const Result<JobSize> size = plan_size(site.value(), partition.value(), wanted.options);
+    ASSERT_TRUE(size.is_ok()) << wanted.size << ": " << size.status().message();
+    EXPECT_EQ(format_text("{} x {}, {}, {}", size.value().nodes, size.value().tasks_per_node,
+                          size.value().gpus_per_node, size.value().cores_per_task),
+              wanted.size);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job/header_time.h"
+#include "launcher/job/time_limit.h"
 
 #include <algorithm>
 #include <charconv>

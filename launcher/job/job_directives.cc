@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job/job_directives.h"
+
+#include <filesystem>
+
+#include "launcher/site/pattern.h"
+
+namespace hvd {
+namespace {
+
+/// Values reach sbatch's own parser, where quotes, '#' and spaces mean something else.
+constexpr std::string_view kDirectiveCharacters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:;/=+@%&|*()!~^[]-";
+
+/// The form that sbatch wants of an option's value, as a POSIX extended regular expression.
+struct Form {
+  std::string_view option;
+  std::string pattern;
+  std::string_view example;
+};
+
+const Form kForms[] = {
+    {"array", "^[0-9]+([-,:][0-9]+)*(%[0-9]+)?$", "0-3, 0-9%2 or 1,5"},
+    {"switches", "^[0-9]+(@[0-9:-]+)?$", "1 or 1@00:30:00"},
+    {"mem", "^[0-9]+[KMGT]?$", "64G"},
+    {"signal", "^([RB]+:)?[A-Z0-9]+(@[0-9]+)?$", "USR2@120 or B:USR2@120"},
+};
+
+std::string plan_constraint(const SitePartition& partition, const JobOptions& request) {
+  if (partition.select != PartitionSelect::kConstraint) return request.constraint;
+  if (request.constraint.empty() || request.constraint == partition.constraint) {
+    return partition.constraint;
+  }
+  return partition.constraint + "&" + request.constraint;
+}
+
+std::string signal_of(const JobOptions& request) {
+  if (!request.signal.empty() || !request.requeue) return request.signal;
+  return format_text("B:USR2@{}", kRequeueLead);  // "B:": to the batch shell, which has the trap
+}
+
+Status check_form(const JobDirective& line) {
+  for (const Form& form : kForms) {
+    if (form.option != line.option) continue;
+    HVD_TRY_ASSIGN(const bool matches, pattern_matches(form.pattern, line.value));
+    if (matches) continue;
+    return error(Code::kInvalidArgument, "--{} '{}' is not what sbatch takes: type for example {}",
+                 line.option, line.value, form.example);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+std::string job_name(const JobOptions& request) {
+  if (!request.name.empty() || request.command.empty()) return request.name;
+  std::filesystem::path program = request.command.front();
+  for (const std::string& word : request.command) {  // "python3 train.py": the script says more
+    if (word.ends_with(".py")) program = word;
+  }
+  std::string name = program.stem().string();
+  for (char& c : name) {
+    if (kDirectiveCharacters.find(c) == std::string_view::npos) c = '_';
+  }
+  return name;
+}
+
+std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePartition& partition,
+                                          const JobOptions& request, const JobDecisions& decided) {
+  std::vector<JobDirective> lines;
+  const auto add = [&lines](std::string option, std::string value) {
+    if (!value.empty()) lines.push_back({std::move(option), std::move(value)});
+  };
+  const JobSize& size = decided.size;
+  const std::string gpus = std::to_string(size.gpus_per_node);
+  add("job-name", job_name(request));
+  add("account", decided.account);
+  if (partition.select == PartitionSelect::kPartition) add("partition", partition.name);
+  add("constraint", plan_constraint(partition, request));
+  add("qos", request.qos);
+  add("nodes", std::to_string(size.nodes));
+  add("ntasks-per-node", std::to_string(size.tasks_per_node));
+  if (size.gpus_per_node > 0 && site.gres_style == GresStyle::kGres) add("gres", "gpu:" + gpus);
+  if (size.gpus_per_node > 0 && site.gres_style == GresStyle::kGpusPerNode) {
+    add("gpus-per-node", gpus);
+  }
+  if (size.cores_per_task > 0) add("cpus-per-task", std::to_string(size.cores_per_task));
+  add("mem", request.mem);
+  if (request.exclusive) lines.push_back({"exclusive", ""});
+  for (const SiteDirective& fixed : site.directives) lines.push_back({fixed.option, fixed.value});
+  add("switches", request.switches);
+  add("time", decided.time);
+  add("array", request.array);
+  add("signal", signal_of(request));
+  if (request.requeue) {
+    lines.push_back({"requeue", ""});
+    add("open-mode", "append");  // else the second run overwrites the output of the first
+  }
+  add("output", request.output);
+  return lines;
+}
+
+Status check_directives(const SiteConfig& site, const std::vector<JobDirective>& lines) {
+  for (const JobDirective& line : lines) {
+    if (const std::size_t bad = line.value.find_first_not_of(kDirectiveCharacters);
+        bad != std::string::npos) {
+      return error(Code::kInvalidArgument,
+                   "--{} '{}' holds '{}', which a #SBATCH line cannot carry: leave it out",
+                   line.option, line.value, line.value[bad]);
+    }
+    HVD_TRY(check_form(line));
+    for (const SiteForbidden& forbidden : site.forbidden) {
+      if (forbidden.option != line.option) continue;
+      return error(Code::kInvalidArgument, "site {} does not want --{}: {}", site.id, line.option,
+                   forbidden.why);
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace hvd

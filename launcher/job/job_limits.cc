@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job/job_limits.h"
+
+#include "launcher/job/time_limit.h"
+#include "launcher/site/pattern.h"
+
+namespace hvd {
+namespace {
+
+bool fits(const std::string& limit, std::chrono::seconds time) {
+  if (limit.empty()) return true;
+  const Result<std::chrono::seconds> longest = parse_time_limit(limit);
+  return !longest.is_ok() || time <= longest.value();
+}
+
+const SiteQos* find_qos(const SitePartition& partition, const std::string& name) {
+  for (const SiteQos& qos : partition.qos) {
+    if (name.empty() ? qos.is_default : qos.name == name) return &qos;
+  }
+  return nullptr;
+}
+
+/// What to type where `time` is over the limit of `qos`.
+std::string time_remedy(const SitePartition& partition, const std::string& limit,
+                        std::chrono::seconds time) {
+  for (const SiteQos& other : partition.qos) {
+    if (fits(other.max_time, time)) return format_text("type --qos {}", other.name);
+  }
+  return format_text("type --time {} or less", limit);
+}
+
+Status check_time(const SitePartition& partition, const SiteQos* qos, const std::string& text) {
+  HVD_TRY_ASSIGN(const std::chrono::seconds time, parse_time_limit(text));
+  if (qos != nullptr && !fits(qos->max_time, time)) {
+    return error(Code::kInvalidArgument, "--time {} is over the {} of QoS {}: {}", text,
+                 qos->max_time, qos->name, time_remedy(partition, qos->max_time, time));
+  }
+  if (!fits(partition.max_time, time)) {
+    return error(Code::kInvalidArgument,
+                 "--time {} is over the {} of partition {}: type --time {} or less", text,
+                 partition.max_time, partition.name, partition.max_time);
+  }
+  return Status::ok();
+}
+
+Status unknown_qos(const SiteConfig& site, const SitePartition& partition,
+                   const std::string& name) {
+  std::string known;
+  for (const SiteQos& other : partition.qos) known += (known.empty() ? "" : ", ") + other.name;
+  for (const SitePartition& other : site.partitions) {
+    if (find_qos(other, name) == nullptr) continue;
+    return error(Code::kInvalidArgument,
+                 "QoS '{}' is one of partition {}: type --partition {}, or for partition {} --qos "
+                 "with one of {}",
+                 name, other.name, other.name, partition.name, known);
+  }
+  return error(Code::kInvalidArgument, "partition {} has no QoS '{}': it has {}", partition.name,
+               name, known);
+}
+
+/// The site's own time where the limits allow it, else the limit in its way.
+std::string usual_time(const SiteConfig& site, const SitePartition& partition, const SiteQos* qos) {
+  const Result<std::chrono::seconds> usual = parse_time_limit(site.time);
+  if (!usual.is_ok()) return site.time;
+  if (qos != nullptr && !fits(qos->max_time, usual.value())) return qos->max_time;
+  return fits(partition.max_time, usual.value()) ? site.time : partition.max_time;
+}
+
+}  // namespace
+
+Result<std::string> plan_time(const SiteConfig& site, const SitePartition& partition,
+                              const JobOptions& request, const JobSize& size) {
+  const SiteQos* qos = find_qos(partition, request.qos);
+  if (qos == nullptr && !request.qos.empty() && !partition.qos.empty()) {
+    return unknown_qos(site, partition, request.qos);
+  }
+  if (qos != nullptr && qos->max_gpus && size.gpus() > *qos->max_gpus) {
+    return error(Code::kInvalidArgument, "{} GPUs are over the {} of QoS {}: type --gpus {}",
+                 size.gpus(), *qos->max_gpus, qos->name, *qos->max_gpus);
+  }
+  if (request.time.empty()) return usual_time(site, partition, qos);
+  HVD_TRY(check_time(partition, qos, request.time));
+  return request.time;
+}
+
+Result<std::string> plan_account(const SiteConfig& site, const SitePartition& partition,
+                                 const std::string& typed) {
+  if (typed.empty()) return std::string();
+  const std::string& suffix = partition.account_suffix;
+  const std::size_t at = typed.find('@');
+  if (!suffix.empty() && at != std::string::npos && typed.substr(at) != suffix) {
+    return error(Code::kInvalidArgument,
+                 "account '{}' is not charged for partition {}: type --account {}{}", typed,
+                 partition.name, typed.substr(0, at), suffix);
+  }
+  std::string account = at == std::string::npos ? typed + suffix : typed;
+  if (site.account_pattern.empty()) return account;
+  HVD_TRY_ASSIGN(const bool matches, pattern_matches(site.account_pattern, account));
+  if (matches) return account;
+  return error(Code::kInvalidArgument, "'{}' is no account of site {}: they look like {}", account,
+               site.id, site.account_example);
+}
+
+}  // namespace hvd

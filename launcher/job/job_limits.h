@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "launcher/job/job_size.h"
+#include "launcher/options/job_options.h"
+#include "launcher/site/site.h"
+
+namespace hvd {
+
+/// The time limit that the header carries (the site's where none is typed, cut to what the QoS
+/// allows; empty: none), after QoS, time and size were held against the partition's limits.
+Result<std::string> plan_time(const SiteConfig& site, const SitePartition& partition,
+                              const JobOptions& request, const JobSize& size);
+
+/// The account as the site writes it: its GPU suffix appended, its pattern checked.
+Result<std::string> plan_account(const SiteConfig& site, const SitePartition& partition,
+                                 const std::string& typed);
+
+}  // namespace hvd
