@@ -43,7 +43,8 @@ struct NodeNic {
   std::string device;   ///< RDMA device ("mlx5_0", "hfi1_0", "cxi0"); empty: none.
   std::string bus_id;   ///< "0000:0c:00.0"; empty: virtual.
   std::string driver;   ///< "mlx5_core", "hfi1", "cxi_core", "efa", ...
-  std::string link;     ///< "InfiniBand" or "Ethernet" as the port says.
+  int port = 1;         ///< Of the RDMA device.
+  std::string link;     ///< "InfiniBand" or "Ethernet" as the port says; empty: it does not.
   double gigabits = 0;  ///< Rate of the port per second; 0: unknown.
   bool is_up = true;
   int numa = -1;  ///< As for a GPU.
