@@ -84,9 +84,13 @@ std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePart
   if (size.gpus_per_node > 0 && site.gres_style == GresStyle::kGpusPerNode) {
     add("gpus-per-node", gpus);
   }
+  if (size.gpus_per_node > 0 && site.gres_style == GresStyle::kGpus) {
+    add("gpus", std::to_string(size.nodes * size.gpus_per_node));
+  }
   if (size.cores_per_task > 0) add("cpus-per-task", std::to_string(size.cores_per_task));
   add("mem", request.mem);
   if (request.exclusive) lines.push_back({"exclusive", ""});
+  add("hint", site.hint);
   for (const SiteDirective& fixed : site.directives) lines.push_back({fixed.option, fixed.value});
   add("switches", request.switches);
   add("time", decided.time);

@@ -2,127 +2,123 @@
 #include "launcher/site/site_catalog.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <nlohmann/json.hpp>
 
-#include "base/check.h"
-#include "launcher/site/pattern.h"
+#include "launcher/site/site_detect.h"
 #include "launcher/site/site_embedded.h"
 #include "launcher/site/site_file.h"
+#include "launcher/site/site_schema.h"
 
 namespace hvd {
 namespace {
 
-constexpr std::string_view kSitePath = "HVD_SITE_PATH";
+bool is_embedded(const SiteEntry& entry) { return !entry.embedded_file.empty(); }
 
-Result<SiteConfig> read_site(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  // A folder opens as a file does; then a bare stream iterator throws, and this operator does not.
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file.is_open() || text.fail()) {
-    return error(Code::kInvalidArgument,
-                 "site file '{}' cannot be read, or is empty: check path and rights", path);
+/// The site that the last of `chain` extends. Of its own id it is one behind it in the index.
+Result<const SiteEntry*> base_of(const std::vector<SiteEntry>& entries,
+                                 const std::vector<const SiteEntry*>& chain) {
+  const SiteEntry& entry = *chain.back();
+  const auto is_base = [&](const SiteEntry& other) {
+    return other.id == entry.extends &&
+           other.origin + other.embedded_file != entry.origin + entry.embedded_file;
+  };
+  auto from = entries.begin();
+  if (entry.extends == entry.id) {
+    from =
+        std::find_if(from, entries.end(), [&](const SiteEntry& other) { return &other == &entry; });
+    if (from == entries.end()) from = entries.begin();  // a file named on the command line
   }
-  return parse_site(text.str(), path);
+  const auto base = std::find_if(from, entries.end(), is_base);
+  if (base == entries.end() && entry.extends != entry.id) {
+    return error(Code::kInvalidArgument, "{}: at /extends: no site '{}': the known ones are {}",
+                 entry.origin, entry.extends, known_ids(entries));
+  }
+  const bool returns =
+      base == entries.end() || std::find(chain.begin(), chain.end(), &*base) != chain.end();
+  if (!returns) return &*base;
+  std::string circle;
+  for (const SiteEntry* link : chain) circle += link->id + " -> ";
+  return error(Code::kInvalidArgument,
+               "{}: at /extends: {}{} is a cycle: one of them must stand alone", entry.origin,
+               circle, entry.extends);
 }
 
-/// The site files of one folder, by name.
-Result<std::vector<std::string>> files_of(const std::string& folder) {
-  std::error_code failure;
-  std::vector<std::string> paths;
-  for (std::filesystem::directory_iterator entry(folder, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    if (entry->path().extension() == ".json") paths.push_back(entry->path().string());
-  }
-  if (failure) {
-    return error(Code::kInvalidArgument, "{} names '{}', which cannot be listed: {}", kSitePath,
-                 folder, failure.message());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+/// Documents from the entry itself to the one that extends no other.
+Result<Json> load_chain(const std::vector<SiteEntry>& entries,
+                        std::vector<const SiteEntry*>& chain) {
+  const SiteEntry& entry = *chain.back();
+  const std::string_view text =
+      is_embedded(entry) ? embedded_file(entry.embedded_file) : std::string_view(entry.text);
+  HVD_TRY_ASSIGN(Json document, parse_json(text, entry.origin));
+  if (!is_embedded(entry)) HVD_TRY(validate_document(document, kSiteSchema, entry.origin));
+  if (!document.contains("extends")) return document;
+  HVD_TRY_ASSIGN(const SiteEntry* base, base_of(entries, chain));
+  chain.push_back(base);
+  HVD_TRY_ASSIGN(const Json older, load_chain(entries, chain));
+  return extend_document(older, document);
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-bool is_named(const SiteConfig& site, std::string_view name) {
-  return site.id == name ||
-         std::find(site.aliases.begin(), site.aliases.end(), name) != site.aliases.end();
-}
-
-void add_unless_known(std::vector<SiteConfig>& sites, SiteConfig site) {
-  for (const SiteConfig& known : sites) {
-    if (known.id == site.id) return;
-  }
-  sites.push_back(std::move(site));
-}
-
-bool claims(const std::vector<std::string>& names, const std::optional<std::string>& name) {
-  return name && std::find(names.begin(), names.end(), *name) != names.end();
+Result<SiteConfig> load_site(const std::vector<SiteEntry>& entries, const SiteEntry& entry) {
+  HVD_TRY_ASSIGN(const Json document, load_document(entries, entry));
+  return site_of(document, entry.origin);
 }
 
 }  // namespace
 
-std::string_view embedded_file(std::string_view name) {
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (file.name == name) return file.text;
-  }
-  check_failed("embedded file exists", std::string(name).c_str(), 0);
+Result<Json> load_document(const std::vector<SiteEntry>& entries, const SiteEntry& entry) {
+  std::vector<const SiteEntry*> chain{&entry};
+  HVD_TRY_ASSIGN(Json document, load_chain(entries, chain));
+  const bool is_ours = std::all_of(chain.begin(), chain.end(),
+                                   [](const SiteEntry* link) { return is_embedded(*link); });
+  if (is_ours) return document;
+  const std::string origin =
+      chain.size() == 1 ? entry.origin : format_text("{} (with what it extends)", entry.origin);
+  if (chain.size() > 1) HVD_TRY(validate_document(document, kSiteSchema, origin));
+  HVD_TRY(check_site(document, origin));
+  return document;
 }
 
 Result<std::vector<SiteConfig>> all_sites(const Environment& environment) {
+  HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
   std::vector<SiteConfig> sites;
-  for (const std::string& folder : split(environment.get(kSitePath).value_or(""), ':')) {
-    HVD_TRY_ASSIGN(const std::vector<std::string> paths, files_of(folder));
-    for (const std::string& path : paths) {
-      HVD_TRY_ASSIGN(SiteConfig site, read_site(path));
-      add_unless_known(sites, std::move(site));
-    }
-  }
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (!file.name.ends_with(".json") || file.name.starts_with("schema/")) continue;
-    HVD_TRY_ASSIGN(SiteConfig site, parse_site(file.text, std::string(file.name)));
-    site.origin = "embedded";
-    add_unless_known(sites, std::move(site));
+  for (const SiteEntry& entry : entries) {
+    if (find_entry(entries, entry.id) != &entry) continue;
+    HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, entry));
+    sites.push_back(std::move(site));
   }
   return sites;
 }
 
 Result<SiteConfig> find_site(const std::string& name, const Environment& environment) {
-  if (name.find('/') != std::string::npos || name.ends_with(".json")) return read_site(name);
-  HVD_TRY_ASSIGN(const std::vector<SiteConfig> sites, all_sites(environment));
-  std::string known;
-  for (const SiteConfig& site : sites) {
-    if (is_named(site, name)) return site;
-    known += (known.empty() ? "" : ", ") + site.id;
+  HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
+  SiteEntry file;
+  const SiteEntry* entry = nullptr;
+  if (name.find('/') != std::string::npos || name.ends_with(".json")) {
+    HVD_TRY_ASSIGN(file, site_entry(name));
+    entry = &file;
+  } else {
+    entry = find_entry(entries, name);
   }
-  return error(Code::kInvalidArgument,
-               "no site '{}': the known ones are {}; for another, type --site FILE.json or add its "
-               "folder to {}",
-               name, known, kSitePath);
+  if (entry == nullptr) {
+    return error(Code::kInvalidArgument,
+                 "no site '{}': the known ones are {}; for another, type --site FILE.json or add "
+                 "its folder to HVD_SITE_PATH",
+                 name, known_ids(entries));
+  }
+  HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, *entry));
+  site.found_by = "--site " + name;
+  return site;
 }
 
-Result<SiteConfig> detect_site(const Environment& environment, std::string_view hostname) {
-  HVD_TRY_ASSIGN(std::vector<SiteConfig> sites, all_sites(environment));
-  for (SiteConfig& site : sites) {
-    if (claims(site.detect.cluster_names, environment.get("SLURM_CLUSTER_NAME"))) return site;
-    if (claims(site.detect.system_names, environment.get("SYSTEMNAME"))) return site;
-    if (site.detect.hostname.empty()) continue;
-    HVD_TRY_ASSIGN(const bool matches, pattern_matches(site.detect.hostname, hostname));
-    if (matches) return site;
-  }
-  return find_site("generic", environment);
+Result<SiteConfig> detect_site(const Environment& environment, const std::string& hostname) {
+  HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
+  HVD_TRY_ASSIGN(const std::optional<SiteClaim> claim,
+                 claim_site(entries, environment, read_host_facts(hostname)));
+  const SiteEntry* entry = claim ? claim->entry : find_entry(entries, "generic");
+  HVD_CHECK(entry != nullptr);
+  HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, *entry));
+  site.found_by = claim ? claim->evidence : "no site claims this machine";
+  return site;
 }
 
 }  // namespace hvd

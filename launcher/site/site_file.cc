@@ -2,149 +2,11 @@
 #include "launcher/site/site_file.h"
 
 #include <nlohmann/json.hpp>
-#include <valijson/adapters/nlohmann_json_adapter.hpp>
-#include <valijson/schema.hpp>
-#include <valijson/schema_parser.hpp>
-#include <valijson/validation_results.hpp>
-#include <valijson/validator.hpp>
 
-#include "launcher/site/site_embedded.h"
+#include "launcher/site/site_schema.h"
 
 namespace hvd {
 namespace {
-
-using Json = nlohmann::json;
-
-constexpr std::string_view kSchemaFile = "schema/site.schema.json";
-
-Result<Json> parse_json(std::string_view text, const std::string& origin) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& failure) {
-    // "[json.exception.parse_error.101] parse error at line 3, column 5: syntax error ..."
-    std::string what = failure.what();
-    if (const std::size_t at = what.find("parse error at "); at != std::string::npos) {
-      what.erase(0, at + std::string_view("parse error at ").size());
-    }
-    return error(Code::kInvalidArgument, "{}: {}", origin, what);
-  }
-}
-
-/// The part of the schema that describes the value at `path`; null where it says nothing.
-const Json* schema_at(const Json& root, const std::vector<std::string>& path) {
-  const Json* node = &root;
-  const auto follow = [&root, &node] {
-    while (node->contains("$ref")) {
-      const std::string reference = node->at("$ref").get<std::string>();
-      node = &root.at(Json::json_pointer(reference.substr(1)));
-    }
-  };
-  for (const std::string& step : path) {
-    follow();
-    if (node->contains("items")) {
-      node = &node->at("items");
-    } else if (node->contains("properties") && node->at("properties").contains(step)) {
-      node = &node->at("properties").at(step);
-    } else {
-      return nullptr;
-    }
-  }
-  follow();
-  return node;
-}
-
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-std::vector<std::string> names_of(const Json& object) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : object.items()) names.push_back(name);
-  return names;
-}
-
-/// What `value` should have been, from the schema of its place.
-std::string expectation(const Json& value, const Json& schema) {
-  if (schema.contains("enum")) {
-    std::vector<std::string> allowed;
-    for (const Json& item : schema.at("enum")) allowed.push_back(item.get<std::string>());
-    return format_text("it is {}, but must be one of {}", value.dump(), join(allowed));
-  }
-  if (schema.contains("type") && schema.at("type").get<std::string>() == "object" &&
-      value.is_object() && schema.contains("properties")) {
-    for (const std::string& name : names_of(value)) {
-      if (!schema.at("properties").contains(name)) {
-        return format_text("unknown field '{}'; the known ones are {}", name,
-                           join(names_of(schema.at("properties"))));
-      }
-    }
-    for (const Json& required : schema.value("required", Json::array())) {
-      if (!value.contains(required.get<std::string>())) {
-        return format_text("the field '{}' is missing", required.get<std::string>());
-      }
-    }
-    return "";
-  }
-  if (schema.contains("pattern") && value.is_string()) {
-    return format_text("it is {}, which does not match {}", value.dump(),
-                       schema.at("pattern").get<std::string>());
-  }
-  const std::string type = schema.value("type", "");
-  if (schema.contains("minimum") && value.is_number_integer()) {
-    return format_text(
-        "it is {}, but the smallest is {}{}", value.dump(), schema.at("minimum").dump(),
-        schema.contains("maximum") ? format_text(" and the largest {}", schema.at("maximum").dump())
-                                   : "");
-  }
-  if (!type.empty()) return format_text("it is {}, but must be of type {}", value.dump(), type);
-  return "";
-}
-
-/// "<root>", "[partitions]", "[0]" -> partitions, 0
-std::vector<std::string> path_of(const std::vector<std::string>& context) {
-  std::vector<std::string> path;
-  for (const std::string& step : context) {
-    if (step.size() > 2 && step.front() == '[') path.push_back(step.substr(1, step.size() - 2));
-  }
-  return path;
-}
-
-Status describe(const valijson::ValidationResults::Error& failure, const Json& document,
-                const Json& schema, const std::string& origin) {
-  const std::vector<std::string> path = path_of(failure.context);
-  std::string pointer;
-  const Json* value = &document;
-  for (const std::string& step : path) {
-    pointer += "/" + step;
-    value = value->is_array() ? &value->at(std::stoul(step)) : &value->at(step);
-  }
-  const Json* rule = schema_at(schema, path);
-  std::string what = rule == nullptr ? "" : expectation(*value, *rule);
-  if (what.empty()) what = failure.description;
-  return error(Code::kInvalidArgument, "{}: at {}: {} (fields: docs/reference/site-schema.md)",
-               origin, pointer.empty() ? "/" : pointer, what);
-}
-
-Status validate(const Json& document, const std::string& origin) {
-  const Json schema_json = Json::parse(embedded_file(kSchemaFile));
-  valijson::Schema schema;
-  valijson::SchemaParser parser;
-  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(schema_json), schema);
-  valijson::Validator validator;
-  valijson::ValidationResults results;
-  if (validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(document), &results)) {
-    return Status::ok();
-  }
-  // The deepest place is the cause; those around it only repeat that something inside is wrong.
-  const valijson::ValidationResults::Error* deepest = nullptr;
-  for (const auto& failure : results) {
-    if (deepest == nullptr || failure.context.size() > deepest->context.size()) deepest = &failure;
-  }
-  HVD_CHECK(deepest != nullptr);
-  return describe(*deepest, document, schema_json, origin);
-}
 
 std::string text_of(const Json& object, const char* key, const std::string& fallback = "") {
   return object.value(key, fallback);
@@ -159,11 +21,82 @@ std::optional<int> count_of(const Json& object, const char* key) {
   return object.at(key).get<int>();
 }
 
-Provenance provenance_of(const Json& object) {
-  return {text_of(object, "source"), text_of(object, "date"), text_of(object, "mark")};
+/// The object at `key`, or an empty one.
+const Json& object_at(const Json& object, const char* key) {
+  static const Json kEmpty = Json::object();
+  const auto found = object.find(key);
+  return found == object.end() ? kEmpty : *found;
 }
 
-SitePartition partition_of(const Json& json) {
+const Json& list_at(const Json& object, const char* key) {
+  static const Json kEmpty = Json::array();
+  const auto found = object.find(key);
+  return found == object.end() ? kEmpty : *found;
+}
+
+/// Reads the objects of one document, with the provenance table at hand.
+class SiteReader {
+ public:
+  explicit SiteReader(const Json& document) : document_(document) {}
+
+  SiteConfig read() const;
+
+ private:
+  Provenance entry(const std::string& key) const {
+    const Json& found = document_.at("provenance").at(key);
+    return {text_of(found, "source"), text_of(found, "date"), text_of(found, "mark")};
+  }
+  /// Of an object, which takes its parent's where it has none.
+  Provenance provenance(const Json& object, const std::string& inherited = "") const {
+    const std::string key = object.value("source", inherited);
+    return entry(key.empty() ? text_of(document_, "source") : key);
+  }
+  /// Appends the fields of `object` that come from elsewhere, each behind `prefix`.
+  void add_fields(const Json& object, const std::string& prefix,
+                  std::vector<FieldProvenance>& fields) const {
+    for (const auto& [field, key] : object_at(object, "sources").items()) {
+      fields.push_back({prefix + field, entry(key.get<std::string>())});
+    }
+  }
+  /// The same for an object within one that is flattened: its own source counts for each field.
+  void add_part(const Json& object, const std::string& name,
+                std::vector<FieldProvenance>& fields) const {
+    const Json& part = object_at(object, name.c_str());
+    const Json& sources = object_at(object, "sources");
+    const std::string outer = sources.value(name, "");
+    add_fields(part, name + "/", fields);
+    const std::string key = part.value("source", outer);
+    if (key.empty()) return;
+    for (const auto& [field, value] : part.items()) {
+      if (field == "source" || field == "sources") continue;
+      if (!object_at(part, "sources").contains(field)) {
+        fields.push_back({name + "/" + field, entry(key)});
+      }
+    }
+  }
+
+  SiteQos qos(const Json& json, const std::string& inherited) const;
+  SitePartition partition(const Json& json) const;
+  void read_requests(SiteConfig& site) const;
+  void read_machine(SiteConfig& site) const;
+
+  const Json& document_;
+};
+
+SiteQos SiteReader::qos(const Json& json, const std::string& inherited) const {
+  SiteQos qos;
+  qos.name = text_of(json, "name");
+  qos.max_time = text_of(json, "max_time");
+  qos.max_gpus = count_of(json, "max_gpus");
+  qos.max_nodes = count_of(json, "max_nodes");
+  qos.max_jobs = count_of(json, "max_jobs");
+  qos.is_default = json.value("default", false);
+  qos.provenance = provenance(json, inherited);
+  add_fields(json, "", qos.field_provenance);
+  return qos;
+}
+
+SitePartition SiteReader::partition(const Json& json) const {
   SitePartition partition;
   partition.name = text_of(json, "name");
   partition.aliases = words_of(json, "aliases");
@@ -171,74 +104,152 @@ SitePartition partition_of(const Json& json) {
   if (select == "partition") partition.select = PartitionSelect::kPartition;
   if (select == "constraint") partition.select = PartitionSelect::kConstraint;
   partition.constraint = text_of(json, "constraint");
-  partition.gpu_model = text_of(json.at("gpus"), "model");
-  partition.gpus_per_node = json.at("gpus").at("count").get<int>();
+  const Json& gpus = json.at("gpus");
+  partition.gpu_model = text_of(gpus, "model");
+  partition.gpu_type = text_of(gpus, "type");
+  partition.gpu_memory_gb = count_of(gpus, "memory_gb");
+  partition.gpus_per_node = gpus.at("count").get<int>();
   partition.cores_per_task = json.at("cores_per_task").get<int>();
+  partition.cores_per_node = count_of(json, "cores_per_node");
+  partition.cores_reserved = text_of(json, "cores_reserved");
+  partition.smt = count_of(json, "smt");
+  partition.numa = count_of(json, "numa");
+  partition.memory_gb = count_of(json, "memory_gb");
+  partition.exclusive = json.value("exclusive", false);
   partition.max_nodes = count_of(json, "max_nodes");
+  partition.default_time = text_of(json, "default_time");
   partition.max_time = text_of(json, "max_time");
-  for (const Json& qos : json.value("qos", Json::array())) {
-    partition.qos.push_back({text_of(qos, "name"), text_of(qos, "max_time"),
-                             count_of(qos, "max_gpus"), qos.value("default", false)});
-  }
+  const std::string inherited =
+      object_at(json, "sources").value("qos", json.at("source").get<std::string>());
+  for (const Json& item : list_at(json, "qos")) partition.qos.push_back(qos(item, inherited));
   partition.account_suffix = text_of(json, "account_suffix");
   partition.modules = words_of(json, "modules");
-  partition.provenance = provenance_of(json);
+  partition.fabric = text_of(json, "fabric");
+  partition.fabric_kind = text_of(json, "fabric_kind");
+  for (const Json& nic : list_at(json, "nics")) {
+    partition.nics.push_back({text_of(nic, "name"), nic.value("near_gpus", std::vector<int>())});
+  }
+  partition.bootstrap_if = text_of(json, "bootstrap_if", text_of(document_, "bootstrap_if"));
+  partition.cpu_map = words_of(json, "cpu_map");
+  partition.provenance = provenance(json);
+  add_fields(json, "", partition.field_provenance);
+  add_part(json, "gpus", partition.field_provenance);
   return partition;
 }
 
-SiteDetect detect_of(const Json& site) {
-  const Json json = site.value("detect", Json::object());
-  return {words_of(json, "cluster_names"), words_of(json, "system_names"),
-          text_of(json, "hostname")};
+SiteDetect detect_of(const Json& json) {
+  SiteDetect detect;
+  for (const auto& [name, value] : object_at(json, "variables").items()) {
+    detect.variables.push_back({name, value.get<std::string>()});
+  }
+  detect.cluster_names = words_of(json, "cluster_names");
+  detect.system_names = words_of(json, "system_names");
+  detect.hostname = text_of(json, "hostname");
+  detect.domains = words_of(json, "domains");
+  return detect;
 }
 
-SiteConfig site_of(const Json& json) {
-  SiteConfig site;
-  site.id = text_of(json, "id");
-  site.name = text_of(json, "name");
-  site.aliases = words_of(json, "aliases");
-  site.retired = text_of(json, "retired");
-  site.detect = detect_of(json);
-  site.shell = text_of(json, "shell", site.shell);
-  for (const Json& item : json.at("partitions")) site.partitions.push_back(partition_of(item));
-  const Json account = json.value("account", Json::object());
+GresStyle gres_style_of(const std::string& text) {
+  if (text == "gpus-per-node") return GresStyle::kGpusPerNode;
+  if (text == "gpus") return GresStyle::kGpus;
+  if (text == "none") return GresStyle::kNone;
+  return GresStyle::kGres;
+}
+
+/// How a job asks for what it needs.
+void SiteReader::read_requests(SiteConfig& site) const {
+  const Json& account = object_at(document_, "account");
+  site.account_flag = text_of(account, "flag", site.account_flag);
+  site.account_required = account.value("required", false);
   site.account_pattern = text_of(account, "pattern");
   site.account_example = text_of(account, "example");
-  const std::string gres = text_of(json, "gres_style");
-  if (gres == "gpus-per-node") site.gres_style = GresStyle::kGpusPerNode;
-  if (gres == "none") site.gres_style = GresStyle::kNone;
-  site.time = text_of(json, "time");
-  for (const Json& item : json.value("directives", Json::array())) {
+  site.gres_style = gres_style_of(text_of(document_, "gres_style"));
+  site.typed = document_.value("typed", false);
+  site.gpu_bind = text_of(document_, "gpu_bind");
+  site.hint = text_of(document_, "hint");
+  site.time = text_of(document_, "time");
+  for (const Json& item : list_at(document_, "directives")) {
     site.directives.push_back(
-        {text_of(item, "option"), text_of(item, "value"), text_of(item, "why")});
+        {text_of(item, "option"), text_of(item, "value"), text_of(item, "why"), provenance(item)});
   }
-  site.srun_flags = words_of(json, "srun_flags");
-  for (const Json& item : json.at("env")) {
+  for (const Json& item : list_at(document_, "forbidden")) {
+    SiteForbidden forbidden{text_of(item, "option"), text_of(item, "why")};
+    forbidden.value = text_of(item, "value");
+    if (item.contains("over")) forbidden.over = item.at("over").get<std::int64_t>();
+    forbidden.provenance = provenance(item);
+    site.forbidden.push_back(std::move(forbidden));
+  }
+  site.srun_flags = words_of(document_, "srun_flags");
+  site.multi_node_srun_flags = words_of(object_at(document_, "network_flags"), "multi_node");
+}
+
+/// What the machine is and needs.
+void SiteReader::read_machine(SiteConfig& site) const {
+  const Json& scheduler = object_at(document_, "scheduler");
+  site.scheduler.kind = text_of(scheduler, "kind", site.scheduler.kind);
+  site.scheduler.version_min = text_of(scheduler, "version_min");
+  site.scheduler.psslurm = scheduler.value("psslurm", false);
+  site.scheduler.launcher = text_of(scheduler, "launcher", site.scheduler.launcher);
+  site.bootstrap_if = text_of(document_, "bootstrap_if");
+  site.mpi_type = text_of(object_at(document_, "mpi"), "type");
+  site.mpi_module = text_of(object_at(document_, "mpi"), "module");
+  const Json& container = object_at(document_, "container");
+  site.container = {text_of(container, "runtime"), words_of(container, "flags"),
+                    text_of(container, "module")};
+  for (const Json& item : document_.at("env")) {
     site.env.push_back({text_of(item, "name"), text_of(item, "value"), text_of(item, "when"),
-                        text_of(item, "why"), provenance_of(item)});
+                        text_of(item, "why"), provenance(item)});
   }
-  site.modules = words_of(json, "modules");
-  for (const Json& item : json.value("forbidden", Json::array())) {
-    site.forbidden.push_back({text_of(item, "option"), text_of(item, "why")});
+  site.modules = words_of(document_, "modules");
+  if (document_.contains("internet_on_nodes")) {
+    site.internet_on_nodes = document_.at("internet_on_nodes").get<bool>();
+  }
+  site.scratch_local = text_of(document_, "scratch_local");
+  site.master_addr_suffix = text_of(document_, "master_addr_suffix");
+  for (const Json& item : list_at(document_, "reference")) {
+    site.reference.push_back({text_of(item, "name"), item.at("gpus").get<int>(),
+                              item.at("nodes").get<int>(), item.at("bytes").get<std::int64_t>(),
+                              item.at("busbw_gb_per_s").get<double>(), provenance(item)});
+  }
+}
+
+SiteConfig SiteReader::read() const {
+  SiteConfig site;
+  site.id = text_of(document_, "id");
+  site.name = text_of(document_, "name");
+  site.aliases = words_of(document_, "aliases");
+  site.retired = text_of(document_, "retired");
+  site.detect = detect_of(object_at(document_, "detect"));
+  site.shell = text_of(document_, "shell", site.shell);
+  for (const Json& item : document_.at("partitions")) site.partitions.push_back(partition(item));
+  read_requests(site);
+  read_machine(site);
+  site.notes = words_of(document_, "notes");
+  site.provenance = provenance(document_);
+  add_fields(document_, "", site.field_provenance);
+  for (const char* part : {"detect", "scheduler", "account", "network_flags", "mpi", "container"}) {
+    add_part(document_, part, site.field_provenance);
   }
   return site;
 }
 
 }  // namespace
 
+SiteConfig site_of(const Json& document, const std::string& origin) {
+  SiteConfig site = SiteReader(document).read();
+  site.origin = origin;
+  return site;
+}
+
 Result<SiteConfig> parse_site(std::string_view text, const std::string& origin) {
   HVD_TRY_ASSIGN(const Json document, parse_json(text, origin));
-  HVD_TRY(validate(document, origin));
-  SiteConfig site = site_of(document);
-  site.origin = origin;
-  for (const SitePartition& partition : site.partitions) {
-    if (partition.select == PartitionSelect::kConstraint && partition.constraint.empty()) {
-      return error(Code::kInvalidArgument,
-                   "{}: partition '{}' is selected by constraint but has no 'constraint' field",
-                   origin, partition.name);
-    }
+  HVD_TRY(validate_document(document, kSiteSchema, origin));
+  if (document.contains("extends")) {
+    return error(Code::kInvalidArgument, "{}: at /extends: this text stands alone: it has no '{}'",
+                 origin, document.at("extends").get<std::string>());
   }
-  return site;
+  HVD_TRY(check_site(document, origin));
+  return site_of(document, origin);
 }
 
 }  // namespace hvd

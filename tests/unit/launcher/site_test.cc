@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "launcher/site/site_catalog.h"
 #include "launcher/site/site_embedded.h"
@@ -34,12 +36,25 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(SiteFile, EveryEmbeddedSiteIsValid) {
-  const auto sites = all_sites(Environment());
-  ASSERT_TRUE(sites.is_ok()) << sites.status().message();
-  ASSERT_EQ(sites.value().size(), 3U);
-  for (const SiteConfig& site : sites.value()) {
-    EXPECT_EQ(site.origin, "embedded");
-    for (const SiteVariable& item : site.env) EXPECT_FALSE(item.provenance.source.empty());
+  const std::vector<SiteEntry> entries = site_index(Environment()).value();
+  ASSERT_GE(entries.size(), 3U);
+  for (const SiteEntry& entry : entries) {
+    // As a user's file it is checked; embedded it is not, since this test does it.
+    SiteEntry file = entry;
+    file.text = embedded_file(entry.embedded_file);
+    file.embedded_file.clear();
+    file.origin = entry.embedded_file;
+    const auto document = load_document(entries, file);
+    EXPECT_TRUE(document.is_ok()) << document.status().message();
+    EXPECT_EQ(entry.id + ".json", entry.embedded_file);
+  }
+}
+
+TEST(SiteFile, NoTwoEmbeddedSitesClaimOneMachine) {
+  std::set<std::string> claims;
+  for (const EmbeddedDetect& row : embedded_detects()) {
+    const std::string claim = format_text("{} {}={}", row.field, row.variable, row.value);
+    EXPECT_TRUE(claims.insert(claim).second) << row.site << " and another: " << claim;
   }
 }
 
@@ -52,7 +67,8 @@ TEST(SiteFile, NamesLineAndColumnOfBadSyntax) {
 TEST(SiteFile, NamesPointerAndRemedyOfEachWrongField) {
   const std::string site(embedded_file("jean-zay.json"));
   const std::tuple<std::string, std::string, std::string> cases[] = {
-      {"\"gres_style\"", "\"gres_stile\"", "at /: unknown field 'gres_stile'; the known ones are"},
+      {"\"gres_style\": \"gres\"", "\"gres_stile\": \"gres\"",
+       "at /: unknown field 'gres_stile'; the known ones are"},
       {"\"count\": 4", "\"count\": \"4\"",
        "at /partitions/0/gpus/count: it is \"4\", but must be of type integer"},
       {"\"count\": 4", "\"count\": -1",
@@ -64,6 +80,16 @@ TEST(SiteFile, NamesPointerAndRemedyOfEachWrongField) {
        "at /id: it is \"Jean Zay\", which does not match"},
       {"\"default\": true", "\"default\": 1",
        "at /partitions/0/qos/0/default: it is 1, but must be of type boolean"},
+      {"\"source\": \"idris\",\n      \"sources\"", "\"sources\"",
+       "at /partitions/0: the field 'source' is missing: each value says where it was read"},
+      {"\"mark\": \"documented\"", "\"mark\": \"D\"",
+       "/mark: it is \"D\", but must be one of documented, seen, assumed"},
+      {"\"source\": \"scripts\"", "\"source\": \"hearsay\"",
+       "at /detect/source: 'hearsay' is no key of 'provenance', which has bloom, guess, horovod, "
+       "idris, scripts"},
+      {"\"shell\": \"scripts\"", "\"shelf\": \"scripts\"",
+       "at /sources/shelf: there is no field 'shelf' beside it; there are $schema, account"},
+      {"\"hostname\": \"^jean", "\"hostname\": \"(^jean", "at /detect/hostname: the regular"},
       {"\"constraint\": \"a100\",", "",
        "partition 'gpu_p5' is selected by constraint but has no 'constraint' field"},
   };
@@ -73,21 +99,24 @@ TEST(SiteFile, NamesPointerAndRemedyOfEachWrongField) {
   EXPECT_THAT(refusal("[]"), HasSubstr("x.json: at /"));
 }
 
-TEST(SiteFile, AVariableCarriesWhenWhySourceAndDate) {
+TEST(SiteFile, AVariableCarriesWhenWhyAndSource) {
   const std::string site(embedded_file("piz-daint.json"));
-  for (const std::string field : {"when", "why", "source", "date"}) {
-    const std::size_t env = site.find("\"env\"");
+  const std::size_t env = site.find("\"env\"");
+  for (const std::string field : {"when", "why", "source"}) {
     const std::string tail = with(site.substr(env), "\"" + field + "\"", "\"x_" + field + "\"");
     EXPECT_THAT(refusal(site.substr(0, env) + tail),
                 HasSubstr("at /env/0: unknown field 'x_" + field + "'"));
   }
+  const std::string tail = with(site.substr(env), "\"historical\"", "\"sometimes\"");
+  EXPECT_THAT(
+      refusal(site.substr(0, env) + tail),
+      HasSubstr("at /env/0/when: 'sometimes' is no condition at 'sometimes': write always"));
 }
 
 TEST(SiteCatalog, FindsByIdAliasAndFile) {
   EXPECT_EQ(find_site("jz", Environment()).value().id, "jean-zay");
   const auto unknown = find_site("nowhere", Environment());
-  EXPECT_THAT(unknown.status().message(),
-              HasSubstr("no site 'nowhere': the known ones are generic, jean-zay, piz-daint"));
+  EXPECT_THAT(unknown.status().message(), HasSubstr("no site 'nowhere': the known ones are "));
   EXPECT_THAT(find_site("/nowhere/x.json", Environment()).status().message(),
               HasSubstr("'/nowhere/x.json' cannot be read"));
 }
@@ -104,6 +133,95 @@ TEST(SiteCatalog, AFileOfTheSitePathOverridesTheEmbeddedSite) {
   EXPECT_EQ(site.value().origin, folder + "/mine.json");
   std::filesystem::remove_all(folder);
   EXPECT_THAT(find_site("jean-zay", environment).status().message(), HasSubstr("cannot be listed"));
+}
+
+/// A folder of HVD_SITE_PATH for the length of a test.
+class SiteFolder {
+ public:
+  SiteFolder() { EXPECT_NE(mkdtemp(path_.data()), nullptr); }
+  ~SiteFolder() { std::filesystem::remove_all(path_); }
+  SiteFolder(const SiteFolder&) = delete;
+  SiteFolder& operator=(const SiteFolder&) = delete;
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ + "/" + name) << text;
+  }
+  Environment environment() const { return variable("HVD_SITE_PATH", path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = testing::TempDir() + "/sites.XXXXXX";
+};
+
+/// The head of a file that extends another.
+std::string extending(const std::string& id, const std::string& base, const std::string& rest) {
+  return R"({"id": ")" + id + R"(", "extends": ")" + base +
+         R"(", "provenance": {"idris": {"source": "my wiki", "date": "2026-10", "mark": "seen"}},
+           "source": "idris")" +
+         rest + "}";
+}
+
+TEST(SiteExtends, TakesOverAndOverridesByName) {
+  const SiteFolder folder;
+  folder.write("jz.json", extending("jean-zay", "jean-zay", R"(, "time": "02:00:00",
+    "partitions": [{"name": "gpu_p2", "max_time": "50:00:00", "source": "idris",
+                    "qos": [{"name": "mine", "max_time": "01:00:00"}]}],
+    "env": [{"name": "A", "value": "1", "when": "always", "why": "w", "source": "idris"}])"));
+  const auto found = detect_site(folder.environment(), "jean-zay3");
+  ASSERT_TRUE(found.is_ok()) << found.status().message();
+  const SiteConfig& site = found.value();
+  EXPECT_EQ(site.found_by, "the host name jean-zay3 matches ^jean-zay[0-9]*([.-]|$)");
+  EXPECT_EQ(site.name, "Jean Zay, IDRIS");
+  EXPECT_EQ(site.time, "02:00:00");
+  EXPECT_EQ(provenance_of(site, "time").source, "my wiki");
+  EXPECT_EQ(provenance_of(site, "gres_style").source, "IDRIS page on Horovod");
+  ASSERT_EQ(site.partitions.size(), 4U);
+  const SitePartition& partition = site.partitions[1];
+  EXPECT_EQ(partition.cores_per_task, 3);
+  EXPECT_THAT(provenance_of(partition, "cores_per_task").source, HasSubstr("idris.fr"));
+  EXPECT_EQ(partition.max_time, "50:00:00");
+  EXPECT_EQ(provenance_of(partition, "max_time").source, "my wiki");
+  ASSERT_EQ(partition.qos.size(), 4U);
+  EXPECT_EQ(partition.qos[3].provenance.source, "my wiki");
+  ASSERT_EQ(site.env.size(), 1U);
+}
+
+TEST(SiteExtends, AnotherIdInheritsNothingToBeRecognisedBy) {
+  const SiteFolder folder;
+  folder.write("lab.json", extending("lab", "piz-daint", R"(, "name": "Lab")"));
+  const SiteConfig site = find_site("lab", folder.environment()).value();
+  EXPECT_EQ(site.env.size(), 4U);
+  EXPECT_TRUE(site.aliases.empty());
+  EXPECT_TRUE(site.retired.empty());
+  EXPECT_EQ(find_site(folder.path() + "/lab.json", Environment()).value().partitions.size(), 1U);
+}
+
+TEST(SiteExtends, SaysWhatIsWrongAndWhere) {
+  const std::tuple<std::string, std::string, std::string> cases[] = {
+      {"nowhere", "", "a.json: at /extends: no site 'nowhere': the known ones are a, b, generic"},
+      {"b", "", "b.json: at /extends: a -> b -> a is a cycle: one of them must stand alone"},
+      {"a", "", "a.json: at /extends: a -> a is a cycle"},
+      {"generic", R"(, "partitions": [{"name": "p", "source": "idris"}])",
+       "a.json (with what it extends): at /partitions/0: the field"},
+      {"generic", R"(, "partitions": [{"name": "p"}])",
+       "a.json: at /partitions/0: the field 'source' is missing"},
+  };
+  for (const auto& [base, rest, message] : cases) {
+    const SiteFolder folder;
+    folder.write("a.json", extending("a", base, rest));
+    folder.write("b.json", extending("b", "a", ""));
+    const auto site = find_site("a", folder.environment());
+    EXPECT_THAT(site.is_ok() ? "accepted" : site.status().message(), HasSubstr(message));
+  }
+}
+
+TEST(SiteCatalog, ReadsTheUsersConfigurationBehindTheSitePath) {
+  const SiteFolder folder;
+  const std::string sites = folder.path() + "/hvdrun/sites";
+  std::filesystem::create_directories(sites);
+  std::ofstream(sites + "/x.json") << extending("x", "generic", R"(, "name": "Mine")");
+  EXPECT_EQ(find_site("x", variable("XDG_CONFIG_HOME", folder.path())).value().name, "Mine");
+  EXPECT_FALSE(find_site("x", variable("HOME", folder.path())).is_ok());
 }
 
 TEST(SiteCatalog, DetectsTheSiteOrTakesTheGenericOne) {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/result.h"
+#include "launcher/site/site_index.h"
+
+namespace hvd {
+
+/// What tells where hvdrun runs.
+struct HostFacts {
+  std::string hostname;
+  std::vector<std::string> domains;  ///< Of the host, the most specific first.
+};
+
+/// The domains of this machine: behind the first dot of `hostname`, else those that
+/// /etc/resolv.conf searches.
+HostFacts read_host_facts(std::string hostname);
+
+/// The site that claims this machine, and by what.
+struct SiteClaim {
+  const SiteEntry* entry = nullptr;
+  std::string evidence;  ///< "SLURM_CLUSTER_NAME=jean-zay", "host name jean-zay3 matches ..."
+};
+
+/// In this order over all sites: their variables (SYSTEMNAME among them), SLURM_CLUSTER_NAME, the
+/// host name, the domain; of two sites the first of the index. Pure.
+Result<std::optional<SiteClaim>> claim_site(const std::vector<SiteEntry>& entries,
+                                            const Environment& environment, const HostFacts& host);
+
+}  // namespace hvd

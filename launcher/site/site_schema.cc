@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/site/site_schema.h"
+
+#include <nlohmann/json.hpp>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validation_results.hpp>
+#include <valijson/validator.hpp>
+
+#include "launcher/site/site_embedded.h"
+
+namespace hvd {
+namespace {
+
+/// The part of the schema that describes the value at `path`; null where it says nothing.
+const Json* schema_at(const Json& root, const std::vector<std::string>& path) {
+  const Json* node = &root;
+  const auto follow = [&root, &node] {
+    while (node->contains("$ref")) {
+      const std::string reference = node->at("$ref").get<std::string>();
+      node = &root.at(Json::json_pointer(reference.substr(1)));
+    }
+  };
+  for (const std::string& step : path) {
+    follow();
+    if (node->contains("items")) {
+      node = &node->at("items");
+    } else if (node->contains("properties") && node->at("properties").contains(step)) {
+      node = &node->at("properties").at(step);
+    } else if (node->contains("additionalProperties") &&
+               node->at("additionalProperties").is_object()) {
+      node = &node->at("additionalProperties");
+    } else {
+      return nullptr;
+    }
+  }
+  follow();
+  return node;
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::vector<std::string> names_of(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names;
+}
+
+/// What `value` should have been, from the schema of its place.
+std::string expectation(const Json& value, const Json& schema) {
+  if (schema.contains("enum")) {
+    std::vector<std::string> allowed;
+    for (const Json& item : schema.at("enum")) allowed.push_back(item.get<std::string>());
+    return format_text("it is {}, but must be one of {}", value.dump(), join(allowed));
+  }
+  if (schema.contains("type") && schema.at("type").get<std::string>() == "object" &&
+      value.is_object() && schema.contains("properties")) {
+    for (const std::string& name : names_of(value)) {
+      if (!schema.at("properties").contains(name)) {
+        return format_text("unknown field '{}'; the known ones are {}", name,
+                           join(names_of(schema.at("properties"))));
+      }
+    }
+    for (const Json& required : schema.value("required", Json::array())) {
+      if (value.contains(required.get<std::string>())) continue;
+      const bool is_source = required == "source" && schema.at("properties").contains("sources");
+      return format_text(
+          "the field '{}' is missing{}", required.get<std::string>(),
+          is_source ? ": each value says where it was read, by a key of 'provenance'" : "");
+    }
+    return "";
+  }
+  if (schema.contains("pattern") && value.is_string()) {
+    return format_text("it is {}, which does not match {}", value.dump(),
+                       schema.at("pattern").get<std::string>());
+  }
+  const std::string type = schema.value("type", "");
+  if (schema.contains("minimum") && value.is_number_integer()) {
+    return format_text(
+        "it is {}, but the smallest is {}{}", value.dump(), schema.at("minimum").dump(),
+        schema.contains("maximum") ? format_text(" and the largest {}", schema.at("maximum").dump())
+                                   : "");
+  }
+  if (!type.empty()) return format_text("it is {}, but must be of type {}", value.dump(), type);
+  return "";
+}
+
+/// "<root>", "[partitions]", "[0]" -> partitions, 0
+std::vector<std::string> path_of(const std::vector<std::string>& context) {
+  std::vector<std::string> path;
+  for (const std::string& step : context) {
+    if (step.size() > 2 && step.front() == '[') path.push_back(step.substr(1, step.size() - 2));
+  }
+  return path;
+}
+
+Status describe(const valijson::ValidationResults::Error& failure, const Json& document,
+                const Json& schema, const std::string& origin) {
+  const std::vector<std::string> path = path_of(failure.context);
+  std::string pointer;
+  const Json* value = &document;
+  for (const std::string& step : path) {
+    pointer += "/" + step;
+    value = value->is_array() ? &value->at(std::stoul(step)) : &value->at(step);
+  }
+  const Json* rule = schema_at(schema, path);
+  std::string what = rule == nullptr ? "" : expectation(*value, *rule);
+  if (what.empty()) what = failure.description;
+  return error(Code::kInvalidArgument, "{}: at {}: {} (fields: docs/reference/site-schema.md)",
+               origin, pointer.empty() ? "/" : pointer, what);
+}
+
+/// Puts "extending", what a document that extends another must say, in the place of "required".
+void relax(Json& schema) {
+  if (const auto extending = schema.find("extending"); extending != schema.end()) {
+    schema["required"] = *extending;
+  }
+  for (Json& part : schema) {
+    if (part.is_object()) relax(part);
+  }
+}
+
+}  // namespace
+
+Status validate_document(const Json& document, std::string_view schema_file,
+                         const std::string& origin) {
+  Json schema_json = Json::parse(embedded_file(schema_file));
+  if (document.is_object() && document.contains("extends")) relax(schema_json);
+  valijson::Schema schema;
+  valijson::SchemaParser parser;
+  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(schema_json), schema);
+  valijson::Validator validator;
+  valijson::ValidationResults results;
+  if (validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(document), &results)) {
+    return Status::ok();
+  }
+  // The deepest place is the cause; those around it only repeat that something inside is wrong.
+  const valijson::ValidationResults::Error* deepest = nullptr;
+  for (const auto& failure : results) {
+    if (deepest == nullptr || failure.context.size() > deepest->context.size()) deepest = &failure;
+  }
+  HVD_CHECK(deepest != nullptr);
+  return describe(*deepest, document, schema_json, origin);
+}
+
+}  // namespace hvd
