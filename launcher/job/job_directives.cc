@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job/job_directives.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "launcher/site/pattern.h"
@@ -34,11 +35,6 @@ std::string plan_constraint(const SitePartition& partition, const JobOptions& re
   return partition.constraint + "&" + request.constraint;
 }
 
-std::string signal_of(const JobOptions& request) {
-  if (!request.signal.empty() || !request.requeue) return request.signal;
-  return format_text("B:USR2@{}", kRequeueLead);  // "B:": to the batch shell, which has the trap
-}
-
 Status check_form(const JobDirective& line) {
   for (const Form& form : kForms) {
     if (form.option != line.option) continue;
@@ -50,7 +46,30 @@ Status check_form(const JobDirective& line) {
   return Status::ok();
 }
 
+/// sbatch's own lead where none is typed.
+constexpr int kDefaultLead = 60;
+
 }  // namespace
+
+Result<JobSignal> plan_signal(const JobOptions& request) {
+  JobSignal signal{request.signal, "", kDefaultLead};
+  // USR2, not USR1, which communication libraries take; twice sbatch's lead, for a checkpoint.
+  if (request.signal.empty() && request.requeue) signal.text = "B:USR2@120";
+  if (signal.text.empty()) return signal;
+  HVD_TRY(check_form({"signal", signal.text}));
+  const std::size_t colon = signal.text.find(':');
+  const std::size_t begin = colon == std::string::npos ? 0 : colon + 1;
+  const std::size_t at = signal.text.find('@');
+  signal.name = signal.text.substr(begin, at == std::string::npos ? at : at - begin);
+  if (at != std::string::npos) signal.lead_seconds = std::atoi(signal.text.c_str() + at + 1);
+  const bool to_batch_shell = signal.text.substr(0, begin).find('B') != std::string::npos;
+  if (request.requeue && !to_batch_shell) {
+    return error(Code::kInvalidArgument,
+                 "--requeue waits for the signal in the batch shell: type --signal B:{}",
+                 signal.text.substr(begin));
+  }
+  return signal;
+}
 
 std::string job_name(const JobOptions& request) {
   if (!request.name.empty() || request.command.empty()) return request.name;
@@ -95,7 +114,7 @@ std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePart
   add("switches", request.switches);
   add("time", decided.time);
   add("array", request.array);
-  add("signal", signal_of(request));
+  add("signal", decided.signal.text);
   if (request.requeue) {
     lines.push_back({"requeue", ""});
     add("open-mode", "append");  // else the second run overwrites the output of the first

@@ -17,15 +17,23 @@ struct JobDirective {
   std::string value;  ///< Empty: a flag.
 };
 
+/// The signal that a job gets before its time limit.
+struct JobSignal {
+  std::string text;  ///< As sbatch takes it; empty: none.
+  std::string name;  ///< "USR2"
+  int lead_seconds = 0;
+};
+
 /// What of a job was decided before its lines are written.
 struct JobDecisions {
   JobSize size;
   std::string account;  ///< Empty: none.
   std::string time;     ///< Empty: none.
+  JobSignal signal;
 };
 
-/// Lead of the signal before the time limit that a job with --requeue asks for, in seconds.
-inline constexpr int kRequeueLead = 120;
+/// The signal that is asked for; with --requeue one to the batch shell, which has the trap.
+Result<JobSignal> plan_signal(const JobOptions& request);
 
 /// The lines of the header, in the order in which people write them.
 std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePartition& partition,

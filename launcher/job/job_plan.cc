@@ -37,36 +37,72 @@ std::vector<std::string> plan_notes(const SiteConfig& site, const JobOptions& re
   return notes;
 }
 
+void append(std::vector<std::string>& words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
 /// srun of Slurm 22.05 to 23.02 does not take --cpus-per-task over from sbatch.
-std::vector<std::string> plan_srun(const SiteConfig& site, const JobSize& size) {
-  std::vector<std::string> flags;
+std::vector<std::string> plan_step(const SiteConfig& site, const JobPlan& plan, const JobSize& size,
+                                   const std::vector<std::string>& command) {
+  std::vector<std::string> words{"srun"};
   if (size.cores_per_task > 0) {
-    flags.push_back(format_text("--cpus-per-task={}", size.cores_per_task));
+    words.push_back(format_text("--cpus-per-task={}", size.cores_per_task));
   }
-  flags.insert(flags.end(), site.srun_flags.begin(), site.srun_flags.end());
-  return flags;
+  append(words, site.srun_flags);
+  append(words, plan.container.srun_flags);
+  // The path of hvdrun outside says nothing inside a container.
+  words.push_back(plan.container.srun_flags.empty() ? plan.hvdrun : "hvdrun");
+  append(words, plan.container.before_program);
+  append(words, command);
+  return words;
+}
+
+/// Empty: no GPUs.
+std::string gpu_model(const SitePartition& partition, const JobSize& size) {
+  if (size.gpus_per_node == 0) return "";
+  return partition.gpu_model.empty() ? "unknown" : partition.gpu_model;
+}
+
+/// What the script is, in its first lines.
+std::string title(const SiteConfig& site, const SitePartition& partition, const JobSize& size) {
+  std::string text = site.name;
+  if (!partition.name.empty()) text += ", partition " + partition.name;
+  text += format_text(": {} rank{} on {} node{}", size.tasks(), size.tasks() == 1 ? "" : "s",
+                      size.nodes, size.nodes == 1 ? "" : "s");
+  if (size.gpus() == size.tasks()) text += ", one per GPU";
+  return text + ". Written by hvdrun script.";
 }
 
 }  // namespace
 
-Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request) {
+Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
+                         const std::string& hvdrun) {
   HVD_TRY_ASSIGN(const SitePartition partition, choose_partition(site, request));
   JobDecisions decided;
   HVD_TRY_ASSIGN(decided.size, plan_size(site, partition, request));
   HVD_TRY_ASSIGN(decided.time, plan_time(site, partition, request, decided.size));
   HVD_TRY_ASSIGN(decided.account, plan_account(site, partition, request.account));
+  HVD_TRY_ASSIGN(decided.signal, plan_signal(request));
   JobPlan plan;
+  plan.hvdrun = hvdrun;
   plan.shell = site.shell;
   plan.directives = plan_directives(site, partition, request, decided);
   HVD_TRY(check_directives(site, plan.directives));
   plan.modules = plan_modules(site, partition, request);
   plan.notes = plan_notes(site, request, decided.size, plan.modules);
+  if (request.action != JobAction::kHeader) {
+    plan.notes.insert(plan.notes.begin(), title(site, partition, decided.size));
+  }
   for (const SiteVariable& variable : site.env) {
     if (variable.when == "historical") plan.historical.push_back(variable);
   }
   plan.environment = site_environment(site, {decided.size.nodes, decided.size.gpus_per_node});
-  plan.srun_flags = plan_srun(site, decided.size);
-  plan.command = request.command;
+  plan.shape = choose_shape(request, decided.size, site.gres_style == GresStyle::kNone);
+  plan.signal = decided.signal.name;
+  plan.grace_seconds = std::max(1, decided.signal.lead_seconds / 2);
+  plan.container = plan_container({request.container, "", {}, gpu_model(partition, decided.size)});
+  plan.repeats_cores = decided.size.cores_per_task > 0;
+  if (!request.command.empty()) plan.step = plan_step(site, plan, decided.size, request.command);
   return plan;
 }
 

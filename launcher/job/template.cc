@@ -3,7 +3,7 @@
 
 #include <kainjow/mustache.hpp>
 
-#include "launcher/site/site_embedded.h"
+#include "launcher/job/shell_word.h"
 
 namespace hvd {
 namespace {
@@ -12,16 +12,18 @@ using kainjow::mustache::data;
 using kainjow::mustache::mustache;
 
 /// Mustache escapes for HTML unless told otherwise, which would turn "gpu&hbm80g" into markup.
-Result<std::string> render(std::string_view file, const data& values,
+/// The text ends without a line break.
+Result<std::string> render(const TemplateText& form, const data& values,
                            const mustache::escape_handler& escape) {
-  mustache form{std::string(embedded_file(file))};
-  form.set_custom_escape(escape);
-  std::string text = form.render(values);
-  if (!form.is_valid()) {
-    return error(Code::kInternal, "template {}: {}", file, form.error_message());
+  mustache parsed{form.text};
+  parsed.set_custom_escape(escape);
+  std::string text = parsed.is_valid() ? parsed.render(values) : "";
+  if (!parsed.is_valid()) {
+    return error(Code::kInvalidArgument, "template {}: {}: correct it, or move it away",
+                 form.origin, parsed.error_message());
   }
   text.erase(text.find_last_not_of('\n') + 1);
-  return text + "\n";
+  return text;
 }
 
 data words(const std::vector<std::string>& items) {
@@ -51,52 +53,66 @@ data variables(const std::vector<Variable>& items) {
     entry.set("name", item.name);
     entry.set("value", item.value);
     entry.set("why", item.why);
+    entry.set("assignment", shell_assignment(item.name, item.value));
     list.push_back(entry);
   }
   return list;
 }
 
-}  // namespace
-
-std::string shell_word(std::string_view text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:/=+@%^-";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) {
-    return std::string(text);
-  }
-  std::string word = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      word += "'\\''";
-    } else {
-      word += c;
-    }
-  }
-  return word + "'";
+Result<std::string> render_setup(const JobPlan& plan, const TemplateFolders& templates) {
+  data values;
+  values.set("newline", "\n");  // A line break written in the template goes with its section's tag.
+  values.set("has_modules", !plan.modules.empty());
+  values.set("modules", words(plan.modules));
+  values.set("has_environment", !plan.environment.empty());
+  values.set("has_variables", !plan.environment.empty() || !plan.historical.empty());
+  values.set("historical", variables(plan.historical));
+  values.set("environment", variables(plan.environment));
+  HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, "setup.mustache"));
+  HVD_TRY_ASSIGN(const std::string text, render(form, values, shell_word));
+  return text.empty() ? text : text + "\n\n";
 }
 
-Result<std::string> render_header(const JobPlan& plan) {
+Result<std::string> render_step(const JobPlan& plan, const TemplateFolders& templates) {
+  data values;
+  values.set("container_notes", words(plan.container.notes));
+  values.set("has_cores", plan.repeats_cores);
+  values.set("step", shell_line(plan.step));
+  HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, "step.mustache"));
+  return render(form, values, shell_word);
+}
+
+Result<std::string> header_text(const JobPlan& plan, const TemplateFolders& templates) {
   data values;
   values.set("shell", plan.shell);
   values.set("notes", words(plan.notes));
   values.set("directives", directives(plan));
+  HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, "header.mustache"));
   // The characters of directives were checked when they were decided: they stay as they are.
-  return render("header.mustache", values, [](const std::string& text) { return text; });
+  return render(form, values, [](const std::string& text) { return text; });
 }
 
-Result<std::string> render_script(const JobPlan& plan) {
-  HVD_TRY_ASSIGN(const std::string header, render_header(plan));
-  data body;
-  body.set("header", header);
-  body.set("newline", "\n");  // A line break written in the template goes with its section's tag.
-  body.set("has_modules", !plan.modules.empty());
-  body.set("modules", words(plan.modules));
-  body.set("has_environment", !plan.environment.empty() || !plan.historical.empty());
-  body.set("historical", variables(plan.historical));
-  body.set("environment", variables(plan.environment));
-  body.set("srun_flags", words(plan.srun_flags));
-  body.set("command", words(plan.command));
-  return render("script.mustache", body, shell_word);
+}  // namespace
+
+Result<std::string> render_header(const JobPlan& plan, const TemplateFolders& templates) {
+  HVD_TRY_ASSIGN(const std::string header, header_text(plan, templates));
+  return header + "\n";
+}
+
+Result<std::string> render_script(const JobPlan& plan, const TemplateFolders& templates) {
+  HVD_TRY_ASSIGN(const std::string header, header_text(plan, templates));
+  HVD_TRY_ASSIGN(const std::string setup, render_setup(plan, templates));
+  HVD_TRY_ASSIGN(const std::string run, render_step(plan, templates));
+  data values;
+  values.set("header", header + "\n");
+  values.set("setup", setup);
+  values.set("run", run);
+  values.set("signal", plan.signal);
+  values.set("grace", std::to_string(plan.grace_seconds));
+  const std::string name = std::string(shape_name(plan.shape)) + ".mustache";
+  HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, name));
+  HVD_TRY_ASSIGN(const std::string script, render(form, values, shell_word));
+  return script + "\n";
 }
 
 }  // namespace hvd

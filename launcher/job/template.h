@@ -2,19 +2,16 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "launcher/job/job_plan.h"
+#include "launcher/job/template_files.h"
 
 namespace hvd {
 
-/// `text` as one word of a POSIX shell: as it is where nothing in it is special, else quoted.
-std::string shell_word(std::string_view text);
-
 /// The header alone, as sbatch takes it.
-Result<std::string> render_header(const JobPlan& plan);
+Result<std::string> render_header(const JobPlan& plan, const TemplateFolders& templates = {});
 
-/// The whole script.
-Result<std::string> render_script(const JobPlan& plan);
+/// The whole script, in the plan's shape.
+Result<std::string> render_script(const JobPlan& plan, const TemplateFolders& templates = {});
 
 }  // namespace hvd

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "golden.h"
+#include "launcher/job/salloc.h"
+#include "launcher/job/shell_word.h"
 #include "launcher/job/template.h"
 #include "launcher/site/site_catalog.h"
 
@@ -210,6 +212,11 @@ TEST(ShellWord, QuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_word("a b"), "'a b'");
   EXPECT_EQ(shell_word("gpu&hbm80g"), "'gpu&hbm80g'");
   EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+}
+
+TEST(ShellAssignment, KeepsAValueThatIsThere) {
+  EXPECT_EQ(shell_assignment("A", "AWS Libfabric"), "A=\"${A-AWS Libfabric}\"");
+  EXPECT_EQ(shell_assignment("A", "a\"$`}\\"), "A=\"${A-a\\\"\\$\\`\\}\\\\}\"");
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job/prepared_job.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+
+#include "launcher/job/template.h"
+#include "launcher/run/program_path.h"
+#include "launcher/site/site_catalog.h"
+
+namespace hvd {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  (void)::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+Result<SiteConfig> choose_site(const std::string& name, const Environment& environment) {
+  if (!name.empty()) return find_site(name, environment);
+  HVD_TRY_ASSIGN(SiteConfig here, detect_site(environment, host_name()));
+  if (here.id != "generic") return here;
+  HVD_TRY_ASSIGN(const std::vector<SiteConfig> sites, all_sites(environment));
+  std::string known;
+  for (const SiteConfig& site : sites) known += (known.empty() ? "" : ", ") + site.id;
+  return error(Code::kInvalidArgument, "no site claims this machine: type --site with one of {}",
+               known);
+}
+
+/// How a job submitted here calls this program: by its name where PATH leads to it. A printed
+/// script may be for another machine, where the path of this one says nothing.
+std::string own_name(JobAction action, const Environment& environment) {
+  if (action != JobAction::kSubmit) return "hvdrun";
+  std::error_code failure;
+  const fs::path own = fs::read_symlink("/proc/self/exe", failure);
+  const auto found = find_program("hvdrun", environment);
+  const auto* path = std::get_if<std::string>(&found);
+  if (failure || (path != nullptr && fs::equivalent(*path, own, failure))) return "hvdrun";
+  return own.string();
+}
+
+}  // namespace
+
+Result<PreparedJob> prepare_job(const JobOptions& options, const Environment& environment) {
+  PreparedJob job;
+  HVD_TRY_ASSIGN(job.site, choose_site(options.site, environment));
+  HVD_TRY_ASSIGN(const TemplateFolders templates, find_templates(options.templates, environment));
+  HVD_TRY_ASSIGN(job.plan, plan_job(job.site, options, own_name(options.action, environment)));
+  const bool header = options.action == JobAction::kHeader || options.command.empty();
+  HVD_TRY_ASSIGN(job.text,
+                 header ? render_header(job.plan, templates) : render_script(job.plan, templates));
+  return job;
+}
+
+}  // namespace hvd

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "../golden.h"
+#include "launcher/job/job_plan.h"
+#include "launcher/job/salloc.h"
+#include "launcher/job/shell_word.h"
+#include "launcher/job/template.h"
+#include "launcher/site/site_catalog.h"
+
+namespace hvd {
+namespace {
+
+Result<JobPlan> plan(const std::string& site, JobOptions options) {
+  options.action = JobAction::kScript;
+  HVD_TRY_ASSIGN(const SiteConfig config, find_site(site, Environment()));
+  return plan_job(config, options);
+}
+
+Result<std::string> script(const std::string& site, const JobOptions& options,
+                           const TemplateFolders& templates = {}) {
+  HVD_TRY_ASSIGN(const JobPlan planned, plan(site, options));
+  return render_script(planned, templates);
+}
+
+const std::vector<std::string> kTrain{"python3", "train.py"};
+
+struct ShapeCase {
+  std::string file;
+  std::string site;
+  JobOptions options;
+};
+
+std::vector<ShapeCase> shape_cases() {
+  return {
+      {"script-gpu", "jean-zay", {.gpus = 6, .command = kTrain}},
+      {"script-gpu-exclusive",
+       "jean-zay",
+       {.nodes = 4,
+        .gpus_per_node = 3,
+        .switches = "1@02:00:00",
+        .exclusive = true,
+        .command = kTrain}},
+      {"script-cpu",
+       "generic",
+       {.nodes = 2, .ntasks_per_node = 8, .mem = "64G", .command = kTrain}},
+      {"script-array", "jean-zay", {.gpus = 4, .array = "0-9%2", .command = kTrain}},
+      {"script-requeue",
+       "jean-zay",
+       {.partition = "h100",
+        .gpus = 8,
+        .requeue = true,
+        .modules = {"pytorch-gpu/py3/2.3"},
+        .command = kTrain}},
+      {"script-container",
+       "jean-zay",
+       {.partition = "a100", .gpus = 8, .container = "my image.sif", .command = kTrain}},
+      {"script-requeue-array-container",
+       "jean-zay",
+       {.gpus = 2,
+        .array = "1,3",
+        .signal = "B:USR1@300",
+        .requeue = true,
+        .container = "a.sif",
+        .command = kTrain}},
+  };
+}
+
+TEST(Script, OfEachShapeMatchesItsGoldenFile) {
+  for (const ShapeCase& shape : shape_cases()) {
+    const Result<std::string> text = script(shape.site, shape.options);
+    ASSERT_TRUE(text.is_ok()) << shape.file << ": " << text.status().message();
+    expect_golden(HVD_GOLDEN_DIR "/" + shape.file + ".golden", text.value());
+  }
+}
+
+TEST(Script, WantsTheSignalOfARequeueInTheBatchShell) {
+  const Result<std::string> text =
+      script("jean-zay", {.gpus = 4, .signal = "USR1@60", .requeue = true, .command = kTrain});
+  EXPECT_EQ(text.status().message(),
+            "--requeue waits for the signal in the batch shell: type --signal B:USR1@60");
+}
+
+struct ContainerCase {
+  ContainerRequest request;
+  std::string flags;
+  std::string before;
+};
+
+TEST(Container, IsEnteredAsTheSiteDoes) {
+  const std::vector<ContainerCase> cases{
+      {{"a.sif", "", {}, "A100"}, "", "apptainer exec --nv a.sif"},
+      {{"a.sif", "singularity", {}, "MI250X"}, "", "singularity exec --rocm a.sif"},
+      {{"a.sif", "apptainer", {"--nv", "--bind=/x"}, "A100"},
+       "",
+       "apptainer exec --nv --bind=/x a.sif"},
+      {{"a.sif", "apptainer", {}, ""}, "", "apptainer exec a.sif"},
+      {{"me/a:1", "pyxis", {"--container-mount-home"}, "A100"},
+       "--container-image=me/a:1 --container-mount-home",
+       ""},
+      {{"a.toml", "container-engine", {}, "GH200"}, "--environment=a.toml", ""},
+      {{"me/a:1", "shifter", {"--module=gpu"}, "A100"}, "", "shifter --image=me/a:1 --module=gpu"},
+      {{"me/a:1", "sarus", {"--mpi"}, "P100"}, "", "sarus run --mpi me/a:1"},
+      {{"", "pyxis", {"--x"}, "A100"}, "", ""},
+  };
+  for (const ContainerCase& wanted : cases) {
+    const ContainerPlan container = plan_container(wanted.request);
+    EXPECT_EQ(shell_line(container.srun_flags), wanted.flags);
+    EXPECT_EQ(shell_line(container.before_program), wanted.before);
+  }
+}
+
+std::string salloc(const JobOptions& options) {
+  const Result<JobPlan> planned = plan("jean-zay", options);
+  if (!planned.is_ok()) return planned.status().message();
+  const auto words = plan_salloc(planned.value(), options);
+  return words.is_ok() ? shell_line(words.value()) : words.status().message();
+}
+
+TEST(Salloc, AsksForWhatTheHeaderAsksFor) {
+  EXPECT_EQ(salloc({.gpus = 8, .account = "xyz", .exclusive = true}),
+            "salloc --account=xyz@v100 --nodes=2 --ntasks-per-node=4 --gres=gpu:4 "
+            "--cpus-per-task=10 --exclusive --hint=nomultithread --time=01:00:00");
+  EXPECT_EQ(salloc({.gpus = 1, .command = {"bash", "-c", "a b"}}),
+            "salloc --job-name=bash --nodes=1 --ntasks-per-node=1 --gres=gpu:1 --cpus-per-task=10 "
+            "--hint=nomultithread --time=01:00:00 hvdrun bash -c 'a b'");
+  EXPECT_EQ(salloc({.gpus = 1, .array = "0-1"}),
+            "an interactive allocation has no --array: leave it out");
+}
+
+/// A folder of templates that goes with the test.
+class Templates : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::temp_directory_path() / ("hvd-templates-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_ / "config/hvdrun/templates");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
+  Result<std::string> render(const std::string& typed) const {
+    const Environment environment({{"XDG_CONFIG_HOME", (folder_ / "config").string()}});
+    HVD_TRY_ASSIGN(const TemplateFolders templates, find_templates(typed, environment));
+    return script("jean-zay", {.gpus = 4, .name = "j", .command = {"a b"}}, templates);
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(Templates, OfTheTypedFolderComeBeforeTheUsersAndHvdruns) {
+  write("config/hvdrun/templates/gpu.mustache", "user\n");
+  EXPECT_EQ(render("").value(), "user\n");
+  write("gpu.mustache", "{{{header}}}typed\n{{{run}}}\n");
+  const std::string text = render(folder_.string()).value();
+  EXPECT_TRUE(text.starts_with("#!/bin/bash\n")) << text;
+  EXPECT_TRUE(text.find("\ntyped\n") != std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("hvdrun 'a b'\n")) << text;
+}
+
+TEST_F(Templates, AFolderWithoutOneIsRefused) {
+  EXPECT_TRUE(render(folder_.string())
+                  .status()
+                  .message()
+                  .find("holds no template: type a folder with one or more of array.mustache") !=
+              std::string::npos);
+  EXPECT_TRUE(render("/no/such").status().message().find("is no folder") != std::string::npos);
+}
+
+TEST_F(Templates, ASyntaxErrorNamesTheFile) {
+  write("gpu.mustache", "{{#x}}\n");
+  const std::string message = render(folder_.string()).status().message();
+  EXPECT_TRUE(message.starts_with("template " + (folder_ / "gpu.mustache").string() + ": "))
+      << message;
+}
+
+}  // namespace
+}  // namespace hvd
