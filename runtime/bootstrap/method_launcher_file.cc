@@ -19,8 +19,9 @@ struct JobName {
   std::array<std::string_view, 4> variables;
 };
 
-constexpr std::array<JobName, 6> kJobNames{{
+constexpr std::array<JobName, 7> kJobNames{{
     {"Open MPI", "openmpi", {"PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "", ""}},
+    {"Intel MPI", "intelmpi", {"I_MPI_HYDRA_UUID", "", "", ""}},
     {"torchrun",
      "torchrun",
      {"MASTER_PORT", "MASTER_ADDR", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},

@@ -134,6 +134,10 @@ Result<Offer> meet_by_pmix(const MethodInput& input) {
   if (!input.environment.has("PMIX_NAMESPACE") || !input.environment.has("PMIX_RANK")) {
     return decline("no PMIx server started this rank (PMIX_NAMESPACE is not set)");
   }
+  if (!is_started_by(input.identity, "PMIx")) {
+    return decline(format_text("the PMIx server of {} is another step's",
+                               *input.environment.get("PMIX_NAMESPACE")));
+  }
   const auto pmix = load_pmix();
   if (!pmix.is_ok()) return decline(pmix.status().message());
   pmix_proc_t me{};

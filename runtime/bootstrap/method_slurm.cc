@@ -29,7 +29,8 @@ Result<Offer> meet_by_slurm(const MethodInput& input) {
     return decline(format_text("the ranks were started by {}, not by srun", launcher));
   }
   Offer offer;
-  if (input.environment.has("PMI_FD") && !mpi_is_loaded()) {
+  // A PMI_FD that srun --mpi=none passed on is a number of another step, not a descriptor.
+  if (input.environment.has("PMI_FD") && is_started_by(input.identity, "PMI") && !mpi_is_loaded()) {
     HVD_TRY_ASSIGN(offer.rendezvous,
                    meet_by_pmi2(input.environment, input.identity.rank, input.deadline));
     offer.how = "slurm (PMI-2)";

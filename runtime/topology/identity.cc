@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/identity.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
@@ -16,10 +17,9 @@ constexpr long long kMaxRanks = 1LL << 24;
 /// Above are interactive, batch and extern steps, which are no launched tasks.
 constexpr long long kMaxStepId = 0xfffffff0LL;
 
-enum class Place {
-  kStep,    ///< Started by the resource manager; may surround another launcher.
-  kNested,  ///< Has its own daemons, which a resource manager's step may have started.
-};
+/// Which launchers run inside which: a later one may have started an earlier one, by daemons or by
+/// a script, and its variables then describe what is around the process.
+enum class Layer { kHvdrun, kTorchrun, kMpirun, kFlux, kManager };
 
 /// The variables of one launcher; an empty name where it has none.
 struct Source {
@@ -32,33 +32,37 @@ struct Source {
   std::string_view node_count;
   /// Only there when this launcher started the process; empty: `rank` and `size` tell.
   std::string_view mark;
-  Place place;
+  Layer layer;
 };
 
 namespace env = launch_env;
 constexpr std::string_view kSlurm = "Slurm step";
+constexpr std::string_view kPmix = "PMIx";
+constexpr std::string_view kPmi = "PMI";
 constexpr std::string_view kSlurmLayout = "SLURM_STEP_TASKS_PER_NODE";
 
 /// In order of trust. Where launchers share names (PMI, RANK), the more telling row stands first.
-constexpr std::array<Source, 10> kSources{{
+constexpr std::array<Source, 11> kSources{{
     {"hvdrun", env::kRank, env::kSize, env::kLocalRank, env::kLocalSize, env::kNode, "", "",
-     Place::kNested},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "",
-     "TORCHELASTIC_RUN_ID", Place::kNested},
+     Layer::kHvdrun},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+     "GROUP_WORLD_SIZE", "TORCHELASTIC_RUN_ID", Layer::kTorchrun},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", "", "", "", Place::kNested},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "", "", "", Layer::kMpirun},
+    {"Intel MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "",
+     "I_MPI_HYDRA_UUID", Layer::kMpirun},
     {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "",
-     "MPI_LOCALRANKID", Place::kNested},
-    {kSlurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_NODEID",
-     "SLURM_STEP_NUM_NODES", "", Place::kStep},
-    {"PMIx", "PMIX_RANK", "", "", "", "", "", "", Place::kStep},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "", "", "", Place::kStep},
-    {"PALS", "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PMI_LOCAL_SIZE", "PALS_NODEID", "",
-     "", Place::kStep},
+     "MPI_LOCALRANKID", Layer::kMpirun},
     {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", "", "", "FLUX_JOB_NNODES", "",
-     Place::kStep},
+     Layer::kFlux},
+    {kSlurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_NODEID",
+     "SLURM_STEP_NUM_NODES", "", Layer::kManager},
+    {kPmix, "PMIX_RANK", "", "", "", "", "", "", Layer::kManager},
+    {"PALS", "PALS_RANKID", "", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID", "", "",
+     Layer::kManager},
+    {kPmi, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "", "", "", Layer::kManager},
     {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "", "", "",
-     Place::kStep},
+     Layer::kManager},
 }};
 
 Status read(const Environment& environment, std::string_view name, long long lowest, int& value) {
@@ -66,6 +70,29 @@ Status read(const Environment& environment, std::string_view name, long long low
   HVD_TRY_ASSIGN(const auto number, environment.get_int(name, lowest, kMaxRanks));
   if (number) value = static_cast<int>(*number);
   return Status::ok();
+}
+
+/// The variables of a step outlive it in the shell of a salloc or sbatch that a task of it called.
+/// `srun --preserve-env` looks the same, so neither can be taken for the other.
+Status check_left_over(const Environment& environment, const std::string& map) {
+  const auto job = environment.get("SLURM_TASKS_PER_NODE");
+  if (!job || *job == map) return Status::ok();
+  return error(Code::kInvalidArgument,
+               "{}='{}' and SLURM_TASKS_PER_NODE='{}' disagree: either this shell of job {} "
+               "inherited the variables of the step that it was submitted from (then type `unset "
+               "SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NUM_TASKS`), or srun was given "
+               "--preserve-env (then leave it out)",
+               kSlurmLayout, map, *job, environment.get("SLURM_JOB_ID").value_or("?"));
+}
+
+/// How to start one step over all parts of a heterogeneous job, where that may be the matter.
+std::string heterogeneous_hint(const Environment& environment) {
+  const auto parts = environment.get_int("SLURM_HET_SIZE", 2, kMaxRanks);
+  if (!parts.is_ok() || !parts.value()) return {};
+  return format_text(
+      "; this job is heterogeneous: start one step over all {} parts with `srun --het-group=0-{} "
+      "hvdrun PROGRAM`",
+      *parts.value(), *parts.value() - 1);
 }
 
 /// What Slurm says in words of its own: how many tasks share my node.
@@ -78,9 +105,11 @@ Status read_slurm_layout(const Environment& environment, IdentityClaim& claim) {
   long long sum = 0;
   for (const int count : tasks) sum += count;
   if (sum != claim.size) {
-    return error(Code::kInvalidArgument, "{}='{}' adds up to {} tasks, SLURM_STEP_NUM_TASKS is {}",
-                 kSlurmLayout, *map, sum, claim.size);
+    return error(Code::kInvalidArgument,
+                 "{}='{}' adds up to {} tasks, SLURM_STEP_NUM_TASKS is {}{}", kSlurmLayout, *map,
+                 sum, claim.size, heterogeneous_hint(environment));
   }
+  HVD_TRY(check_left_over(environment, *map));
   if (claim.node >= static_cast<int>(tasks.size())) {
     return error(Code::kInvalidArgument, "SLURM_NODEID={} is not a node of {}='{}', which has {}",
                  claim.node, kSlurmLayout, *map, tasks.size());
@@ -96,6 +125,40 @@ Status read_slurm_layout(const Environment& environment, IdentityClaim& claim) {
                  *list, hosts.value().size(), kSlurmLayout, *map, tasks.size());
   }
   return Status::ok();
+}
+
+/// True where SLURM_STEP_NODELIST names a node that is not of this job: the step is another job's.
+/// In a heterogeneous job the plain list may be that of one part.
+bool step_is_elsewhere(const Environment& environment) {
+  const auto step = environment.get("SLURM_STEP_NODELIST");
+  const auto job = environment.get("SLURM_JOB_NODELIST");
+  if (!step || !job || *step == *job || environment.has("SLURM_HET_SIZE")) return false;
+  const auto step_hosts = expand_hostlist(*step);
+  auto job_hosts = expand_hostlist(*job);
+  if (!step_hosts.is_ok() || !job_hosts.is_ok()) return false;
+  std::vector<std::string>& hosts = job_hosts.value();
+  std::sort(hosts.begin(), hosts.end());
+  return !std::all_of(step_hosts.value().begin(), step_hosts.value().end(),
+                      [&](const std::string& host) {
+                        return std::binary_search(hosts.begin(), hosts.end(), host);
+                      });
+}
+
+/// True where a PMI server's name for its job, "slurm.pmix.JOB.STEP" or "JOB.STEP", is another step
+/// than the one of SLURM_*: srun --mpi=none passes on what `srun --mpi=pmix --pty bash` was given.
+bool serves_another_step(const Source& source, const Environment& environment) {
+  constexpr std::string_view kPrefix = "slurm.pmix.";
+  auto served = environment.get(source.name == kPmix ? "PMIX_NAMESPACE" : "PMI_JOBID");
+  if (!served || (source.name != kPmix && source.name != kPmi)) return false;
+  if (source.name == kPmix) {
+    if (!served->starts_with(kPrefix)) return false;
+    served->erase(0, kPrefix.size());
+  }
+  const auto job = environment.get("SLURM_JOB_ID");
+  if (!job || environment.has("SLURM_HET_SIZE")) return false;
+  if (!in_slurm_step(environment)) return !served->starts_with(*job + ".");
+  const auto step = environment.get("SLURM_STEP_ID");
+  return step && *served != *job + "." + *step;
 }
 
 bool speaks(const Source& source, const Environment& environment) {
@@ -134,6 +197,7 @@ Result<IdentityClaim> read_claim(const Source& source, const Environment& enviro
   HVD_TRY(read(environment, source.node_count, 1, claim.node_count));
   if (source.name == kSlurm) HVD_TRY(read_slurm_layout(environment, claim));
   HVD_TRY(check_range(source, claim));
+  claim.outer = serves_another_step(source, environment);
   return claim;
 }
 
@@ -163,21 +227,46 @@ Status compare(const Source& a, const IdentityClaim& first, const Source& b,
   return Status::ok();
 }
 
+/// True where `source` may be around `inner`. hvdrun clears what it replaces: what contradicts it
+/// is a real conflict.
+bool may_surround(const Source& source, const Source& inner) {
+  return inner.layer != Layer::kHvdrun && source.layer > inner.layer;
+}
+
+/// The claims so far, each with its row of the table.
+struct Heard {
+  std::vector<const Source*> sources;
+  std::vector<IdentityClaim> claims;
+};
+
 /// Compares a new claim with those before it; sets it aside where it may be a step around them.
-Status cross_check(const Source& source, IdentityClaim& claim,
-                   const std::vector<const Source*>& sources,
-                   const std::vector<IdentityClaim>& claims) {
-  for (std::size_t i = 0; i < claims.size(); ++i) {
-    if (claims[i].outer) continue;
-    Status same = compare(*sources[i], claims[i], source, claim);
+Status cross_check(const Source& source, IdentityClaim& claim, const Heard& heard) {
+  for (std::size_t i = 0; i < heard.claims.size() && !claim.outer; ++i) {
+    if (heard.claims[i].outer) continue;
+    Status same = compare(*heard.sources[i], heard.claims[i], source, claim);
     if (same.is_ok()) continue;
-    // hvdrun clears what it replaces: a step that contradicts it is a real conflict.
-    const bool nested = sources[0]->place == Place::kNested && sources[0]->name != "hvdrun";
-    if (!nested || source.place != Place::kStep) return same;
+    if (!may_surround(source, *heard.sources[i])) return same;
     claim.outer = true;
-    return Status::ok();
   }
   return Status::ok();
+}
+
+/// Reads and checks one row. What cannot be read is an error, unless it is around another launcher.
+Result<IdentityClaim> hear(const Source& source, const Environment& environment,
+                           const Heard& heard) {
+  auto claim = read_claim(source, environment);
+  if (claim.is_ok()) {
+    HVD_TRY(cross_check(source, claim.value(), heard));
+    return claim;
+  }
+  for (std::size_t i = 0; i < heard.claims.size(); ++i) {
+    if (heard.claims[i].outer || !may_surround(source, *heard.sources[i])) continue;
+    IdentityClaim around;
+    around.source = source.name;
+    around.outer = true;
+    return around;
+  }
+  return claim;
 }
 
 void complete(int& field, int claimed) {
@@ -194,7 +283,9 @@ bool in_slurm_step(const Environment& environment) {
   long long step = -1;
   const char* end = text->data() + text->size();
   const auto parsed = std::from_chars(text->data(), end, step);
-  return parsed.ec == std::errc() && parsed.ptr == end && step >= 0 && step <= kMaxStepId;
+  const bool is_step =
+      parsed.ec == std::errc() && parsed.ptr == end && step >= 0 && step <= kMaxStepId;
+  return is_step && !step_is_elsewhere(environment);
 }
 
 bool in_slurm_shell(const Environment& environment) {
@@ -202,20 +293,27 @@ bool in_slurm_shell(const Environment& environment) {
          !in_slurm_step(environment);
 }
 
+bool is_started_by(const Identity& identity, std::string_view source) {
+  return std::any_of(
+      identity.details.begin(), identity.details.end(),
+      [&](const IdentityClaim& claim) { return claim.source == source && !claim.outer; });
+}
+
 Result<std::optional<Identity>> derive_identity(const Environment& environment) {
-  std::vector<const Source*> sources;
-  Identity identity;
+  Heard heard;
   for (const Source& source : kSources) {
     if (!speaks(source, environment)) continue;
-    HVD_TRY_ASSIGN(IdentityClaim claim, read_claim(source, environment));
-    HVD_TRY(cross_check(source, claim, sources, identity.details));
-    sources.push_back(&source);
-    identity.details.push_back(std::move(claim));
+    HVD_TRY_ASSIGN(IdentityClaim claim, hear(source, environment, heard));
+    heard.sources.push_back(&source);
+    heard.claims.push_back(std::move(claim));
   }
-  if (sources.empty()) return std::optional<Identity>();
-  identity.source = sources.front()->name;
-  identity.rank = identity.details.front().rank;
-  for (const IdentityClaim& claim : identity.details) {
+  const auto first = std::find_if(heard.claims.begin(), heard.claims.end(),
+                                  [](const IdentityClaim& claim) { return !claim.outer; });
+  if (first == heard.claims.end()) return std::optional<Identity>();
+  Identity identity;
+  identity.source = first->source;
+  identity.rank = first->rank;
+  for (const IdentityClaim& claim : heard.claims) {
     if (claim.outer) continue;
     if (identity.size == 0 && claim.size > 0) identity.size = claim.size;
     complete(identity.local_rank, claim.local_rank);
@@ -223,6 +321,7 @@ Result<std::optional<Identity>> derive_identity(const Environment& environment) 
     complete(identity.node, claim.node);
     complete(identity.node_count, claim.node_count);
   }
+  identity.details = std::move(heard.claims);
   return std::optional<Identity>(std::move(identity));
 }
 

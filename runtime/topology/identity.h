@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/environment.h"
@@ -19,7 +20,7 @@ struct IdentityClaim {
   int local_size = -1;
   int node = -1;
   int node_count = -1;
-  /// It describes a step around the launcher that started this process, not this process.
+  /// It describes a launcher around the one that started this process, not this process.
   bool outer = false;
 };
 
@@ -37,10 +38,15 @@ struct Identity {
 
 /// The identity of this process: nothing where no launcher made it a rank (a login shell, a batch
 /// or salloc shell). All launchers that speak are compared; a conflict is kInvalidArgument naming
-/// both variables and values. Variables of a Slurm step around mpirun or torchrun are set aside.
+/// both variables and values. What a launcher around the nearest one says (the Slurm step of
+/// mpirun's daemons), and what a server of another step left behind, is set aside.
 Result<std::optional<Identity>> derive_identity(const Environment& environment);
 
-/// True in a task started by srun: SLURM_STEP_NUM_TASKS is there and the step id is a real one.
+/// True where the launcher of that name describes this process itself.
+bool is_started_by(const Identity& identity, std::string_view source);
+
+/// True in a task started by srun: SLURM_STEP_NUM_TASKS is there, the step id is a real one, and
+/// the step's nodes are the job's.
 bool in_slurm_step(const Environment& environment);
 
 /// True in a batch or salloc shell: a Slurm allocation, but no task of a step.

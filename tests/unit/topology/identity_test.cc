@@ -102,7 +102,7 @@ std::vector<IdentityCase> cases() {
         {"PALS_LOCAL_RANKID", "0"},
         {"PMI_LOCAL_SIZE", "2"},
         {"PALS_NODEID", "1"}},
-       "PMI",
+       "PALS",
        2,
        4,
        0,
