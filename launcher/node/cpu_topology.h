@@ -11,7 +11,7 @@ namespace hvd {
 CpuSet affinity_mask();
 
 /// The cores of the mask, each with its CPUs (hardware threads) in it, neighbours in memory beside
-/// each other. Without hwloc every CPU counts as a core.
+/// each other. Where sysfs is hidden every CPU counts as a core.
 std::vector<CpuSet> read_cores(const CpuSet& mask);
 
 }  // namespace hvd

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/node/read_node.h"
+#include "written_sysfs.h"
+
 namespace hvd {
 namespace {
 
@@ -57,6 +60,70 @@ TEST(Fabric, NamesNoneWhereNothingLeavesTheNode) {
   ASSERT_EQ(fabric.unused.size(), 1U);
   EXPECT_EQ(fabric.unused[0].why, "internal to the node");
   EXPECT_THAT(detect_fabric({}).nics, IsEmpty());
+}
+
+struct KindCase {
+  FabricKind kind;
+  std::vector<NodeNic> nics;  ///< As sysfs shows them.
+  std::vector<std::string> devices;
+  std::vector<std::string> interfaces;
+};
+
+/// One tree per kind: what /sys of such a node holds.
+std::vector<KindCase> kind_cases() {
+  return {
+      {FabricKind::kInfiniBand,
+       {port("eno1", "", "igb", "", 1), port("ib0", "mlx5_0", "mlx5_core", "InfiniBand", 200)},
+       {"mlx5_0"},
+       {"ib0"}},
+      {FabricKind::kRoce,
+       {port("eth0", "mlx5_0", "mlx5_core", "Ethernet", 100), port("eth1", "", "igb", "", 1)},
+       {"mlx5_0"},
+       {"eth0"}},
+      {FabricKind::kOmniPath,
+       {port("ib0", "hfi1_0", "hfi1", "InfiniBand", 100),
+        port("ib1", "hfi1_1", "hfi1", "InfiniBand", 100)},
+       {"hfi1_0", "hfi1_1"},
+       {"ib0", "ib1"}},
+      {FabricKind::kAries, {port("ipogif0", "", "", "", 0)}, {}, {"ipogif0"}},
+      {FabricKind::kSlingshot10,
+       {port("hsn0", "mlx5_0", "mlx5_core", "Ethernet", 100)},
+       {"mlx5_0"},
+       {"hsn0"}},
+      {FabricKind::kSlingshot11,
+       {port("hsn0", "cxi0", "cxi_ss1", "", 200), port("hsn1", "cxi1", "cxi_ss1", "", 200),
+        port("nmn0", "", "igb", "", 1)},
+       {"cxi0", "cxi1"},
+       {"hsn0", "hsn1"}},
+      {FabricKind::kEfa,
+       {port("", "rdmap16s27", "efa", "Unspecified", 100), port("ens32", "", "ena", "", 0)},
+       {"rdmap16s27"},
+       {}},
+      {FabricKind::kEthernet,
+       {port("eth0", "", "ixgbe", "", 10), port("eth1", "", "igb", "", 1)},
+       {},
+       {"eth0"}},
+  };
+}
+
+TEST(Fabric, NamesEachKindFromItsSysfs) {
+  for (const KindCase& each : kind_cases()) {
+    const WrittenSysfs sysfs;
+    int bus = 1;
+    for (const NodeNic& nic : each.nics) {
+      // Aries' interface has no PCI device.
+      const bool is_virtual = nic.driver.empty();
+      sysfs.nic(nic,
+                is_virtual ? "" : format_text("/sys/devices/pci0000:00/0000:{:02x}:00.0", bus));
+      ++bus;
+    }
+    const NodeTopology node = read_node(sysfs.root(), {false, true, false});
+    const Fabric fabric = detect_fabric(node.nics);
+    EXPECT_EQ(fabric_name(fabric.kind), fabric_name(each.kind));
+    EXPECT_EQ(fabric.devices, each.devices) << fabric.evidence;
+    EXPECT_EQ(fabric.interfaces, each.interfaces) << fabric.evidence;
+    EXPECT_EQ(fabric.nics.size() + fabric.unused.size(), each.nics.size());
+  }
 }
 
 }  // namespace
