@@ -9,16 +9,16 @@ namespace {
 constexpr std::string_view kInside =
     "hvdrun runs inside the container here: the image must have it (a static build runs anywhere).";
 
-std::vector<std::string> gpu_flags(const std::string& model) {
-  if (model.empty()) return {};
-  return {model.starts_with("MI") || model.find("AMD") != std::string::npos ? "--rocm" : "--nv"};
-}
-
 void append(std::vector<std::string>& words, const std::vector<std::string>& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
 }  // namespace
+
+std::vector<std::string> gpu_flags(const std::string& model) {
+  if (model.empty()) return {};
+  return {model.starts_with("MI") || model.find("AMD") != std::string::npos ? "--rocm" : "--nv"};
+}
 
 ContainerPlan plan_container(const ContainerRequest& request) {
   ContainerPlan plan;

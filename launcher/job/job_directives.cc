@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job/job_directives.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -44,6 +45,30 @@ Status check_form(const JobDirective& line) {
                  line.option, line.value, form.example);
   }
   return Status::ok();
+}
+
+bool is_forbidden(const SiteConfig& site, std::string_view option) {
+  return std::any_of(
+      site.forbidden.begin(), site.forbidden.end(), [option](const SiteForbidden& forbidden) {
+        return forbidden.option == option && forbidden.value.empty() && !forbidden.over;
+      });
+}
+
+/// The job's part of the memory of a node, where nodes are shared and the site says how much it is.
+std::string plan_memory(const SiteConfig& site, const SitePartition& partition,
+                        const JobOptions& request, const JobSize& size) {
+  const bool whole = partition.exclusive || request.exclusive || partition.gpus_per_node == 0 ||
+                     site.gres_style == GresStyle::kNone;
+  if (!partition.memory_gb || whole || is_forbidden(site, "mem")) return "";
+  if (provenance_of(partition, "memory_gb").is_assumed()) return "";
+  return format_text("{}G", *partition.memory_gb * size.gpus_per_node / partition.gpus_per_node);
+}
+
+/// Whether the site refuses this line: the option, one of its values, or numbers above a limit.
+bool matches(const SiteForbidden& forbidden, const JobDirective& line) {
+  if (forbidden.option != line.option) return false;
+  if (!forbidden.value.empty()) return forbidden.value == line.value;
+  return !forbidden.over || std::atoll(line.value.c_str()) > *forbidden.over;
 }
 
 /// sbatch's own lead where none is typed.
@@ -91,9 +116,11 @@ std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePart
     if (!value.empty()) lines.push_back({std::move(option), std::move(value)});
   };
   const JobSize& size = decided.size;
-  const std::string gpus = std::to_string(size.gpus_per_node);
+  const std::string type =
+      site.typed && !partition.gpu_type.empty() ? partition.gpu_type + ":" : "";
+  const std::string gpus = type + std::to_string(size.gpus_per_node);
   add("job-name", job_name(request));
-  add("account", decided.account);
+  add(site.account_flag, decided.account);
   if (partition.select == PartitionSelect::kPartition) add("partition", partition.name);
   add("constraint", plan_constraint(partition, request));
   add("qos", request.qos);
@@ -104,10 +131,10 @@ std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePart
     add("gpus-per-node", gpus);
   }
   if (size.gpus_per_node > 0 && site.gres_style == GresStyle::kGpus) {
-    add("gpus", std::to_string(size.nodes * size.gpus_per_node));
+    add("gpus", type + std::to_string(size.gpus()));
   }
   if (size.cores_per_task > 0) add("cpus-per-task", std::to_string(size.cores_per_task));
-  add("mem", request.mem);
+  add("mem", request.mem.empty() ? plan_memory(site, partition, request, size) : request.mem);
   if (request.exclusive) lines.push_back({"exclusive", ""});
   add("hint", site.hint);
   for (const SiteDirective& fixed : site.directives) lines.push_back({fixed.option, fixed.value});
@@ -133,9 +160,9 @@ Status check_directives(const SiteConfig& site, const std::vector<JobDirective>&
     }
     HVD_TRY(check_form(line));
     for (const SiteForbidden& forbidden : site.forbidden) {
-      if (forbidden.option != line.option) continue;
-      return error(Code::kInvalidArgument, "site {} does not want --{}: {}", site.id, line.option,
-                   forbidden.why);
+      if (!matches(forbidden, line)) continue;
+      return error(Code::kInvalidArgument, "site {} does not want --{}{}{}: {}", site.id,
+                   line.option, line.value.empty() ? "" : "=", line.value, forbidden.why);
     }
   }
   return Status::ok();

@@ -13,6 +13,12 @@ bool fits(const std::string& limit, std::chrono::seconds time) {
   return !longest.is_ok() || time <= longest.value();
 }
 
+/// The longest time, where it is not merely assumed.
+template <typename Limits>
+std::string known_max_time(const Limits& limits) {
+  return provenance_of(limits, "max_time").is_assumed() ? "" : limits.max_time;
+}
+
 const SiteQos* find_qos(const SitePartition& partition, const std::string& name) {
   for (const SiteQos& qos : partition.qos) {
     if (name.empty() ? qos.is_default : qos.name == name) return &qos;
@@ -24,18 +30,19 @@ const SiteQos* find_qos(const SitePartition& partition, const std::string& name)
 std::string time_remedy(const SitePartition& partition, const std::string& limit,
                         std::chrono::seconds time) {
   for (const SiteQos& other : partition.qos) {
-    if (fits(other.max_time, time)) return format_text("type --qos {}", other.name);
+    if (!other.max_time.empty() && fits(other.max_time, time))
+      return format_text("type --qos {}", other.name);
   }
   return format_text("type --time {} or less", limit);
 }
 
 Status check_time(const SitePartition& partition, const SiteQos* qos, const std::string& text) {
   HVD_TRY_ASSIGN(const std::chrono::seconds time, parse_time_limit(text));
-  if (qos != nullptr && !fits(qos->max_time, time)) {
+  if (qos != nullptr && !fits(known_max_time(*qos), time)) {
     return error(Code::kInvalidArgument, "--time {} is over the {} of QoS {}: {}", text,
                  qos->max_time, qos->name, time_remedy(partition, qos->max_time, time));
   }
-  if (!fits(partition.max_time, time)) {
+  if (!fits(known_max_time(partition), time)) {
     return error(Code::kInvalidArgument,
                  "--time {} is over the {} of partition {}: type --time {} or less", text,
                  partition.max_time, partition.name, partition.max_time);
@@ -74,9 +81,15 @@ Result<std::string> plan_time(const SiteConfig& site, const SitePartition& parti
   if (qos == nullptr && !request.qos.empty() && !partition.qos.empty()) {
     return unknown_qos(site, partition, request.qos);
   }
-  if (qos != nullptr && qos->max_gpus && size.gpus() > *qos->max_gpus) {
+  if (qos != nullptr && qos->max_gpus && size.gpus() > *qos->max_gpus &&
+      !provenance_of(*qos, "max_gpus").is_assumed()) {
     return error(Code::kInvalidArgument, "{} GPUs are over the {} of QoS {}: type --gpus {}",
                  size.gpus(), *qos->max_gpus, qos->name, *qos->max_gpus);
+  }
+  if (qos != nullptr && qos->max_nodes && size.nodes > *qos->max_nodes &&
+      !provenance_of(*qos, "max_nodes").is_assumed()) {
+    return error(Code::kInvalidArgument, "{} nodes are over the {} of QoS {}: type --nodes {}",
+                 size.nodes, *qos->max_nodes, qos->name, *qos->max_nodes);
   }
   if (request.time.empty()) return usual_time(site, partition, qos);
   HVD_TRY(check_time(partition, qos, request.time));

@@ -20,21 +20,11 @@ std::vector<std::string> plan_modules(const SiteConfig& site, const SitePartitio
                                       const JobOptions& request) {
   std::vector<std::string> modules = partition.modules;
   append_unless_there(modules, site.modules);
+  if (!request.container.empty() && !site.container.module.empty()) {
+    append_unless_there(modules, {site.container.module});
+  }
   append_unless_there(modules, request.modules);
   return modules;
-}
-
-std::vector<std::string> plan_notes(const SiteConfig& site, const JobOptions& request,
-                                    const JobSize& size, const std::vector<std::string>& modules) {
-  std::vector<std::string> notes;
-  if (!site.retired.empty()) notes.push_back("Retired: " + site.retired + ".");
-  if (!size.note.empty()) notes.push_back(size.note);
-  if (request.action == JobAction::kHeader && !modules.empty()) {
-    std::string names;
-    for (const std::string& module : modules) names += " " + module;
-    notes.push_back("The script below must first: module load" + names);
-  }
-  return notes;
 }
 
 void append(std::vector<std::string>& words, const std::vector<std::string>& more) {
@@ -44,12 +34,17 @@ void append(std::vector<std::string>& words, const std::vector<std::string>& mor
 /// srun of Slurm 22.05 to 23.02 does not take --cpus-per-task over from sbatch.
 std::vector<std::string> plan_step(const SiteConfig& site, const JobPlan& plan, const JobSize& size,
                                    const std::vector<std::string>& command) {
-  std::vector<std::string> words{"srun"};
-  if (size.cores_per_task > 0) {
-    words.push_back(format_text("--cpus-per-task={}", size.cores_per_task));
+  std::vector<std::string> words{site.scheduler.launcher};
+  if (site.scheduler.launcher == "srun") {
+    if (plan.repeats_cores) words.push_back(format_text("--cpus-per-task={}", size.cores_per_task));
+    if (!site.mpi_type.empty()) words.push_back("--mpi=" + site.mpi_type);
+    if (!site.gpu_bind.empty() && size.gpus_per_node > 0) {
+      words.push_back("--gpu-bind=" + site.gpu_bind);
+    }
+    append(words, site.srun_flags);
+    if (size.nodes > 1) append(words, site.multi_node_srun_flags);
+    append(words, plan.container.srun_flags);
   }
-  append(words, site.srun_flags);
-  append(words, plan.container.srun_flags);
   // The path of hvdrun outside says nothing inside a container.
   words.push_back(plan.container.srun_flags.empty() ? plan.hvdrun : "hvdrun");
   append(words, plan.container.before_program);
@@ -63,6 +58,33 @@ std::string gpu_model(const SitePartition& partition, const JobSize& size) {
   return partition.gpu_model.empty() ? "unknown" : partition.gpu_model;
 }
 
+/// What is known of the job before it runs.
+SiteFacts facts_of(const SitePartition& partition, const JobOptions& request, const JobSize& size) {
+  SiteFacts facts;
+  facts.nodes = size.nodes;
+  facts.gpus_per_node = size.gpus_per_node;
+  facts.container = !request.container.empty();
+  if (!partition.name.empty()) facts.partition = partition.name;
+  if (!partition.fabric_kind.empty()) facts.fabric = partition.fabric_kind;
+  const std::vector<std::string> flags = gpu_flags(gpu_model(partition, size));
+  if (!partition.gpu_model.empty() && !flags.empty()) {
+    facts.gpu_vendor = flags.front() == "--rocm" ? "amd" : "nvidia";
+  }
+  return facts;
+}
+
+/// Variables that hang on what only the node shows: hvdrun decides there.
+std::vector<std::string> undecided(const SiteConfig& site, const SiteFacts& facts) {
+  std::vector<std::string> texts;
+  for (const SiteVariable& variable : site.env) {
+    const Result<Condition> condition = parse_condition(variable.when);
+    if (!condition.is_ok() || variable.provenance.is_assumed()) continue;
+    if (evaluate(condition.value(), facts).truth != Verdict::Truth::kUnknown) continue;
+    append_unless_there(texts, {format_text("{} ({})", variable.name, variable.when)});
+  }
+  return texts;
+}
+
 /// What the script is, in its first lines.
 std::string title(const SiteConfig& site, const SitePartition& partition, const JobSize& size) {
   std::string text = site.name;
@@ -73,10 +95,43 @@ std::string title(const SiteConfig& site, const SitePartition& partition, const 
   return text + ". Written by hvdrun script.";
 }
 
+std::vector<std::string> plan_notes(const SiteConfig& site, const SitePartition& partition,
+                                    const JobOptions& request, const JobSize& size,
+                                    const std::vector<std::string>& modules) {
+  std::vector<std::string> notes;
+  if (request.action != JobAction::kHeader) notes.push_back(title(site, partition, size));
+  if (!site.retired.empty()) notes.push_back("Retired: " + site.retired + ".");
+  const std::vector<std::string> guesses =
+      assumed_fields(partition, {"gpus/count", "cores_per_task", "constraint", "account_suffix"});
+  if (!guesses.empty() && !partition.name.empty()) {
+    std::string names;
+    for (const std::string& field : guesses) names += (names.empty() ? "" : ", ") + field;
+    notes.push_back("The site file assumes these values, so verify them: " + names + ".");
+  }
+  if (site.account_required && request.account.empty()) {
+    notes.push_back(format_text("The site refuses a job without an account: add --{} ({}).",
+                                site.account_flag, site.account_example));
+  }
+  if (!size.note.empty()) notes.push_back(size.note);
+  if (request.action == JobAction::kHeader && !modules.empty()) {
+    std::string names;
+    for (const std::string& module : modules) names += " " + module;
+    notes.push_back("The script below must first: module load" + names);
+  }
+  return notes;
+}
+
 }  // namespace
 
 Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
                          const std::string& hvdrun) {
+  if (site.scheduler.kind != "slurm") {
+    return error(
+        Code::kInvalidArgument,
+        "site {} runs {}, and hvdrun writes scripts for Slurm alone: start hvdrun in a job "
+        "script of your own",
+        site.id, site.scheduler.kind);
+  }
   HVD_TRY_ASSIGN(const SitePartition partition, choose_partition(site, request));
   JobDecisions decided;
   HVD_TRY_ASSIGN(decided.size, plan_size(site, partition, request));
@@ -89,19 +144,20 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   plan.directives = plan_directives(site, partition, request, decided);
   HVD_TRY(check_directives(site, plan.directives));
   plan.modules = plan_modules(site, partition, request);
-  plan.notes = plan_notes(site, request, decided.size, plan.modules);
-  if (request.action != JobAction::kHeader) {
-    plan.notes.insert(plan.notes.begin(), title(site, partition, decided.size));
-  }
+  plan.notes = plan_notes(site, partition, request, decided.size, plan.modules);
   for (const SiteVariable& variable : site.env) {
     if (variable.when == "historical") plan.historical.push_back(variable);
   }
-  plan.environment = site_environment(site, {decided.size.nodes, decided.size.gpus_per_node});
-  plan.shape = choose_shape(request, decided.size, site.gres_style == GresStyle::kNone);
+  const SiteFacts facts = facts_of(partition, request, decided.size);
+  plan.environment = site_environment(site, facts);
+  plan.undecided = undecided(site, facts);
+  plan.shape = choose_shape(request, decided.size,
+                            partition.exclusive || site.gres_style == GresStyle::kNone);
   plan.signal = decided.signal.name;
   plan.grace_seconds = std::max(1, decided.signal.lead_seconds / 2);
-  plan.container = plan_container({request.container, "", {}, gpu_model(partition, decided.size)});
-  plan.repeats_cores = decided.size.cores_per_task > 0;
+  plan.container = plan_container({request.container, site.container.runtime, site.container.flags,
+                                   gpu_model(partition, decided.size)});
+  plan.repeats_cores = decided.size.cores_per_task > 0 && site.scheduler.launcher == "srun";
   if (!request.command.empty()) plan.step = plan_step(site, plan, decided.size, request.command);
   return plan;
 }

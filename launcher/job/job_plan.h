@@ -22,6 +22,7 @@ struct JobPlan {
   std::vector<std::string> modules;
   std::vector<SiteVariable> historical;  ///< Variables kept as text.
   std::vector<PlannedVariable> environment;
+  std::vector<std::string> undecided;  ///< "NAME (condition)": hvdrun decides on the node.
   JobShape shape = JobShape::kGpu;
   std::string signal;             ///< Name of the one that the requeue shape's trap waits for.
   int grace_seconds = 0;          ///< That the program has after it.

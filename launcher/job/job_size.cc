@@ -137,17 +137,21 @@ Result<JobSize> plan_unknown_nodes(const SiteConfig& site, const JobOptions& req
   return size;
 }
 
+int cores_of_node(const SitePartition& partition) {
+  return partition.cores_per_node.value_or(std::max(1, partition.gpus_per_node) *
+                                           partition.cores_per_task);
+}
+
 /// Cores of a node that the job's part of it holds.
 int cores_of_part(const SitePartition& partition, const JobOptions& request, int gpus) {
-  const int all = std::max(1, partition.gpus_per_node);
-  const bool whole = request.exclusive || partition.gpus_per_node == 0;
-  return (whole ? all : gpus) * partition.cores_per_task;
+  const bool whole = request.exclusive || partition.exclusive || gpus == partition.gpus_per_node;
+  return whole ? cores_of_node(partition) : gpus * partition.cores_per_task;
 }
 
 Status plan_cores(const SitePartition& partition, const JobOptions& request, JobSize& size) {
   const int cores = cores_of_part(partition, request, size.gpus_per_node);
-  const int all = std::max(1, partition.gpus_per_node) * partition.cores_per_task;
-  const bool usual = size.tasks_per_node == std::max(1, size.gpus_per_node);
+  const int all = cores_of_node(partition);
+  const bool usual = size.tasks_per_node == size.gpus_per_node;
   const int share = usual ? partition.cores_per_task : cores / size.tasks_per_node;
   size.cores_per_task = request.cpus_per_task.value_or(share);
   if (size.cores_per_task == 0) {
@@ -208,7 +212,8 @@ Result<JobSize> plan_size(const SiteConfig& site, const SitePartition& partition
   size.gpus_per_node = split.gpus_per_node;
   size.tasks_per_node = request.ntasks_per_node.value_or(std::max(1, size.gpus_per_node));
   HVD_TRY(plan_cores(partition, request, size));
-  if (partition.max_nodes && size.nodes > *partition.max_nodes) {
+  const bool guess = provenance_of(partition, "max_nodes").is_assumed();
+  if (partition.max_nodes && !guess && size.nodes > *partition.max_nodes) {
     return error(
         Code::kInvalidArgument,
         "{} nodes are over the {} that a job gets in partition {}: type --nodes {} or less",

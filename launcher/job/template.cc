@@ -65,7 +65,9 @@ Result<std::string> render_setup(const JobPlan& plan, const TemplateFolders& tem
   values.set("has_modules", !plan.modules.empty());
   values.set("modules", words(plan.modules));
   values.set("has_environment", !plan.environment.empty());
-  values.set("has_variables", !plan.environment.empty() || !plan.historical.empty());
+  values.set("undecided", words(plan.undecided));
+  values.set("has_variables",
+             !plan.environment.empty() || !plan.historical.empty() || !plan.undecided.empty());
   values.set("historical", variables(plan.historical));
   values.set("environment", variables(plan.environment));
   HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, "setup.mustache"));
