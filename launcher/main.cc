@@ -21,6 +21,7 @@ struct RunChosen {
     std::fputs(print.text.c_str(), stdout);
     return 0;
   }
+  int operator()(const CommandDescription& /*description*/) const { return kExitUsage; }
 };
 
 int run_main(const std::vector<std::string>& arguments) {

@@ -3,52 +3,185 @@
 
 #include <algorithm>
 
+#include "launcher/options/command_table.h"
+#include "launcher/options/nearest.h"
+
 namespace hvd {
 namespace {
 
-/// The help, with a usage line that ends in the program: everything from there on is the program's.
-class ProgramFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
-    return format_text("Usage: {} [OPTIONS] PROGRAM [ARGUMENTS...]\n", name);
+const std::string kOther = "Other";
+
+/// As the user types it: CLI11 knows one-letter short flags only, so "-np" is "--np" to it.
+std::string as_typed(const std::string& long_name) {
+  return long_name == "np" ? "-np" : "--" + long_name;
+}
+
+std::vector<std::string> names_of(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back(as_typed(name));
+  return names;
+}
+
+/// The type_name as it was given: CLI11 appends what its checks say.
+std::string value_of(CLI::Option& option) {
+  if (option.get_type_size_max() == 0) return "";
+  std::string checks;
+  try {
+    for (int i = 0;; ++i) {
+      const std::string check = option.get_validator(i)->get_description();
+      if (!check.empty()) checks += ":" + check;
+    }
+  } catch (const CLI::OptionNotFound&) {  // there is no way to ask how many there are
   }
-};
+  std::string name = option.get_type_name();
+  if (name.ends_with(checks)) name.resize(name.size() - checks.size());
+  return name == "INT" || name == "UINT" ? "N" : name;
+}
+
+CommandDescription describe(CLI::App& app, const CommandEntry& entry) {
+  CommandDescription command{
+      std::string(entry.name), std::string(entry.group),    std::string(entry.summary),
+      app.get_description(),   std::string(entry.operands), {},
+      entry.examples};
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty() || option == app.get_help_ptr()) continue;
+    OptionDescription described{names_of(*option), value_of(*option), option->get_description(),
+                                option->get_group()};
+    if (option->get_positional()) described.value = option->get_name(true);
+    command.options.push_back(std::move(described));
+  }
+  const std::vector<std::string> groups = command.option_groups();
+  const bool has_other = std::find(groups.begin(), groups.end(), kOther) != groups.end();
+  command.options.push_back({{"-h", "--help"},
+                             "",
+                             "Print this help",
+                             groups.empty() || has_other ? kOther : groups.back()});
+  return command;
+}
+
+const CommandEntry& entry_of(std::string_view command) {
+  const CommandEntry* entry = find_command(command.empty() ? "run" : command);
+  HVD_CHECK(entry != nullptr);
+  return *entry;
+}
+
+std::string help_of(CLI::App& app, std::string_view command) {
+  const CommandEntry& entry = entry_of(command);
+  // Hidden commands are described by nobody else; hvdrun's own help lists the others.
+  const bool is_whole = entry.name == "run";
+  return help_text(describe(app, entry),
+                   is_whole ? describe_commands() : std::vector<CommandDescription>());
+}
+
+std::string help_line(std::string_view command) {
+  const bool is_run = command.empty() || command == "run";
+  return format_text("'hvdrun{}{} --help' lists the options", is_run ? "" : " ",
+                     is_run ? "" : command);
+}
+
+Status unknown_option(CLI::App& app, const std::string& word, std::string_view command) {
+  std::vector<std::string> known;
+  for (const OptionDescription& option : describe(app, entry_of(command)).options) {
+    known.insert(known.end(), option.names.begin(), option.names.end());
+  }
+  const std::string meant = nearest(word.substr(0, word.find('=')), known);
+  if (meant.empty()) return usage(format_text("unknown option '{}'", word), command);
+  return error(Code::kInvalidArgument, "unknown option '{}'\nhint: did you mean {}? {}", word,
+               meant, help_line(command));
+}
+
+/// "--bind: 'core' is not one of cores, none".
+Status bad_choice(const OptionDescription& option, const std::string& value) {
+  const std::vector<std::string> choices = option.choices();
+  std::string list;
+  for (const std::string& choice : choices) list += (list.empty() ? "" : ", ") + choice;
+  const std::string meant = nearest(value, choices);
+  return error(Code::kInvalidArgument, "{}: '{}' is not one of {}{}{}{}", option.names.back(),
+               value, list, meant.empty() ? "" : "\nhint: did you mean ", meant,
+               meant.empty() ? "" : "?");
+}
+
+/// The option that CLI11's sentence is about: its name is the first of ours in there.
+CLI::Option* option_named_in(CLI::App& app, const std::string& sentence) {
+  CLI::Option* found = nullptr;
+  std::size_t first = std::string::npos;
+  for (CLI::Option* option : app.get_options()) {
+    const std::size_t place = (" " + sentence).find(" " + option->get_name());
+    const std::size_t after = place + option->get_name().size();
+    if (place == std::string::npos || place >= first) continue;
+    if (after < sentence.size() && sentence[after] != ':' && sentence[after] != ' ') continue;
+    found = option;
+    first = place;
+  }
+  return found;
+}
+
+/// CLI11's sentence in our words.
+Status option_failure(CLI::App& app, const CLI::ParseError& failure, std::string_view command) {
+  std::string what = failure.what();
+  CLI::Option* option = option_named_in(app, what);
+  if (option == nullptr || option->get_positional()) return usage(what, command);
+  const OptionDescription described{names_of(*option), value_of(*option), "", ""};
+  const std::string name = described.names.back();
+  const std::string value = option->results().empty() ? "" : option->results().back();
+  if (failure.get_name() == "ArgumentMismatch") {
+    return usage(format_text("{0} needs a value: {0} {1}", name, described.value), command);
+  }
+  if (failure.get_name() == "ConversionError") {
+    return usage(format_text("{} {}: '{}' is not what it takes", name, described.value, value),
+                 command);
+  }
+  if (failure.get_name() == "ValidationError" && !described.choices().empty()) {
+    return bad_choice(described, value);
+  }
+  if (failure.get_name() == "ExcludesError") {
+    const std::size_t space = what.find(" excludes ");
+    return usage(
+        format_text("{} and {} exclude each other", what.substr(0, space), what.substr(space + 10)),
+        command);
+  }
+  if (what.starts_with("--np:")) what.replace(0, 5, "-np:");
+  return usage(what, command);
+}
 
 }  // namespace
 
 Status usage(std::string_view what, std::string_view command) {
-  return error(Code::kInvalidArgument, "{}; try 'hvdrun{}{} --help'", what,
-               command.empty() ? "" : " ", command);
+  return error(Code::kInvalidArgument, "{}\nhint: {}", what, help_line(command));
 }
 
 std::unique_ptr<CLI::App> make_app(const std::string& description, const std::string& name,
                                    bool takes_program) {
   auto app = std::make_unique<CLI::App>(description, name);
   app->allow_windows_style_options(false);
-  if (takes_program) app->formatter(std::make_shared<ProgramFormatter>());
-  app->get_formatter()->column_width(34);
+  if (takes_program) app->prefix_command();
   return app;
 }
 
-Result<std::optional<PrintAndExit>> parse_with(CLI::App& app, std::vector<std::string> arguments,
-                                               std::string_view command) {
+Result<std::optional<CommandLine>> parse_with(CLI::App& app, std::vector<std::string> arguments,
+                                              std::string_view command) {
+  if (arguments.size() == 1 && arguments.front() == kDescribe) {
+    return std::optional(CommandLine(describe(app, entry_of(command))));
+  }
   std::reverse(arguments.begin(), arguments.end());  // CLI11 pops from the back.
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
-    return std::optional(PrintAndExit{app.help()});
+    return std::optional(CommandLine(PrintAndExit{help_of(app, command)}));
   } catch (const CLI::CallForVersion&) {
-    return std::optional(PrintAndExit{app.version() + "\n"});
+    return std::optional(CommandLine(PrintAndExit{app.version() + "\n"}));
+  } catch (const CLI::ExtrasError&) {
+    const std::string word = app.remaining().front();
+    if (word.starts_with("-")) return unknown_option(app, word, command);
+    return usage(format_text("unexpected argument '{}'", word), command);
   } catch (const CLI::ParseError& failure) {
-    std::string what = failure.what();
-    // As the user typed it: CLI11 saw "--np".
-    if (what.starts_with("--np:")) what.replace(0, 5, "-np:");
-    return usage(what, command);
+    return option_failure(app, failure, command);
   }
-  return std::optional<PrintAndExit>();
+  return std::optional<CommandLine>();
 }
 
-Result<std::vector<std::string>> program_of(const CLI::App& app,
+Result<std::vector<std::string>> program_of(CLI::App& app,
                                             const std::vector<std::string>& arguments,
                                             std::string_view command) {
   const std::vector<std::string> rest = app.remaining();
@@ -57,7 +190,7 @@ Result<std::vector<std::string>> program_of(const CLI::App& app,
   std::vector<std::string> program(arguments.end() - static_cast<std::ptrdiff_t>(count),
                                    arguments.end());
   if (!marked && !program.empty() && program.front().starts_with("-")) {
-    return usage(format_text("unknown option '{}'", program.front()), command);
+    return unknown_option(app, program.front(), command);
   }
   return program;
 }

@@ -12,6 +12,9 @@
 #include "launcher/options/command_line.h"
 
 /// What the parsers of the commands share. CLI11 is slow to compile: only they include this.
+///
+/// Every option has a type_name (see OptionDescription::value) and a group ("Placement"): help,
+/// completion, man pages and the reference are made from them.
 namespace hvd {
 
 /// kInvalidArgument: what is wrong, and which --help to read; an empty `command` is hvdrun itself.
@@ -21,13 +24,14 @@ Status usage(std::string_view what, std::string_view command);
 std::unique_ptr<CLI::App> make_app(const std::string& description, const std::string& name,
                                    bool takes_program);
 
-/// Turns CLI11's exceptions into a Status, or the text of --help.
-Result<std::optional<PrintAndExit>> parse_with(CLI::App& app, std::vector<std::string> arguments,
-                                               std::string_view command);
+/// Turns CLI11's exceptions into a Status, `--help` into its text, and kDescribe into the
+/// description of the command.
+Result<std::optional<CommandLine>> parse_with(CLI::App& app, std::vector<std::string> arguments,
+                                              std::string_view command);
 
 /// The flags end where the program begins; a leading dash there is a flag we do not have.
 /// Taken from `arguments` as typed: CLI11 saw "-np" respelled, also in the program's part.
-Result<std::vector<std::string>> program_of(const CLI::App& app,
+Result<std::vector<std::string>> program_of(CLI::App& app,
                                             const std::vector<std::string>& arguments,
                                             std::string_view command);
 

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/options/command_line.h"
 
-#include "launcher/options/parsers.h"
+#include "launcher/options/command_table.h"
 
 namespace hvd {
+namespace {
+
+Result<CommandLine> parse_any(const std::vector<std::string>& arguments) {
+  const std::span<const CommandEntry> table = command_table();
+  const CommandEntry* named = arguments.empty() ? nullptr : find_command(arguments.front());
+  if (named == nullptr) return table.front().parse(arguments);
+  return named->parse({arguments.begin() + 1, arguments.end()});
+}
+
+}  // namespace
 
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments) {
-  const std::string command = arguments.empty() ? "" : arguments.front();
-  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1),
-                                      arguments.end());
-  if (command == "header" || command == "script") {
-    return parse_job(command, rest);
+  HVD_TRY_ASSIGN(CommandLine chosen, parse_any(arguments));
+  if (std::holds_alternative<CommandDescription>(chosen)) {
+    return error(Code::kInvalidArgument, "unknown option '{}'", kDescribe);
   }
-  if (command == "check") return parse_check(rest);
-  if (command == "run") return parse_run(rest, false);
-  if (command == "explain") return parse_run(rest, true);
-  return parse_run(arguments, false);
+  return chosen;
 }
 
 }  // namespace hvd

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "launcher/options/check_options.h"
+#include "launcher/options/command_description.h"
 #include "launcher/options/job_options.h"
 #include "launcher/options/run_options.h"
 
@@ -17,9 +18,14 @@ struct PrintAndExit {
   std::string text;
 };
 
-using CommandLine = std::variant<RunOptions, JobOptions, CheckOptions, PrintAndExit>;
+/// The one word after a command that asks its parser for its options; see describe_command().
+constexpr std::string_view kDescribe = "--describe";
 
-/// Reads the command line. kInvalidArgument: one sentence with what is wrong and what to type.
+using CommandLine =
+    std::variant<RunOptions, JobOptions, CheckOptions, PrintAndExit, CommandDescription>;
+
+/// Reads the command line; never a CommandDescription. kInvalidArgument: one sentence with what is
+/// wrong, and a line "hint: ..." with what to type.
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments);
 
 }  // namespace hvd

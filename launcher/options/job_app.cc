@@ -78,9 +78,16 @@ struct JobCommandText {
 };
 
 JobCommandText text_of(std::string_view name) {
-  if (name == "script") return {JobAction::kScript, name, "Prints a job script for a site."};
+  if (name == "script") {
+    return {JobAction::kScript, name,
+            "Prints a whole job script for a site: header, modules in the site's order, "
+            "environment, and the line that starts the program."};
+  }
   if (name == "submit") return {JobAction::kSubmit, name, "Writes a job script and submits it."};
-  return {JobAction::kHeader, name, "Prints a job header for a site."};
+  return {JobAction::kHeader, name,
+          "Prints the first lines of a job script for a site, with one rank per GPU; with a "
+          "program, the whole script. What does not fit the site (a time over the limit of a QoS, "
+          "an account of another partition) is an error that says what does."};
 }
 
 }  // namespace
@@ -88,7 +95,6 @@ JobCommandText text_of(std::string_view name) {
 Result<CommandLine> parse_job(std::string_view name, const std::vector<std::string>& arguments) {
   const JobCommandText command = text_of(name);
   auto app = make_app(command.what, format_text("hvdrun {}", name), true);
-  app->prefix_command();
   JobOptions options;
   options.action = command.action;
   app->add_option("--site", options.site, "Site id, or the path of a site file (default: detected)")

@@ -15,5 +15,6 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
 /// `name`: header, script or submit.
 Result<CommandLine> parse_job(std::string_view name, const std::vector<std::string>& arguments);
 Result<CommandLine> parse_check(const std::vector<std::string>& arguments);
+Result<CommandLine> parse_help(const std::vector<std::string>& arguments);
 
 }  // namespace hvd

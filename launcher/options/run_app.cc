@@ -31,40 +31,69 @@ struct RawRunFlags {
   bool no_prefix = false;
 };
 
+void add_output_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
+  app.add_option("--output-dir", options.output_dir,
+                 "Also write each rank's output to DIR/rank-N.out and DIR/rank-N.err")
+      ->type_name("DIR")
+      ->group("Output");
+  app.add_flag("--prefix", raw.prefix, "Put '[rank] ' before each line even for one rank")
+      ->group("Output");
+  app.add_flag("--no-prefix", raw.no_prefix, "Put nothing before lines of output")
+      ->group("Output")
+      ->excludes("--prefix");
+  app.add_flag("--timestamp", options.timestamp, "Put the time before each line")->group("Output");
+}
+
 void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   const std::map<std::string, BindPolicy> policies{{"cores", BindPolicy::kCores},
                                                    {"none", BindPolicy::kNone}};
-  app.add_option("-n,--np", options.ranks, "Number of ranks (default: one per GPU, else 1)")
+  app.add_option("-n,--np", options.ranks,
+                 "Ranks, all on this machine, also inside an allocation. Without it: in a batch or "
+                 "salloc shell what Slurm was asked for; elsewhere one per GPU, or 1")
       ->type_name("N")
+      ->group("Ranks")
       ->check(CLI::Range(1, 65536));
   app.add_option("--nodes", options.nodes,
-                 "With -np: virtual nodes to split the ranks over; else nodes of the job to use")
+                 "With -np: split the ranks over N virtual nodes, which share no memory; without, "
+                 "in a batch or salloc shell: nodes of the allocation to use")
       ->type_name("N")
+      ->group("Ranks")
       ->check(CLI::Range(1, 65536));
-  app.add_option("-c,--cpus-per-rank", options.cpus_per_rank, "CPUs for each rank")
+  app.add_option("-c,--cpus-per-rank", options.cpus_per_rank,
+                 "CPUs for each rank (default: SLURM_CPUS_PER_TASK, else an even share); also "
+                 "OMP_NUM_THREADS where that is not set")
       ->type_name("N")
+      ->group("Placement")
       ->check(CLI::Range(1, 65536));
-  app.add_option("--bind", options.bind, "Bind each rank to its share of the CPUs: cores or none")
+  app.add_option("--bind", options.bind,
+                 "Bind each rank to its share of the CPUs (an error where a share is too small), "
+                 "or do not. Without it: a Slurm task is bound where the tasks share a mask and "
+                 "each share is large enough")
       ->type_name("cores|none")
+      ->group("Placement")
       ->transform(CLI::CheckedTransformer(policies))
       ->default_str("");
-  app.add_option("-x", raw.variables, "Give the ranks this variable (repeatable)")
+  app.add_option("-x", raw.variables,
+                 "Give the ranks this variable; without a value, the shell's. Repeatable; wins "
+                 "over every other source")
       ->type_name("NAME[=VALUE]")
+      ->group("Environment")
       ->allow_extra_args(false);
-  app.add_option("--site", options.site, "Site whose settings apply (default: detected)")
-      ->type_name("SITE");
-  app.add_option("--output-dir", options.output_dir, "Also write each rank's output to DIR")
-      ->type_name("DIR");
-  app.add_flag("--prefix", raw.prefix, "Put '[rank] ' before each line even for one rank");
-  app.add_flag("--no-prefix", raw.no_prefix, "Put nothing before lines of output")
-      ->excludes("--prefix");
-  app.add_flag("--timestamp", options.timestamp, "Put the time before each line");
+  app.add_option("--site", options.site,
+                 "Site whose settings apply: id, alias or file (default: detected)")
+      ->type_name("SITE")
+      ->group("Environment");
+  add_output_flags(app, options, raw);
   app.add_option("--grace", raw.grace_seconds,
-                 "Seconds that the other ranks have to end after one failed (default 10)")
+                 "Seconds that the other ranks have to end by themselves after one failed (10); "
+                 "then SIGTERM, and 5 s later SIGKILL")
       ->type_name("S")
+      ->group("Failure")
       ->check(CLI::Range(0.0, 86400.0));
-  app.add_flag("--dry-run", options.dry_run, "Print what would be done; start nothing");
-  app.add_flag("-v,--verbose", options.verbose, "Say what is decided and why");
+  app.add_flag("--dry-run", options.dry_run,
+               "Print placement, environment with origins, and commands; start nothing")
+      ->group("Other");
+  app.add_flag("-v,--verbose", options.verbose, "Say what is decided and why")->group("Other");
 }
 
 }  // namespace
@@ -73,22 +102,25 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
   // "-np" is what every MPI user types; CLI11 knows one-letter short flags only.
   std::vector<std::string> respelled = arguments;
   std::replace(respelled.begin(), respelled.end(), std::string("-np"), std::string("--np"));
-  auto app =
-      make_app("Starts and supervises the ranks of a data-parallel program.", "hvdrun", true);
-  app->prefix_command();
-  app->set_version_flag("-V,--version", "hvdrun " HVD_VERSION);
-  app->footer(
-      "Other commands: hvdrun header (job headers for a site), hvdrun check (what works here),\n"
-      "hvdrun explain (same as --dry-run). 'hvdrun COMMAND --help' tells more.");
+  const std::string command = dry_run ? "explain" : "run";
+  auto app = make_app(
+      dry_run ? "Prints what hvdrun would do, and why: who the ranks are and where they run, every "
+                "variable with its origin, and the commands. Starts nothing."
+              : "Starts and supervises the ranks of a data-parallel program. In a task of srun it "
+                "prepares the task it is and becomes the program; in a batch or salloc shell it "
+                "builds and supervises the srun that does so on every node; elsewhere it starts "
+                "the ranks itself on this machine.",
+      "hvdrun", true);
   RunOptions options;
   RawRunFlags raw;
   add_run_flags(*app, options, raw);
-  HVD_TRY_ASSIGN(auto print, parse_with(*app, std::move(respelled), ""));
+  app->set_version_flag("-V,--version", "hvdrun " HVD_VERSION, "Print the version")->group("Other");
+  HVD_TRY_ASSIGN(auto print, parse_with(*app, std::move(respelled), command));
   if (print) return CommandLine(*std::move(print));
-  HVD_TRY_ASSIGN(options.command, program_of(*app, arguments, ""));
+  HVD_TRY_ASSIGN(options.command, program_of(*app, arguments, command));
   HVD_TRY_ASSIGN(options.variables, parse_variables(raw.variables));
   if (options.command.empty()) {
-    return usage("no program to run: type hvdrun [options] PROGRAM [arguments]", "");
+    return usage("no program to run: type hvdrun [options] PROGRAM [arguments]", command);
   }
   options.grace = std::chrono::milliseconds(static_cast<long long>(raw.grace_seconds * 1000));
   if (raw.prefix || raw.no_prefix) options.prefix = raw.prefix;

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "launcher/options/command_table.h"
+#include "launcher/options/nearest.h"
+
+namespace hvd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(OptionDescription, ListsItsChoices) {
+  EXPECT_THAT((OptionDescription{{"--bind"}, "cores|none", "", ""}.choices()),
+              ElementsAre("cores", "none"));
+  EXPECT_THAT((OptionDescription{{"--bind"}, "cores|map:LIST", "", ""}.choices()),
+              ElementsAre("cores", "map:"));
+  EXPECT_THAT((OptionDescription{{"--time"}, "HH:MM:SS", "", ""}.choices()), IsEmpty());
+}
+
+TEST(Wrapped, BreaksBetweenWordsOnly) {
+  EXPECT_THAT(wrapped("one two  three", 7), ElementsAre("one two", "three"));
+  EXPECT_THAT(wrapped("a-very-long-word b", 4), ElementsAre("a-very-long-word", "b"));
+  EXPECT_THAT(wrapped("", 4), IsEmpty());
+}
+
+struct NearestCase {
+  const char* word;
+  const char* meant;
+};
+
+TEST(Nearest, FindsWhatWasMistyped) {
+  const std::vector<std::string> known{"--gpus", "--site", "--partition", "-np", "check"};
+  for (const NearestCase& c : {NearestCase{"--gpu", "--gpus"},
+                               {"--stie", "--site"},
+                               {"--parition", "--partition"},
+                               {"--part", "--partition"},
+                               {"-pn", "-np"},
+                               {"chekk", "check"},
+                               {"--frobnicate", ""},
+                               {"python3", ""},
+                               {"", ""}}) {
+    EXPECT_EQ(nearest(c.word, known), c.meant) << c.word;
+  }
+}
+
+TEST(EditDistance, CountsASwapOnce) {
+  EXPECT_EQ(edit_distance("", ""), 0U);
+  EXPECT_EQ(edit_distance("abc", ""), 3U);
+  EXPECT_EQ(edit_distance("check", "hceck"), 1U);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+}
+
+TEST(CommandTable, DescribesEveryCommandForPeople) {
+  for (const CommandEntry& entry : command_table()) {
+    const CommandDescription command = describe_command(entry);
+    EXPECT_EQ(command.name, entry.name);
+    EXPECT_FALSE(command.about.empty()) << entry.name;
+    EXPECT_FALSE(command.examples.empty()) << entry.name;
+    EXPECT_LE(command.summary.size(), 80U) << entry.name << ": the summary is one line of --help";
+    std::set<std::string> names;
+    for (const OptionDescription& option : command.options) {
+      EXPECT_FALSE(option.meaning.empty()) << entry.name << " " << spelling(option);
+      EXPECT_NE(option.value, "TEXT")
+          << entry.name << " " << spelling(option) << ": give it a type_name";
+      for (const std::string& name : option.names) {
+        EXPECT_TRUE(names.insert(name).second) << entry.name << " has two of " << name;
+      }
+    }
+  }
+}
+
+TEST(CommandTable, HelpHasEveryOptionAndEveryCommand) {
+  for (const CommandEntry& entry : command_table()) {
+    Result<CommandLine> asked = parse_command_line({std::string(entry.name), "--help"});
+    ASSERT_TRUE(asked.is_ok());
+    const std::string help = std::get<PrintAndExit>(asked.value()).text;
+    for (const OptionDescription& option : describe_command(entry).options) {
+      EXPECT_THAT(help, HasSubstr(spelling(option)));
+    }
+  }
+  Result<CommandLine> whole = parse_command_line({"--help"});
+  ASSERT_TRUE(whole.is_ok());
+  for (const CommandDescription& command : describe_commands()) {
+    if (command.name == "run") continue;
+    EXPECT_THAT(std::get<PrintAndExit>(whole.value()).text,
+                HasSubstr(command.summary.substr(0, 30)));
+  }
+}
+
+struct WrongCase {
+  std::vector<std::string> arguments;
+  const char* sentence;
+};
+
+TEST(CommandLine, SaysWhatIsWrongAndWhatToType) {
+  const WrongCase cases[] = {
+      {{"header", "--gpu", "4"}, "unknown option '--gpu'\nhint: did you mean --gpus?"},
+      {{"header", "--stie=x"}, "unknown option '--stie=x'\nhint: did you mean --site?"},
+      {{"--frobnicate", "true"}, "unknown option '--frobnicate'\nhint: 'hvdrun --help' lists"},
+      {{"-np"}, "-np needs a value: -np N\n"},
+      {{"-np", "0", "true"}, "-np: Value 0 not in range 1 to 65536\nhint: "},
+      {{"--bind", "core", "true"}, "--bind: 'core' is not one of cores,"},
+      {{"--prefix", "--no-prefix", "true"}, "--prefix and --no-prefix exclude each other"},
+      {{"check", "everything"}, "unexpected argument 'everything'\nhint: 'hvdrun check --help'"},
+      {{"check", "--describe", "x"}, "unknown option '--describe'"},
+      {{"check", "--describe"}, "unknown option '--describe'"},
+      {{"help", "chekk"}, "hint: did you mean check?"},
+      {{}, "no program to run: "},
+  };
+  for (const WrongCase& c : cases) {
+    const Result<CommandLine> parsed = parse_command_line(c.arguments);
+    ASSERT_FALSE(parsed.is_ok()) << c.sentence;
+    EXPECT_EQ(parsed.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(parsed.status().message(), HasSubstr(c.sentence));
+  }
+}
+
+TEST(CommandLine, LeavesTheProgramItsOptions) {
+  const Result<CommandLine> parsed =
+      parse_command_line({"-np", "2", "prog", "--help", "-np", "--describe"});
+  ASSERT_TRUE(parsed.is_ok());
+  EXPECT_THAT(std::get<RunOptions>(parsed.value()).command,
+              ElementsAre("prog", "--help", "-np", "--describe"));
+}
+
+}  // namespace
+}  // namespace hvd
