@@ -34,6 +34,22 @@ bool is_uuid(std::string_view text) {
          });
 }
 
+/// "1.0": device and tile.
+bool is_tile(std::string_view text) {
+  const std::size_t dot = text.find('.');
+  return dot != std::string_view::npos && is_index(text.substr(0, dot)) &&
+         is_index(text.substr(dot + 1));
+}
+
+Result<GpuEntry> parse_affinity_entry(std::string_view text, std::string_view list) {
+  if (is_index(text)) return GpuEntry{GpuEntryKind::kIndex, std::string(text)};
+  if (is_tile(text)) return GpuEntry{GpuEntryKind::kTile, std::string(text)};
+  constexpr std::size_t kShown = 80;
+  return error(Code::kInvalidArgument,
+               "'{}' in the device list '{}' is neither a device ('1') nor a tile ('1.0')",
+               text.substr(0, kShown), list.substr(0, kShown));
+}
+
 Result<GpuEntry> parse_entry(std::string_view text, std::string_view list) {
   if (is_index(text)) return GpuEntry{GpuEntryKind::kIndex, std::string(text)};
   if (text.starts_with("GPU-") && is_uuid(text.substr(4))) {
@@ -63,9 +79,9 @@ bool has_private_list(const Environment& environment, std::size_t entries) {
          static_cast<long long>(entries) < *on_node.value();
 }
 
-}  // namespace
+using EntryParser = Result<GpuEntry> (*)(std::string_view text, std::string_view list);
 
-Result<std::vector<GpuEntry>> parse_gpu_list(std::string_view text) {
+Result<std::vector<GpuEntry>> parse_list(std::string_view text, EntryParser parse) {
   std::vector<GpuEntry> entries;
   const std::string_view all = trim(text);
   if (all.empty() || all == "none" || all == "void" || all == "NoDevFiles") return entries;
@@ -75,7 +91,7 @@ Result<std::vector<GpuEntry>> parse_gpu_list(std::string_view text) {
     const std::string_view word = trim(all.substr(start, comma - start));
     start = comma + 1;
     if (word == "-1") break;  // CUDA ignores this entry and all behind it.
-    HVD_TRY_ASSIGN(GpuEntry entry, parse_entry(word, all));
+    HVD_TRY_ASSIGN(GpuEntry entry, parse(word, all));
     for (const GpuEntry& other : entries) {
       if (other.text == entry.text) {
         return error(Code::kInvalidArgument, "the GPU list '{}' names '{}' twice", all, entry.text);
@@ -89,16 +105,35 @@ Result<std::vector<GpuEntry>> parse_gpu_list(std::string_view text) {
   return entries;
 }
 
+}  // namespace
+
+Result<std::vector<GpuEntry>> parse_gpu_list(std::string_view text) {
+  return parse_list(text, parse_entry);
+}
+
+Result<std::vector<GpuEntry>> parse_affinity_mask(std::string_view text) {
+  return parse_list(text, parse_affinity_entry);
+}
+
 Result<VisibleGpus> visible_gpus(const Environment& environment, int gpus_on_node) {
-  constexpr std::array<std::string_view, 3> kVariables{
-      "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"};
+  struct Source {
+    std::string_view variable;
+    Result<std::vector<GpuEntry>> (*parse)(std::string_view text);
+  };
+  // HIP counts within what ROCR leaves, so its list is the shorter one.
+  constexpr std::array<Source, 4> kSources{{
+      {"CUDA_VISIBLE_DEVICES", parse_gpu_list},
+      {"HIP_VISIBLE_DEVICES", parse_gpu_list},
+      {"ROCR_VISIBLE_DEVICES", parse_gpu_list},
+      {"ZE_AFFINITY_MASK", parse_affinity_mask},
+  }};
   VisibleGpus gpus;
-  for (const std::string_view variable : kVariables) {
-    const auto list = environment.get(variable);
+  for (const Source& source : kSources) {
+    const auto list = environment.get(source.variable);
     if (!list) continue;
-    auto entries = parse_gpu_list(*list);
-    if (!entries.is_ok()) return entries.status().with_context(variable);
-    gpus.variable = variable;
+    auto entries = source.parse(*list);
+    if (!entries.is_ok()) return entries.status().with_context(source.variable);
+    gpus.variable = source.variable;
     gpus.entries = std::move(entries).value();
     gpus.is_private = has_private_list(environment, gpus.entries.size());
     return gpus;

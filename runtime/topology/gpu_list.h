@@ -11,7 +11,12 @@
 
 namespace hvd {
 
-enum class GpuEntryKind { kIndex, kGpuUuid, kMigUuid };
+enum class GpuEntryKind {
+  kIndex,
+  kGpuUuid,  ///< May be the beginning of one: CUDA takes any that is unique.
+  kMigUuid,  ///< Likewise; before driver 470 "MIG-GPU-UUID/instance/instance".
+  kTile,     ///< "2.1", of ZE_AFFINITY_MASK: tile 1 of device 2.
+};
 
 /// One entry of a visible list: "2", "GPU-8932f937-...", "MIG-...".
 struct GpuEntry {
@@ -24,6 +29,9 @@ struct GpuEntry {
 /// kInvalidArgument.
 Result<std::vector<GpuEntry>> parse_gpu_list(std::string_view text);
 
+/// The entries of ZE_AFFINITY_MASK: devices and tiles of devices ("0,1.0,1.1").
+Result<std::vector<GpuEntry>> parse_affinity_mask(std::string_view text);
+
 /// The GPUs that this process may use.
 struct VisibleGpus {
   std::string variable;  ///< Where the list came from; empty: counted on the node.
@@ -32,7 +40,8 @@ struct VisibleGpus {
   bool is_private = false;
 };
 
-/// Reads CUDA_VISIBLE_DEVICES, else ROCR_/HIP_VISIBLE_DEVICES; else `gpus_on_node` entries.
+/// Reads CUDA_VISIBLE_DEVICES, else HIP_VISIBLE_DEVICES (numbers within ROCR_VISIBLE_DEVICES where
+/// both are set), else ROCR_VISIBLE_DEVICES, else ZE_AFFINITY_MASK; else `gpus_on_node` entries.
 Result<VisibleGpus> visible_gpus(const Environment& environment, int gpus_on_node);
 
 /// The entry of the visible list that the local rank uses: the local_rank-th (never the number
