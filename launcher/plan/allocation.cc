@@ -2,6 +2,7 @@
 #include "launcher/plan/allocation.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 #include <memory>
 
 #include "launcher/node/cpu_topology.h"
+#include "launcher/plan/slurm_job.h"
 #include "topology/hostlist.h"
-#include "topology/task_map.h"
 
 namespace hvd {
 namespace {
@@ -45,27 +46,44 @@ Status read_slurm_step(Allocation& allocation) {
   auto hosts = expand_hostlist(*nodes);
   if (!hosts.is_ok()) return hosts.status().with_context("SLURM_STEP_NODELIST");
   allocation.hosts = std::move(hosts).value();
+  // In a container the name of the machine is another one.
+  allocation.host = allocation.environment.get("SLURMD_NODENAME").value_or(allocation.host);
   return Status::ok();
 }
 
 /// The nodes and tasks of the job around a batch or salloc shell.
-Status read_slurm_job(Allocation& allocation) {
-  const auto nodes = allocation.environment.get("SLURM_JOB_NODELIST");
-  if (!nodes) {
-    return error(Code::kInvalidArgument,
-                 "SLURM_JOB_ID is set but SLURM_JOB_NODELIST is not: outside of the allocation, or "
-                 "in a heterogeneous job; start the ranks with `srun hvdrun PROGRAM`, or on this "
-                 "machine alone with `hvdrun -np N PROGRAM`");
-  }
-  auto hosts = expand_hostlist(*nodes);
-  if (!hosts.is_ok()) return hosts.status().with_context("SLURM_JOB_NODELIST");
-  allocation.hosts = std::move(hosts).value();
-  const auto tasks = allocation.environment.get("SLURM_TASKS_PER_NODE");
-  if (!tasks) return Status::ok();
-  auto map = parse_task_map(*tasks);
-  if (!map.is_ok()) return map.status().with_context("SLURM_TASKS_PER_NODE");
-  allocation.tasks_per_node = std::move(map).value();
+Status read_job(Allocation& allocation) {
+  HVD_TRY_ASSIGN(SlurmJob job, read_slurm_job(allocation.environment));
+  allocation.hosts = std::move(job.hosts);
+  allocation.tasks_per_node = std::move(job.tasks_per_node);
+  allocation.job_parts = job.parts;
   return Status::ok();
+}
+
+/// True where a terminal controls this process. The tasks of a step without --pty have none.
+bool has_terminal() {
+  const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0) return false;
+  ::close(terminal);
+  return true;
+}
+
+/// Decides what hvdrun does, and reads the nodes of the step or job.
+Status read_way(Allocation& allocation) {
+  const Environment& environment = allocation.environment;
+  HVD_TRY_ASSIGN(allocation.identity, derive_identity(environment));
+  if (allocation.identity && allocation.identity->source == "Slurm step" &&
+      in_pty_shell(environment, ::getpid(), has_terminal())) {
+    allocation.identity.reset();
+    return Status::ok();
+  }
+  if (allocation.identity) {
+    allocation.way = Way::kTask;
+    return read_slurm_step(allocation);
+  }
+  if (!in_slurm_shell(environment)) return Status::ok();
+  allocation.way = Way::kSlurmShell;
+  return read_job(allocation);
 }
 
 }  // namespace
@@ -76,17 +94,8 @@ Result<Allocation> read_allocation(const RunOptions& options, const Environment&
   allocation.host = host_name();
   allocation.hosts = {allocation.host};
   // With -np the user asks for ranks on this machine, whatever is around it.
-  if (!options.ranks) {
-    HVD_TRY_ASSIGN(allocation.identity, derive_identity(environment));
-    if (allocation.identity) {
-      allocation.way = Way::kTask;
-      HVD_TRY(read_slurm_step(allocation));
-    } else if (in_slurm_shell(environment)) {
-      allocation.way = Way::kSlurmShell;
-      HVD_TRY(read_slurm_job(allocation));
-      return allocation;
-    }
-  }
+  if (!options.ranks) HVD_TRY(read_way(allocation));
+  if (allocation.way == Way::kSlurmShell) return allocation;
   allocation.gpus_on_machine = count_nvidia_devices();
   const CpuSet mask = affinity_mask();
   const bool divides = options.bind == BindPolicy::kCores ||

@@ -28,6 +28,7 @@ struct Allocation {
   std::string host;                  ///< Name of this machine.
   std::vector<std::string> hosts;    ///< Nodes of the job or step; this machine outside Slurm.
   std::vector<int> tasks_per_node;   ///< What Slurm was asked for; empty: not said.
+  int job_parts = 1;                 ///< Of a heterogeneous job: srun takes them all.
   std::vector<CpuSet> cores;         ///< Cores of this process's mask, in order of nearness.
   int gpus_on_machine = 0;           ///< Device files seen; the visible list may name fewer.
 };

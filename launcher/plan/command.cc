@@ -21,6 +21,9 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
 std::vector<std::string> srun_arguments(const RunOptions& options, const Placement& placement,
                                         const std::string& self) {
   std::vector<std::string> arguments{"srun", "--label", "--input=0", "--kill-on-bad-exit=0"};
+  if (placement.job_parts > 1) {
+    arguments.push_back(format_text("--het-group=0-{}", placement.job_parts - 1));
+  }
   if (options.nodes) arguments.push_back(format_text("--nodes={}", *options.nodes));
   if (placement.says_size) arguments.push_back(format_text("--ntasks={}", placement.size));
   // From 22.05 on srun does not take it from the job any more.

@@ -218,7 +218,33 @@ Status count_tasks(const RunOptions& options, const Allocation& allocation, Plac
   return Status::ok();
 }
 
+/// One step over all parts of a heterogeneous job: what each part was asked for stands.
+Result<Placement> place_over_parts(const RunOptions& options, const Allocation& allocation) {
+  if (options.nodes) {
+    return error(Code::kInvalidArgument,
+                 "--nodes cannot divide a heterogeneous job of {} parts; choose parts with `srun "
+                 "--het-group=0 hvdrun PROGRAM`",
+                 allocation.job_parts);
+  }
+  Placement placement;
+  placement.way = Way::kSlurmShell;
+  placement.this_host = allocation.host;
+  placement.hosts = allocation.hosts;
+  placement.node_count = static_cast<int>(allocation.hosts.size());
+  placement.job_parts = allocation.job_parts;
+  placement.ranks_per_node = allocation.tasks_per_node;
+  placement.size =
+      std::accumulate(placement.ranks_per_node.begin(), placement.ranks_per_node.end(), 0);
+  placement.cpus_per_rank = options.cpus_per_rank.value_or(0);
+  placement.notes.push_back(
+      format_text("in a heterogeneous Slurm job: one srun starts the ranks of all {} parts, hvdrun "
+                  "in each",
+                  allocation.job_parts));
+  return placement;
+}
+
 Result<Placement> place_by_srun(const RunOptions& options, const Allocation& allocation) {
+  if (allocation.job_parts > 1) return place_over_parts(options, allocation);
   const Environment& environment = allocation.environment;
   Placement placement;
   placement.way = Way::kSlurmShell;

@@ -37,6 +37,7 @@ struct Placement {
   int virtual_nodes = 1;
   int gpus_per_node = 0;
   bool says_size = false;          ///< Way::kSlurmShell: srun must be told `size`.
+  int job_parts = 1;               ///< Way::kSlurmShell: of a heterogeneous job.
   int cpus_per_rank = 0;           ///< Way::kSlurmShell: for srun's -c; 0: not said.
   std::vector<std::string> notes;  ///< What was decided and why, for --verbose and --dry-run.
 };

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/slurm_job.h"
+
+#include "topology/hostlist.h"
+#include "topology/identity.h"
+#include "topology/task_map.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kMaxParts = 128;  // Slurm's MAX_HET_JOB_COMPS.
+
+Result<std::vector<std::string>> read_hosts(const Environment& environment,
+                                            const std::string& name) {
+  auto hosts = expand_hostlist(*environment.get(name));
+  if (!hosts.is_ok()) return hosts.status().with_context(name);
+  return hosts;
+}
+
+Result<std::vector<int>> read_tasks(const Environment& environment, const std::string& name) {
+  const auto text = environment.get(name);
+  if (!text) return std::vector<int>();
+  auto map = parse_task_map(*text);
+  if (!map.is_ok()) return map.status().with_context(name);
+  return map;
+}
+
+Result<SlurmJob> read_parts(const Environment& environment, int parts) {
+  SlurmJob job;
+  job.parts = parts;
+  for (int part = 0; part < parts; ++part) {
+    const std::string suffix = format_text("_HET_GROUP_{}", part);
+    for (const char* variable : {"SLURM_JOB_NODELIST", "SLURM_TASKS_PER_NODE"}) {
+      if (environment.has(variable + suffix)) continue;
+      return error(Code::kInvalidArgument,
+                   "SLURM_HET_SIZE={}, but {}{} is not set: start one step over all parts of this "
+                   "heterogeneous job with `srun --het-group=0-{} hvdrun PROGRAM`",
+                   parts, variable, suffix, parts - 1);
+    }
+    HVD_TRY_ASSIGN(const auto hosts, read_hosts(environment, "SLURM_JOB_NODELIST" + suffix));
+    HVD_TRY_ASSIGN(const auto tasks, read_tasks(environment, "SLURM_TASKS_PER_NODE" + suffix));
+    if (hosts.size() != tasks.size()) {
+      return error(Code::kInvalidArgument,
+                   "SLURM_JOB_NODELIST{} has {} nodes, SLURM_TASKS_PER_NODE{} has {}", suffix,
+                   hosts.size(), suffix, tasks.size());
+    }
+    job.hosts.insert(job.hosts.end(), hosts.begin(), hosts.end());
+    job.tasks_per_node.insert(job.tasks_per_node.end(), tasks.begin(), tasks.end());
+  }
+  return job;
+}
+
+}  // namespace
+
+Result<SlurmJob> read_slurm_job(const Environment& environment) {
+  HVD_TRY_ASSIGN(const auto parts, environment.get_int("SLURM_HET_SIZE", 1, kMaxParts));
+  if (parts && *parts > 1) return read_parts(environment, static_cast<int>(*parts));
+  if (!environment.has("SLURM_JOB_NODELIST")) {
+    return error(
+        Code::kInvalidArgument,
+        "SLURM_JOB_ID is set but SLURM_JOB_NODELIST is not: outside of the allocation; "
+        "start the ranks with `srun hvdrun PROGRAM`, or on this machine alone with `hvdrun "
+        "-np N PROGRAM`");
+  }
+  SlurmJob job;
+  HVD_TRY_ASSIGN(job.hosts, read_hosts(environment, "SLURM_JOB_NODELIST"));
+  HVD_TRY_ASSIGN(job.tasks_per_node, read_tasks(environment, "SLURM_TASKS_PER_NODE"));
+  return job;
+}
+
+bool in_pty_shell(const Environment& environment, long long pid, bool has_terminal) {
+  if (!has_terminal || !environment.has("SLURM_PTY_PORT") || !in_slurm_step(environment)) {
+    return false;
+  }
+  const auto tasks = environment.get_int("SLURM_STEP_NUM_TASKS", 1, 1);
+  const auto task = environment.get_int("SLURM_TASK_PID", 1, 1LL << 32);
+  return tasks.is_ok() && task.is_ok() && task.value() && *task.value() != pid;
+}
+
+}  // namespace hvd

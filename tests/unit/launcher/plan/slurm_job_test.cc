@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/slurm_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "launcher/plan/command.h"
+#include "launcher/plan/placement.h"
+
+namespace hvd {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Variables two_parts() {
+  return {{"SLURM_JOB_ID", "14"},
+          {"SLURM_HET_SIZE", "2"},
+          {"SLURM_JOB_NODELIST", "jz1"},  // Of part 0, in a batch shell.
+          {"SLURM_TASKS_PER_NODE", "2"},
+          {"SLURM_NTASKS", "2"},
+          {"SLURM_CPUS_PER_TASK", "10"},
+          {"SLURM_JOB_NODELIST_HET_GROUP_0", "jz1"},
+          {"SLURM_JOB_NODELIST_HET_GROUP_1", "p2n[1-2]"},
+          {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "2"},
+          {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "3(x2)"}};
+}
+
+TEST(SlurmJob, ReadsNodesAndTasks) {
+  const SlurmJob job = read_slurm_job(Environment(Variables{{"SLURM_JOB_NODELIST", "jz[1-3]"},
+                                                            {"SLURM_TASKS_PER_NODE", "4(x2),2"}}))
+                           .value();
+  EXPECT_THAT(job.hosts, ElementsAre("jz1", "jz2", "jz3"));
+  EXPECT_THAT(job.tasks_per_node, ElementsAre(4, 4, 2));
+  EXPECT_EQ(job.parts, 1);
+}
+
+TEST(SlurmJob, JoinsThePartsOfAHeterogeneousJob) {
+  const SlurmJob job = read_slurm_job(Environment(two_parts())).value();
+  EXPECT_THAT(job.hosts, ElementsAre("jz1", "p2n1", "p2n2"));
+  EXPECT_THAT(job.tasks_per_node, ElementsAre(2, 3, 3));
+  EXPECT_EQ(job.parts, 2);
+}
+
+TEST(SlurmJob, SaysWhatToTypeWhereAPartIsNotTold) {
+  Variables variables = two_parts();
+  variables.erase("SLURM_TASKS_PER_NODE_HET_GROUP_1");
+  const auto job = read_slurm_job(Environment(variables));
+  ASSERT_FALSE(job.is_ok());
+  EXPECT_EQ(job.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(job.status().message(),
+              HasSubstr("SLURM_TASKS_PER_NODE_HET_GROUP_1 is not set: start one step over all "
+                        "parts of this heterogeneous job with `srun --het-group=0-1 hvdrun"));
+}
+
+TEST(SlurmJob, RefusesWhatDoesNotFit) {
+  Variables variables = two_parts();
+  variables["SLURM_TASKS_PER_NODE_HET_GROUP_1"] = "3";
+  EXPECT_THAT(read_slurm_job(Environment(variables)).status().message(),
+              HasSubstr("SLURM_JOB_NODELIST_HET_GROUP_1 has 2 nodes"));
+  EXPECT_THAT(read_slurm_job(Environment()).status().message(), HasSubstr("srun hvdrun PROGRAM"));
+}
+
+TEST(SlurmJob, OneSrunStartsAllParts) {
+  const SlurmJob job = read_slurm_job(Environment(two_parts())).value();
+  Allocation allocation;
+  allocation.way = Way::kSlurmShell;
+  allocation.environment = Environment(two_parts());
+  allocation.host = "jz1";
+  allocation.hosts = job.hosts;
+  allocation.tasks_per_node = job.tasks_per_node;
+  allocation.job_parts = job.parts;
+  RunOptions options;
+  options.command = {"prog"};
+  const Placement placement = place(options, allocation).value();
+  EXPECT_EQ(placement.size, 8);
+  const auto commands = build_commands(options, placement, {}, allocation.environment, "hvdrun");
+  EXPECT_THAT(commands.at(0).arguments, Contains("--het-group=0-1"));
+  // SLURM_CPUS_PER_TASK is part 0's alone.
+  EXPECT_THAT(commands.at(0).arguments, Not(Contains(HasSubstr("--cpus-per-task"))));
+  options.nodes = 1;
+  EXPECT_THAT(place(options, allocation).status().message(), HasSubstr("heterogeneous job"));
+}
+
+TEST(SlurmJob, KnowsTheShellOfAPtyStep) {
+  const Variables shell{{"SLURM_JOB_ID", "18"},        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PTY_PORT", "46599"},
+                        {"SLURM_TASK_PID", "520"},     {"SLURM_PROCID", "0"}};
+  EXPECT_TRUE(in_pty_shell(Environment(shell), 521, true));
+  EXPECT_FALSE(in_pty_shell(Environment(shell), 520, true)) << "srun --pty hvdrun PROGRAM";
+  EXPECT_FALSE(in_pty_shell(Environment(shell), 521, false)) << "a step inside, without a terminal";
+  Variables two = shell;
+  two["SLURM_STEP_NUM_TASKS"] = "2";
+  EXPECT_FALSE(in_pty_shell(Environment(two), 521, true));
+  Variables plain = shell;
+  plain.erase("SLURM_PTY_PORT");
+  EXPECT_FALSE(in_pty_shell(Environment(plain), 521, true));
+}
+
+}  // namespace
+}  // namespace hvd
