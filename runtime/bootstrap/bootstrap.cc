@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "bootstrap/local_host.h"
 #include "bootstrap/method.h"
+#include "bootstrap/mpi_world.h"
 #include "bootstrap/peer_record.h"
 #include "bootstrap/thread_world.h"
 #include "bootstrap/wiring_shape.h"
@@ -245,6 +246,15 @@ class Start {
   std::vector<PeerRecord> records_;
 };
 
+/// The ranks meet without MPI all the same, but a program that asks MPI for its rank would be told
+/// 0.
+void warn_of_mpi(const Identity& identity) {
+  const auto mpi_size = initialised_mpi_size();
+  if (!mpi_size || identity.rank != 0) return;
+  const std::string warning = describe_mpi_mismatch(identity, *mpi_size);
+  if (!warning.empty()) log(LogLevel::kWarning, "bootstrap", "{}", warning);
+}
+
 Result<Wiring> start_together(const Environment& environment, const BootstrapOptions& options,
                               const Identity& identity, Deadline deadline) {
   HVD_TRY_ASSIGN(Met met,
@@ -267,6 +277,7 @@ Result<Wiring> bootstrap(const Environment& environment, const BootstrapOptions&
     HVD_TRY(check_alone(environment));
     return wire_alone(options, "no launcher started this process");
   }
+  warn_of_mpi(*identity);
   if (identity->size == 1) {
     return wire_alone(options, format_text("{} started one rank", identity->source));
   }

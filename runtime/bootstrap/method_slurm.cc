@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dlfcn.h>
-
 #include "bootstrap/method.h"
+#include "bootstrap/mpi_world.h"
 #include "bootstrap/pmi2_client.h"
 #include "topology/identity.h"
 
 namespace hvd {
 namespace {
-
-/// MPI in this process speaks PMI-2 over the same descriptor, which serves one client only.
-bool mpi_is_loaded() { return ::dlsym(RTLD_DEFAULT, "MPI_Init") != nullptr; }
 
 Result<std::string> file_name(const Environment& environment) {
   const auto get = [&](std::string_view name, std::string_view fallback) {
@@ -29,6 +25,7 @@ Result<Offer> meet_by_slurm(const MethodInput& input) {
     return decline(format_text("the ranks were started by {}, not by srun", launcher));
   }
   Offer offer;
+  // MPI in this process speaks PMI-2 over the same descriptor, which serves one client only.
   // A PMI_FD that srun --mpi=none passed on is a number of another step, not a descriptor.
   if (input.environment.has("PMI_FD") && is_started_by(input.identity, "PMI") && !mpi_is_loaded()) {
     HVD_TRY_ASSIGN(offer.rendezvous,

@@ -11,6 +11,15 @@ import slurm_test
 _PROBE = slurm_test.BUILD / "tests" / "process" / "bootstrap_probe"
 # What hvdrun makes of the task, then the truth: the rank that srun gave and the kernel's name of the node.
 _SAY = f'{slurm_test.HVDRUN} --dry-run true; echo "truth: $SLURM_PROCID $(hostname)"'
+# A program that initialises MPI first, as one with mpi4py does.
+_MPI_PROGRAM = """
+import ctypes, os, sys
+sys.path.insert(0, os.environ["HVD_SOURCE"] + "/runtime/python")
+ctypes.CDLL("libmpich.so.12").MPI_Init(None, None)
+import hvd
+hvd.init()
+print("size", hvd.size())
+"""
 _HOSTFILE = "jz1\n" * 4 + "jz2\n" * 4 + "jz3\n" * 2
 
 
@@ -189,6 +198,18 @@ class TestIdentity(slurm_test.SlurmTest):
         self.assertEqual(sorted(set(re.findall(r"node=(\d)", output))), ["0", "1"])
         self.assertEqual(len(re.findall(r"identity: rank \d of 4 by Slurm step", output)), 4)
         self.assertNotIn("box", "".join(re.findall(r"command on (\w+)", output)))
+
+    @unittest.skipUnless(shutil.which("mpiexec.mpich"), "MPICH is not installed")
+    def test_mpi_singletons_are_named(self):
+        program = self.write_script("mpi.py", _MPI_PROGRAM)
+        names = {"HVD_SOURCE": slurm_test.SOURCE, "HVD_LIBRARY": slurm_test.LIBHVD}
+        command = [slurm_test.PYTHON, program]
+        result = self.cluster.login(["srun", "--mpi=none", "-N2", *command], **names)
+        self.assertEqual(result.stdout, "size 2\n" * 2, result.stderr)
+        self.assertEqual(result.stderr.count("use --mpi=pmix"), 1, result.stderr)
+        self.assertIn("MPI_COMM_WORLD has 1 rank in this process", result.stderr)
+        result = self.cluster.login(["srun", "--mpi=pmi2", "-N2", *command], **names)
+        self.assertNotIn("use --mpi=pmix", result.stderr)
 
     @unittest.skipUnless(shutil.which("mpirun.openmpi"), "Open MPI is not installed")
     def test_mpirun_in_an_allocation(self):
