@@ -123,7 +123,7 @@ std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePart
   add(site.account_flag, decided.account);
   if (partition.select == PartitionSelect::kPartition) add("partition", partition.name);
   add("constraint", plan_constraint(partition, request));
-  add("qos", request.qos);
+  add("qos", decided.qos);
   add("nodes", std::to_string(size.nodes));
   add("ntasks-per-node", std::to_string(size.tasks_per_node));
   if (size.gpus_per_node > 0 && site.gres_style == GresStyle::kGres) add("gres", "gpu:" + gpus);
@@ -133,7 +133,9 @@ std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePart
   if (size.gpus_per_node > 0 && site.gres_style == GresStyle::kGpus) {
     add("gpus", type + std::to_string(size.gpus()));
   }
-  if (size.cores_per_task > 0) add("cpus-per-task", std::to_string(size.cores_per_task));
+  // ibrun hands out the cores of the node itself.
+  if (size.cores_per_task > 0 && site.scheduler.launcher != "ibrun")
+    add("cpus-per-task", std::to_string(size.cores_per_task));
   add("mem", request.mem.empty() ? plan_memory(site, partition, request, size) : request.mem);
   if (request.exclusive) lines.push_back({"exclusive", ""});
   add("hint", site.hint);

@@ -27,6 +27,7 @@ struct JobSignal {
 /// What of a job was decided before its lines are written.
 struct JobDecisions {
   JobSize size;
+  std::string qos;      ///< Empty: none.
   std::string account;  ///< Empty: none.
   std::string time;     ///< Empty: none.
   JobSignal signal;

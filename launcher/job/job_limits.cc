@@ -75,9 +75,14 @@ std::string usual_time(const SiteConfig& site, const SitePartition& partition, c
 
 }  // namespace
 
+std::string plan_qos(const SitePartition& partition, const JobOptions& request) {
+  if (!request.qos.empty() || partition.qos.empty()) return request.qos;
+  return partition.qos.front().is_default ? "" : partition.qos.front().name;
+}
+
 Result<std::string> plan_time(const SiteConfig& site, const SitePartition& partition,
                               const JobOptions& request, const JobSize& size) {
-  const SiteQos* qos = find_qos(partition, request.qos);
+  const SiteQos* qos = find_qos(partition, plan_qos(partition, request));
   if (qos == nullptr && !request.qos.empty() && !partition.qos.empty()) {
     return unknown_qos(site, partition, request.qos);
   }

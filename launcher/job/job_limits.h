@@ -10,6 +10,10 @@
 
 namespace hvd {
 
+/// The QoS that the header names: the one typed; else the first of the partition's, unless Slurm
+/// takes that one unasked. Empty: none.
+std::string plan_qos(const SitePartition& partition, const JobOptions& request);
+
 /// The time limit that the header carries (the site's where none is typed, cut to what the QoS
 /// allows; empty: none), after QoS, time and size were held against the partition's limits.
 Result<std::string> plan_time(const SiteConfig& site, const SitePartition& partition,

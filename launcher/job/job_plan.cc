@@ -101,8 +101,12 @@ std::vector<std::string> plan_notes(const SiteConfig& site, const SitePartition&
   std::vector<std::string> notes;
   if (request.action != JobAction::kHeader) notes.push_back(title(site, partition, size));
   if (!site.retired.empty()) notes.push_back("Retired: " + site.retired + ".");
-  const std::vector<std::string> guesses =
-      assumed_fields(partition, {"gpus/count", "cores_per_task", "constraint", "account_suffix"});
+  std::vector<std::string> used{"gpus/count", "constraint", "account_suffix"};
+  if (site.scheduler.launcher != "ibrun") used.push_back("cores_per_task");
+  std::vector<std::string> guesses = assumed_fields(partition, used);
+  if (request.time.empty() && !site.time.empty() && provenance_of(site, "time").is_assumed()) {
+    guesses.push_back("time");
+  }
   if (!guesses.empty() && !partition.name.empty()) {
     std::string names;
     for (const std::string& field : guesses) names += (names.empty() ? "" : ", ") + field;
@@ -134,6 +138,7 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   }
   HVD_TRY_ASSIGN(const SitePartition partition, choose_partition(site, request));
   JobDecisions decided;
+  decided.qos = plan_qos(partition, request);
   HVD_TRY_ASSIGN(decided.size, plan_size(site, partition, request));
   HVD_TRY_ASSIGN(decided.time, plan_time(site, partition, request, decided.size));
   HVD_TRY_ASSIGN(decided.account, plan_account(site, partition, request.account));

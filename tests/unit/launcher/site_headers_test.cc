@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "golden.h"
+#include "launcher/job/job_plan.h"
+#include "launcher/job/template.h"
+#include "launcher/site/site_catalog.h"
+
+namespace hvd {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Result<std::string> header(const std::string& site, const JobOptions& options) {
+  HVD_TRY_ASSIGN(const SiteConfig config, find_site(site, Environment()));
+  HVD_TRY_ASSIGN(const JobPlan plan, plan_job(config, options));
+  return render_header(plan);
+}
+
+std::string text_of(const std::string& site, const JobOptions& options) {
+  const Result<std::string> text = header(site, options);
+  return text.is_ok() ? text.value() : text.status().message();
+}
+
+/// Two whole nodes of each site's first partition, as its documentation asks for them.
+TEST(SiteHeaders, OfEachSiteMatchesItsGoldenFile) {
+  const std::vector<SiteEntry> entries = site_index(Environment()).value();
+  for (const SiteEntry& entry : entries) {
+    if (entry.id == "generic") continue;  // it has no nodes of its own
+    const auto text = header(entry.id, {.nodes = 2, .time = "01:00:00"});
+    ASSERT_TRUE(text.is_ok()) << entry.id << ": " << text.status().message();
+    expect_golden(HVD_GOLDEN_DIR "/sites/" + entry.id + ".golden", text.value());
+  }
+}
+
+/// Each partition of each site can be asked for, with the QoS that the header picks.
+TEST(SiteHeaders, OfEachPartitionFitsItsOwnLimits) {
+  const std::vector<SiteEntry> entries = site_index(Environment()).value();
+  for (const SiteEntry& entry : entries) {
+    const SiteConfig site = find_site(entry.id, Environment()).value();
+    for (const SitePartition& partition : site.partitions) {
+      const auto text = header(site.id, {.partition = partition.name, .nodes = 1});
+      EXPECT_TRUE(text.is_ok()) << site.id << " " << partition.name << ": "
+                                << text.status().message();
+    }
+  }
+}
+
+TEST(SiteHeaders, ReproduceTheHeadersOfTheFoundingPages) {
+  // IDRIS page on Horovod: whole nodes of four V100, and gpu_p2.
+  EXPECT_EQ(text_of("jean-zay", {.gpus = 8, .time = "00:10:00"}),
+            "#!/bin/bash\n"
+            "#SBATCH --nodes=2\n"
+            "#SBATCH --ntasks-per-node=4\n"
+            "#SBATCH --gres=gpu:4\n"
+            "#SBATCH --cpus-per-task=10\n"
+            "#SBATCH --hint=nomultithread\n"
+            "#SBATCH --time=00:10:00\n");
+  EXPECT_EQ(text_of("jean-zay", {.partition = "gpu_p2", .gpus = 8, .time = "00:10:00"}),
+            "#!/bin/bash\n"
+            "#SBATCH --partition=gpu_p2\n"
+            "#SBATCH --nodes=1\n"
+            "#SBATCH --ntasks-per-node=8\n"
+            "#SBATCH --gres=gpu:8\n"
+            "#SBATCH --cpus-per-task=3\n"
+            "#SBATCH --hint=nomultithread\n"
+            "#SBATCH --time=00:10:00\n");
+  // The same page: three GPUs on each of four nodes.
+  EXPECT_THAT(text_of("jean-zay", {.nodes = 4, .gpus_per_node = 3}),
+              HasSubstr("#SBATCH --ntasks-per-node=3\n#SBATCH --gres=gpu:3\n"));
+  // CSCS course on Horovod, 2019: the GPU comes with the node.
+  EXPECT_THAT(text_of("piz-daint", {.nodes = 8, .time = "00:10:00"}),
+              HasSubstr("#SBATCH --constraint=gpu\n"
+                        "#SBATCH --nodes=8\n"
+                        "#SBATCH --ntasks-per-node=1\n"
+                        "#SBATCH --cpus-per-task=12\n"
+                        "#SBATCH --ntasks-per-core=1\n"
+                        "#SBATCH --time=00:10:00\n"));
+}
+
+TEST(SiteHeaders, NameTheQosThatAJobMustNot) {
+  // On Perlmutter a job without one gets debug, on MareNostrum 5 nodes without GPUs.
+  EXPECT_THAT(text_of("perlmutter", {.gpus = 4}), HasSubstr("#SBATCH --qos=regular\n"));
+  EXPECT_THAT(text_of("marenostrum5", {.gpus = 4}), HasSubstr("#SBATCH --qos=acc_ehpc\n"));
+  EXPECT_THAT(text_of("jean-zay", {.gpus = 4}), Not(HasSubstr("--qos")));
+  EXPECT_EQ(text_of("perlmutter", {.nodes = 9, .qos = "debug"}),
+            "9 nodes are over the 8 of QoS debug: type --nodes 8");
+}
+
+TEST(SiteHeaders, AskAsTheSiteWantsIt) {
+  EXPECT_THAT(text_of("narval", {.gpus = 4}), HasSubstr("#SBATCH --gpus-per-node=a100:4\n"));
+  EXPECT_THAT(text_of("berzelius", {.gpus = 16}), HasSubstr("#SBATCH --gpus=16\n"));
+  EXPECT_THAT(text_of("perlmutter", {.partition = "hbm80g", .gpus = 4}),
+              HasSubstr("#SBATCH --constraint=gpu&hbm80g\n"));
+  const std::string vista = text_of("tacc-vista", {.gpus = 4});
+  EXPECT_THAT(vista, HasSubstr("#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n"));
+  EXPECT_THAT(vista, Not(HasSubstr("gpus")));
+  EXPECT_THAT(text_of("tacc-lonestar6", {.gpus = 4}),
+              HasSubstr("type --gpus 3 (1 x 3) or --gpus 6 (2 x 3)"));
+  EXPECT_THAT(text_of("perlmutter", {.gpus = 4, .mem = "64G"}), HasSubstr("#SBATCH --mem=64G\n"));
+  EXPECT_EQ(
+      text_of("marenostrum5", {.gpus = 4, .mem = "64G"}),
+      "site marenostrum5 does not want --mem=64G: memory cannot be set on MareNostrum: it comes "
+      "with the cores");
+}
+
+TEST(SiteHeaders, SayWhatIsAssumed) {
+  EXPECT_THAT(text_of("jean-zay", {.gpus = 4}),
+              HasSubstr("# The site file assumes these values, so verify them: time.\n"));
+  EXPECT_THAT(text_of("jean-zay", {.gpus = 4, .time = "01:00:00"}), Not(HasSubstr("assumes")));
+}
+
+}  // namespace
+}  // namespace hvd
