@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// `hvdrun -np N` inside every recorded situation: its ranks are its own, whatever is around it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/environment_plan.h"
+#include "launcher/plan/placement.h"
+#include "topology/identity.h"
+
+namespace hvd {
+namespace {
+
+Environment read_environment(const std::filesystem::path& path) {
+  Environment environment;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t sign = line.find('=');
+    if (line.starts_with("#") || sign == std::string::npos) continue;
+    environment.set(line.substr(0, sign), line.substr(sign + 1));
+  }
+  return environment;
+}
+
+Environment of_lines(const std::vector<std::string>& lines) {
+  Environment environment;
+  for (const std::string& line : lines) {
+    const std::size_t sign = line.find('=');
+    environment.set(line.substr(0, sign), line.substr(sign + 1));
+  }
+  return environment;
+}
+
+TEST(NestedRun, RanksOfNpAreHvdrunsInEverySituation) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(HVD_ENVIRONMENTS_DIR)) {
+    SCOPED_TRACE(entry.path().filename().string());
+    ++count;
+    Allocation allocation;
+    allocation.environment = read_environment(entry.path());
+    allocation.environment.unset("CUDA_VISIBLE_DEVICES");
+    allocation.host = "box";
+    allocation.hosts = {"box"};
+    allocation.cores = {{0}, {1}, {2}};
+    RunOptions options;
+    options.ranks = 3;
+    options.command = {"prog"};
+    const auto placement = place(options, allocation);
+    ASSERT_TRUE(placement.is_ok()) << placement.status().message();
+    const EnvironmentPlan plan =
+        plan_environment(options, allocation, SiteConfig{}, placement.value(), JobFacts{});
+    const auto identity =
+        derive_identity(of_lines(rank_environment(plan, allocation.environment, 2)));
+    ASSERT_TRUE(identity.is_ok()) << identity.status().message();
+    ASSERT_TRUE(identity.value().has_value());
+    EXPECT_EQ(identity.value()->source, "hvdrun");
+    EXPECT_EQ(identity.value()->rank, 2);
+    EXPECT_EQ(identity.value()->size, 3);
+    EXPECT_EQ(identity.value()->details.size(), 1U);
+  }
+  EXPECT_GE(count, 60U);
+}
+
+}  // namespace
+}  // namespace hvd
