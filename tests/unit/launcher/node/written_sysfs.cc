@@ -16,10 +16,30 @@ namespace fs = std::filesystem;
 
 std::string pci_root(int bus) { return format_text("/sys/devices/pci{:04x}:00", bus); }
 
+/// GPU g's switch: that of an earlier GPU which has the same NIC at its switch, else one of its
+/// own, below an earlier GPU's host bridge where both are as near to a NIC as that.
+std::string bridge_of(const NodeTopology& topology, std::size_t g,
+                      const std::vector<std::string>& bridges) {
+  std::string root = pci_root(static_cast<int>(g));
+  for (std::size_t other = 0; other < g; ++other) {
+    for (std::size_t n = 0; n < topology.nics.size(); ++n) {
+      const PciDistance farther =
+          std::max(topology.gpu_to_nic[g][n], topology.gpu_to_nic[other][n]);
+      if (farther == PciDistance::kSwitch) return bridges[other];
+      if (farther == PciDistance::kHostBridge) {
+        root = bridges[other].substr(0, bridges[other].rfind('/'));
+      }
+    }
+  }
+  return format_text("{}/0000:00:{:02x}.0", root, g + 1);
+}
+
 }  // namespace
 
 WrittenSysfs::WrittenSysfs() {
-  std::string name = (fs::temp_directory_path() / "hvd_sysfs.XXXXXX").string();
+  // In memory where that is possible: a node is hundreds of files.
+  const fs::path above = fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
+  std::string name = (above / "hvd_sysfs.XXXXXX").string();
   root_ = ::mkdtemp(name.data());
 }
 
@@ -30,7 +50,7 @@ WrittenSysfs::~WrittenSysfs() {
 
 void WrittenSysfs::file(const std::string& path, const std::string& text) const {
   const fs::path full = root_ / path.substr(1);
-  fs::create_directories(full.parent_path());
+  if (!fs::is_directory(full.parent_path())) fs::create_directories(full.parent_path());
   std::ofstream(full) << text << "\n";
 }
 
@@ -55,13 +75,18 @@ void WrittenSysfs::cpus(const NodeTopology& topology) const {
     package.insert(package.end(), core.cpus.begin(), core.cpus.end());
   }
   file("/sys/devices/system/cpu/online", sorted(online));
+  // Of each core and package the first CPU's files alone: a tree of thousands takes seconds.
+  const bool has_smt = std::any_of(topology.cores.begin(), topology.cores.end(),
+                                   [](const NodeCore& core) { return core.cpus.size() > 1; });
+  file("/sys/devices/system/cpu/smt/active", has_smt ? "1" : "0");
   for (const NodeCore& core : topology.cores) {
-    for (const int cpu : core.cpus) {
-      const std::string folder = format_text("/sys/devices/system/cpu/cpu{}/topology", cpu);
-      file(folder + "/core_cpus_list", format_cpu_set(core.cpus));
-      file(folder + "/package_cpus_list", sorted(packages[core.package]));
-      file(folder + "/physical_package_id", std::to_string(core.package));
-    }
+    const std::string folder =
+        format_text("/sys/devices/system/cpu/cpu{}/topology", core.cpus.front());
+    if (has_smt) file(folder + "/core_cpus_list", format_cpu_set(core.cpus));
+    CpuSet& package = packages[core.package];
+    if (package.front() != core.cpus.front()) continue;
+    file(folder + "/package_cpus_list", sorted(package));
+    file(folder + "/physical_package_id", std::to_string(core.package));
   }
   for (const NodeNuma& numa : topology.numas) {
     nodes.push_back(numa.id);
@@ -107,20 +132,7 @@ void WrittenSysfs::node(const NodeTopology& topology) const {
   std::vector<std::string> bridges;
   for (std::size_t g = 0; g < topology.gpus.size(); ++g) {
     const NodeGpu& gpu = topology.gpus[g];
-    std::string root = pci_root(static_cast<int>(g));
-    for (std::size_t other = 0; other < g; ++other) {
-      for (std::size_t n = 0; n < topology.nics.size(); ++n) {
-        const auto limit = PciDistance::kHostBridge;
-        if (topology.gpu_to_nic[g][n] > limit || topology.gpu_to_nic[other][n] > limit) continue;
-        root = bridges[other].substr(0, bridges[other].rfind('/'));
-        if (topology.gpu_to_nic[g][n] == PciDistance::kSwitch &&
-            topology.gpu_to_nic[other][n] == PciDistance::kSwitch) {
-          root = bridges[other];
-        }
-      }
-    }
-    const bool is_bridge = root.find(".0", root.rfind('/')) != std::string::npos;
-    bridges.push_back(is_bridge ? root : format_text("{}/0000:00:{:02x}.0", root, g + 1));
+    bridges.push_back(bridge_of(topology, g, bridges));
     const std::string path = format_text("{}/{}", bridges[g], gpu.bus_id);
     constexpr const char* kDrivers[] = {"nvidia", "amdgpu", "xe"};
     pci(path, kDrivers[static_cast<int>(gpu.vendor)], gpu.numa);
