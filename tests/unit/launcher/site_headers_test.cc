@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+
 #include "golden.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/template.h"
@@ -110,6 +113,43 @@ TEST(SiteHeaders, SayWhatIsAssumed) {
   EXPECT_THAT(text_of("jean-zay", {.gpus = 4}),
               HasSubstr("# The site file assumes these values, so verify them: time.\n"));
   EXPECT_THAT(text_of("jean-zay", {.gpus = 4, .time = "01:00:00"}), Not(HasSubstr("assumes")));
+}
+
+TEST(EmbeddedSites, AreRecognisedWhereTheyRun) {
+  const std::tuple<std::string, std::string, std::string, std::string> cases[] = {
+      // A variable and its value, the host name, the site.
+      {"SLURM_CLUSTER_NAME", "jean-zay", "r6i4n0", "jean-zay"},
+      {"", "", "jean-zay3", "jean-zay"},
+      {"SLURM_CLUSTER_NAME", "daint", "nid005555", "alps-daint"},
+      {"", "", "daint-ln002", "alps-daint"},
+      {"", "", "clariden-ln001", "alps-clariden"},
+      {"", "", "uan01.lumi.csc.fi", "lumi"},
+      {"LMOD_SYSTEM_NAME", "frontier", "login05", "frontier"},
+      {"NERSC_HOST", "perlmutter", "login12", "perlmutter"},
+      {"", "", "lrdn1090", "leonardo"},
+      {"SYSTEMNAME", "juwelsbooster", "jwb0001", "juwels-booster"},
+      {"", "", "jpbo-101-01", "jupiter"},
+      {"BSC_MACHINE", "mn5", "as01r1b01", "marenostrum5"},
+      {"", "", "login2.karolina.it4i.cz", "karolina"},
+      {"", "", "vglogin0001", "vega"},
+      {"", "", "mel2001", "meluxina"},
+      {"", "", "gcn12", "snellius"},
+      {"", "", "berzelius1.nsc.liu.se", "berzelius"},
+      {"CC_CLUSTER", "narval", "ng10101", "narval"},
+      {"SLURM_CLUSTER_NAME", "delta", "gpub073", "delta"},
+      {"SLURM_CLUSTER_NAME", "delta-gh", "gh001", "deltaai"},
+      {"TACC_SYSTEM", "vista", "c608-011", "tacc-vista"},
+      {"TACC_SYSTEM", "ls6", "c301-001", "tacc-lonestar6"},
+      {"TACC_SYSTEM", "frontera", "c301-001", "generic"},
+      {"", "", "node001", "generic"},
+  };
+  for (const auto& [name, value, host, id] : cases) {
+    Environment environment;
+    if (!name.empty()) environment.set(name, value);
+    const auto site = detect_site(environment, host);
+    ASSERT_TRUE(site.is_ok()) << site.status().message();
+    EXPECT_EQ(site.value().id, id) << name << "=" << value << " " << host;
+  }
 }
 
 }  // namespace
