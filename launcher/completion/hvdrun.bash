@@ -15,7 +15,7 @@ _hvdrun_options() {
     header) echo "$_hvdrun_job_options" ;;
     script) echo "$_hvdrun_job_options $_hvdrun_script_options" ;;
     check) echo "--build --json --help" ;;
-    *) echo "-np --nodes --cpus-per-rank --bind -x --site --output-dir --prefix --no-prefix --timestamp --grace --dry-run --verbose --help --version" ;;
+    *) echo "-np --nodes --cpus-per-rank --bind --smt --no-smt --mem-bind --report-bindings --gpu-visibility -x --site --output-dir --prefix --no-prefix --timestamp --grace --dry-run --verbose --help --version" ;;
   esac
 }
 
@@ -23,7 +23,9 @@ _hvdrun() {
   local word=$2 previous=$3 command=${COMP_WORDS[1]} candidates
   case $previous in
     --site) candidates=$(_hvdrun_sites) ;;
-    --bind) candidates='cores none' ;;
+    --bind) candidates='cores numa socket none map:' ;;
+    --mem-bind) candidates='local none' ;;
+    --gpu-visibility) candidates='all one' ;;
     --output-dir)
       compopt -o dirnames
       return

@@ -26,6 +26,9 @@ Result<std::vector<VariableOption>> parse_variables(const std::vector<std::strin
 /// Text of the flags that CLI11 cannot put into RunOptions itself.
 struct RawRunFlags {
   std::vector<std::string> variables;
+  std::string bind;
+  bool smt = false;
+  bool no_smt = false;
   double grace_seconds = 10;
   bool prefix = false;
   bool no_prefix = false;
@@ -44,9 +47,58 @@ void add_output_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   app.add_flag("--timestamp", options.timestamp, "Put the time before each line")->group("Output");
 }
 
+void add_bind_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
+  const std::map<std::string, MemoryBind> memories{{"local", MemoryBind::kLocal},
+                                                   {"none", MemoryBind::kNone}};
+  const std::map<std::string, GpuVisibility> visibilities{{"all", GpuVisibility::kAll},
+                                                          {"one", GpuVisibility::kOne}};
+  app.add_option(
+         "--bind", raw.bind,
+         "Bind each rank to its share of the cores, near its GPU (an error where a share is "
+         "too small); to the cores of one NUMA node or socket; to the CPU list of its local "
+         "rank (map:0-9:10-19); or not. Never outside of the mask given. Without it: cores, "
+         "where the rank is a Slurm task or has a GPU and each share is large enough")
+      ->type_name("cores|numa|socket|none|map:LIST[:LIST...]")
+      ->group("Placement");
+  app.add_flag("--smt", raw.smt,
+               "Use all hardware threads of each core (default: those of the mask)")
+      ->group("Placement");
+  app.add_flag("--no-smt", raw.no_smt, "Use one hardware thread of each core")
+      ->group("Placement")
+      ->excludes("--smt");
+  app.add_option("--mem-bind", options.bind.memory,
+                 "Take memory near the rank's CPUs first, or leave it alone (default: local where "
+                 "the rank is bound and srun got no --mem-bind)")
+      ->type_name("local|none")
+      ->group("Placement")
+      ->transform(CLI::CheckedTransformer(memories))
+      ->default_str("");
+  app.add_option("--gpu-visibility", options.gpu_visibility,
+                 "Each rank sees all GPUs of its node (default), or its own alone")
+      ->type_name("all|one")
+      ->group("Placement")
+      ->transform(CLI::CheckedTransformer(visibilities))
+      ->default_str("");
+  app.add_flag("--report-bindings", options.bind.report,
+               "Print each rank's GPU, NIC, cores and a map of the node")
+      ->group("Placement");
+}
+
+/// Puts together what the flags of binding say.
+Status read_bind(const RawRunFlags& raw, BindOptions& bind) {
+  if (!raw.bind.empty()) {
+    const Status read = parse_bind(raw.bind, bind);
+    if (!read.is_ok()) return usage(read.message(), "");
+  }
+  if (raw.smt) bind.smt = SmtUse::kAll;
+  if (raw.no_smt) bind.smt = SmtUse::kOne;
+  if (bind.policy == BindPolicy::kMap && bind.smt != SmtUse::kAsGiven) {
+    return usage("--smt and --no-smt do not go with --bind map: the lists name the CPUs", "");
+  }
+  return Status::ok();
+}
+
 void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
-  const std::map<std::string, BindPolicy> policies{{"cores", BindPolicy::kCores},
-                                                   {"none", BindPolicy::kNone}};
   app.add_option("-n,--np", options.ranks,
                  "Ranks, all on this machine, also inside an allocation. Without it: in a batch or "
                  "salloc shell what Slurm was asked for; elsewhere one per GPU, or 1")
@@ -60,19 +112,11 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
       ->group("Ranks")
       ->check(CLI::Range(1, 65536));
   app.add_option("-c,--cpus-per-rank", options.cpus_per_rank,
-                 "CPUs for each rank (default: SLURM_CPUS_PER_TASK, else an even share); also "
-                 "OMP_NUM_THREADS where that is not set")
+                 "CPUs for each rank (default: SLURM_CPUS_PER_TASK, else an even share)")
       ->type_name("N")
       ->group("Placement")
       ->check(CLI::Range(1, 65536));
-  app.add_option("--bind", options.bind,
-                 "Bind each rank to its share of the CPUs (an error where a share is too small), "
-                 "or do not. Without it: a Slurm task is bound where the tasks share a mask and "
-                 "each share is large enough")
-      ->type_name("cores|none")
-      ->group("Placement")
-      ->transform(CLI::CheckedTransformer(policies))
-      ->default_str("");
+  add_bind_flags(app, options, raw);
   app.add_option("-x", raw.variables,
                  "Give the ranks this variable; without a value, the shell's. Repeatable; wins "
                  "over every other source")
@@ -119,6 +163,7 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
   if (print) return CommandLine(*std::move(print));
   HVD_TRY_ASSIGN(options.command, program_of(*app, arguments, command));
   HVD_TRY_ASSIGN(options.variables, parse_variables(raw.variables));
+  HVD_TRY(read_bind(raw, options.bind));
   if (options.command.empty()) {
     return usage("no program to run: type hvdrun [options] PROGRAM [arguments]", command);
   }

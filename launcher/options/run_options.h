@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/options/bind_options.h"
+
 namespace hvd {
 
 /// `-x NAME` (hand on the user's value) or `-x NAME=value`.
@@ -14,10 +16,9 @@ struct VariableOption {
   std::optional<std::string> value;
 };
 
-enum class BindPolicy {
-  kDefault,  ///< Cores where hvdrun is given a mask to divide (Slurm, or one rank per GPU).
-  kCores,
-  kNone,
+enum class GpuVisibility {
+  kAll,  ///< Every rank sees all GPUs of its node: peers reach each other's memory.
+  kOne,  ///< Each rank sees its own alone.
 };
 
 /// What the user typed after `hvdrun` or `hvdrun run`.
@@ -25,7 +26,8 @@ struct RunOptions {
   std::optional<int> ranks;          ///< -np
   std::optional<int> nodes;          ///< --nodes
   std::optional<int> cpus_per_rank;  ///< -c
-  BindPolicy bind = BindPolicy::kDefault;
+  BindOptions bind;
+  GpuVisibility gpu_visibility = GpuVisibility::kAll;
   std::vector<VariableOption> variables;
   std::string site;  ///< Empty: detected.
   std::string output_dir;

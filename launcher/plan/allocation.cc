@@ -10,27 +10,31 @@
 #include <memory>
 
 #include "launcher/node/cpu_topology.h"
+#include "launcher/node/read_node.h"
 #include "launcher/plan/slurm_job.h"
 #include "topology/hostlist.h"
 
 namespace hvd {
 namespace {
 
-int count_nvidia_devices() {
+/// NVIDIA's device files, and how many of them a device cgroup leaves open. access() asks the
+/// cgroup, too, and wakes no GPU as open() would.
+void count_nvidia_devices(Allocation& allocation) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dev(::opendir("/dev"), ::closedir);
-  if (dev == nullptr) return 0;
-  int count = 0;
+  if (dev == nullptr) return;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is ours alone.
   while (const dirent* entry = ::readdir(dev.get())) {
     const std::string_view name(static_cast<const char*>(entry->d_name));
     constexpr std::string_view kPrefix = "nvidia";
     if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) continue;
     const std::string_view number = name.substr(kPrefix.size());
-    if (std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-      ++count;
+    if (std::any_of(number.begin(), number.end(), [](char c) { return c < '0' || c > '9'; })) {
+      continue;
     }
+    ++allocation.gpus_on_machine;
+    const std::string path = "/dev/" + std::string(name);
+    if (::access(path.c_str(), R_OK | W_OK) == 0) ++allocation.gpus_open;
   }
-  return count;
 }
 
 std::string host_name() {
@@ -86,6 +90,19 @@ Status read_way(Allocation& allocation) {
   return read_job(allocation);
 }
 
+/// The machine, no more of it than is asked: every file costs time at each start.
+NodeTopology read_machine(const RunOptions& options, const Allocation& allocation) {
+  const std::string visible = allocation.environment.get("CUDA_VISIBLE_DEVICES").value_or("");
+  NodeParts parts;
+  parts.gpus = allocation.gpus_on_machine > 0 || !visible.empty() ||
+               allocation.environment.has("ROCR_VISIBLE_DEVICES") ||
+               allocation.environment.has("HIP_VISIBLE_DEVICES") ||
+               allocation.environment.has("ZE_AFFINITY_MASK");
+  parts.nics = options.bind.report;
+  parts.gpu_names = visible.find("GPU-") != std::string::npos;
+  return read_node("", parts);
+}
+
 }  // namespace
 
 Result<Allocation> read_allocation(const RunOptions& options, const Environment& environment) {
@@ -96,15 +113,9 @@ Result<Allocation> read_allocation(const RunOptions& options, const Environment&
   // With -np the user asks for ranks on this machine, whatever is around it.
   if (!options.ranks) HVD_TRY(read_way(allocation));
   if (allocation.way == Way::kSlurmShell) return allocation;
-  allocation.gpus_on_machine = count_nvidia_devices();
-  const CpuSet mask = affinity_mask();
-  const bool divides = options.bind == BindPolicy::kCores ||
-                       (allocation.way == Way::kTask && options.bind == BindPolicy::kDefault);
-  if (divides) {
-    allocation.cores = read_cores(mask);
-  } else {
-    for (const int cpu : mask) allocation.cores.push_back({cpu});
-  }
+  count_nvidia_devices(allocation);
+  allocation.mask = affinity_mask();
+  allocation.node = read_machine(options, allocation);
   return allocation;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/environment.h"
 #include "base/result.h"
+#include "launcher/node/node_topology.h"
 #include "launcher/options/run_options.h"
 #include "topology/cpu_set.h"
 #include "topology/identity.h"
@@ -29,8 +30,10 @@ struct Allocation {
   std::vector<std::string> hosts;    ///< Nodes of the job or step; this machine outside Slurm.
   std::vector<int> tasks_per_node;   ///< What Slurm was asked for; empty: not said.
   int job_parts = 1;                 ///< Of a heterogeneous job: srun takes them all.
-  std::vector<CpuSet> cores;         ///< Cores of this process's mask, in order of nearness.
+  CpuSet mask;                       ///< CPUs that this process may use; empty: not readable.
+  NodeTopology node;                 ///< This machine; empty: Way::kSlurmShell.
   int gpus_on_machine = 0;           ///< Device files seen; the visible list may name fewer.
+  int gpus_open = 0;                 ///< Of these, how many no device cgroup closes.
 };
 
 /// Reads the environment and the machine. Fails on contradicting or malformed variables.

@@ -12,8 +12,10 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
     arguments.emplace_back("-x");
     arguments.push_back(variable.value ? variable.name + "=" + *variable.value : variable.name);
   }
-  if (options.bind == BindPolicy::kCores) arguments.insert(arguments.end(), {"--bind", "cores"});
-  if (options.bind == BindPolicy::kNone) arguments.insert(arguments.end(), {"--bind", "none"});
+  for (std::string& flag : bind_flags(options.bind)) arguments.push_back(std::move(flag));
+  if (options.gpu_visibility == GpuVisibility::kOne) {
+    arguments.insert(arguments.end(), {"--gpu-visibility", "one"});
+  }
   if (!options.site.empty()) arguments.insert(arguments.end(), {"--site", options.site});
   if (options.verbose) arguments.emplace_back("--verbose");
 }
@@ -66,6 +68,8 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
     command.arguments = options.command;
     command.variables = rank_environment(plan, environment, i);
     command.cpus = rank.cpus;
+    command.speaks_for_node = rank.local_rank == 0;
+    command.memory_numas = rank.memory_numas;
     command.takes_stdin = placement.way == Way::kTask || rank.rank == 0;
     commands.push_back(std::move(command));
   }

@@ -22,7 +22,9 @@ struct Command {
   std::vector<std::string> arguments;  ///< The first is the program as typed.
   std::vector<std::string> variables;  ///< "NAME=value"
   CpuSet cpus;                         ///< Empty: as inherited.
+  std::vector<int> memory_numas;       ///< NUMA nodes to take memory from first; empty: any.
   bool takes_stdin = false;
+  bool speaks_for_node = false;  ///< Says what fails for all ranks of its node alike.
 };
 
 /// "rank 3", or "srun".

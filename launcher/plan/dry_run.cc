@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "launcher/plan/binding_report.h"
 #include "topology/hostlist.h"
 
 namespace hvd {
@@ -26,6 +27,7 @@ void describe_placement(const Placement& placement, std::string& text) {
                       is_virtual ? "virtual " : "", placement.node_count == 1 ? "" : "s",
                       is_virtual ? placement.hosts.front() : compress_hostlist(placement.hosts));
   for (const std::string& note : placement.notes) text += "  " + note + "\n";
+  for (const std::string& warning : placement.warnings) text += "  warning: " + warning + "\n";
   for (std::size_t node = 0; node < placement.ranks_per_node.size(); ++node) {
     const int ranks = placement.ranks_per_node[node];
     text += format_text("  {}: {} rank{}\n", placement.hosts[node], ranks, ranks == 1 ? "" : "s");
@@ -35,6 +37,9 @@ void describe_placement(const Placement& placement, std::string& text) {
                         rank.node, rank.local_rank, rank.local_size,
                         rank.gpu ? std::to_string(*rank.gpu) : "none",
                         rank.cpus.empty() ? "as inherited" : format_cpu_set(rank.cpus));
+    if (placement.reports_bindings) {
+      text += format_text("  {}\n", report_binding(placement.topology, rank));
+    }
   }
 }
 

@@ -101,6 +101,39 @@ void add_identity(const RankPlacement& rank, const Placement& placement, Variabl
   }
 }
 
+/// The variable whose list names the GPUs that a rank sees.
+std::string visible_variable(const RankPlacement& rank, const Placement& placement) {
+  if (!placement.gpu_variable.empty()) return placement.gpu_variable;
+  if (rank.gpu_on_node < 0) return "CUDA_VISIBLE_DEVICES";
+  switch (placement.topology.gpus[static_cast<std::size_t>(rank.gpu_on_node)].vendor) {
+    case GpuVendor::kAmd:
+      return "ROCR_VISIBLE_DEVICES";
+    case GpuVendor::kIntel:
+      return "ZE_AFFINITY_MASK";
+    case GpuVendor::kNvidia:
+      break;
+  }
+  return "CUDA_VISIBLE_DEVICES";
+}
+
+void add_gpu(const RunOptions& options, const RankPlacement& rank, const Placement& placement,
+             Variables& variables) {
+  namespace env = launch_env;
+  const bool one = options.gpu_visibility == GpuVisibility::kOne;
+  variables.push_back(ours(env::kLocalDevice, std::to_string(one ? 0 : *rank.gpu),
+                           "its entry of the visible GPUs"));
+  if (!rank.gpu_id.empty()) {
+    variables.push_back(ours(env::kGpuId, rank.gpu_id, "its GPU, so that no two ranks share it"));
+  }
+  if (!one) return;
+  const std::string variable = visible_variable(rank, placement);
+  variables.push_back(ours(variable, rank.gpu_entry, "--gpu-visibility one"));
+  // HIP counts within what ROCr shows.
+  if (variable == "ROCR_VISIBLE_DEVICES") {
+    variables.push_back(ours("HIP_VISIBLE_DEVICES", "0", "--gpu-visibility one"));
+  }
+}
+
 void add_job(const Placement& placement, const JobFacts& job, Variables& variables) {
   namespace env = launch_env;
   if (placement.way == Way::kLocal) {
@@ -127,20 +160,30 @@ void add_command_line(const RunOptions& options, const Environment& user, Variab
   }
 }
 
+bool counts_cuda_devices(const Placement& placement) {
+  const RankPlacement& rank = placement.ranks.front();
+  return rank.gpu && visible_variable(rank, placement) == "CUDA_VISIBLE_DEVICES";
+}
+
 /// What hvdrun wants where neither the user nor the site says anything.
 void offer_defaults(const Environment& user, const Placement& placement, EnvironmentPlan& plan) {
   Variables& shared = placement.way == Way::kSlurmShell ? plan.by_task : plan.all;
   offer({"PYTHONUNBUFFERED", "1", "default", "output appears when it is printed", false}, user,
         shared);
   if (names(shared, kThreads) || placement.ranks.empty()) return;
+  if (counts_cuda_devices(placement)) {
+    offer({"CUDA_DEVICE_ORDER", "PCI_BUS_ID", "default",
+           "CUDA counts GPUs as Slurm and the bus do, not fastest first", false},
+          user, shared);
+  }
   const auto threads = [](const RankPlacement& rank) {
-    return PlannedVariable{std::string(kThreads), std::to_string(rank.cpu_count), "default",
-                           "CPUs per rank", false};
+    return PlannedVariable{std::string(kThreads), std::to_string(rank.threads), "default",
+                           "cores of the rank", false};
   };
   const RankPlacement& first = placement.ranks.front();
   const bool alike =
       std::all_of(placement.ranks.begin(), placement.ranks.end(),
-                  [&](const RankPlacement& rank) { return rank.cpu_count == first.cpu_count; });
+                  [&](const RankPlacement& rank) { return rank.threads == first.threads; });
   if (alike || user.has(kThreads)) return offer(threads(first), user, shared);
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
     add(threads(placement.ranks[i]), plan.each_rank[i]);
@@ -164,10 +207,7 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
   for (const RankPlacement& rank : placement.ranks) {
     Variables variables;
     if (placement.way == Way::kLocal) add_identity(rank, placement, variables);
-    if (rank.gpu) {
-      variables.push_back(ours(launch_env::kLocalDevice, std::to_string(*rank.gpu),
-                               "its entry of the visible GPUs"));
-    }
+    if (rank.gpu) add_gpu(options, rank, placement, variables);
     plan.each_rank.push_back(std::move(variables));
   }
   add_job(placement, job, plan.all);

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
-#include <string_view>
 
+#include "launcher/plan/rank_resources.h"
 #include "topology/gpu_list.h"
 
 namespace hvd {
@@ -14,102 +13,10 @@ namespace {
 constexpr int kMaxCount = 65536;
 constexpr int kMaxTasks = 1 << 24;
 
-std::size_t cpus_in(const std::vector<CpuSet>& cores) {
-  std::size_t count = 0;
-  for (const CpuSet& core : cores) count += core.size();
-  return count;
-}
-
-/// Which of this machine's ranks it is; virtual nodes share the machine.
-int index_on_machine(const Allocation& allocation, const RankPlacement& rank) {
-  return allocation.way == Way::kTask ? rank.local_rank : rank.rank;
-}
-
-/// True where Slurm gave each local rank a mask of its own: nothing is left to divide.
-bool masks_differ(const Environment& environment) {
-  const auto list = environment.get("SLURM_CPU_BIND_LIST");
-  if (!list) return false;
-  std::set<std::string_view> masks;
-  const std::string_view all = *list;
-  for (std::size_t start = 0; start <= all.size();) {
-    const std::size_t comma = std::min(all.find(',', start), all.size());
-    masks.insert(all.substr(start, comma - start));
-    start = comma + 1;
-  }
-  return masks.size() > 1;
-}
-
-/// CPUs that the user asked for each rank, of hvdrun or of Slurm; nothing: not said.
-Result<std::optional<int>> asked_cpus(const RunOptions& options, const Environment& environment) {
-  if (options.cpus_per_rank) return options.cpus_per_rank;
-  HVD_TRY_ASSIGN(const auto given, environment.get_int("SLURM_CPUS_PER_TASK", 1, kMaxCount));
-  return given ? std::optional(static_cast<int>(*given)) : std::nullopt;
-}
-
-/// Gives the `local_size` ranks of this machine their shares of the cores; says why not where a
-/// rank would get fewer CPUs than asked.
-Status divide_cpus(const Allocation& allocation, std::optional<int> asked, int local_size,
-                   Placement& placement) {
-  const std::vector<CpuSet> shares = divide_cores(allocation.cores, local_size);
-  const auto fewest =
-      std::min_element(shares.begin(), shares.end(),
-                       [](const CpuSet& a, const CpuSet& b) { return a.size() < b.size(); });
-  const int wanted = asked.value_or(1);
-  if (static_cast<int>(fewest->size()) < wanted) {
-    return error(Code::kInvalidArgument,
-                 "{} CPUs on {} cores do not give {} ranks {} each: ask for fewer (-c), start "
-                 "fewer ranks, or do not bind (--bind none)",
-                 cpus_in(allocation.cores), allocation.cores.size(), local_size, wanted);
-  }
-  for (RankPlacement& rank : placement.ranks) {
-    rank.cpus = shares[static_cast<std::size_t>(index_on_machine(allocation, rank))];
-    rank.cpu_count = asked.value_or(static_cast<int>(rank.cpus.size()));
-  }
-  return Status::ok();
-}
-
-/// Binds the ranks where there is something to divide.
-Status bind_ranks(const RunOptions& options, const Allocation& allocation, std::optional<int> asked,
-                  int local_size, Placement& placement) {
-  const int all = static_cast<int>(cpus_in(allocation.cores));
-  const bool is_task = allocation.way == Way::kTask;
-  const bool owns_mask = is_task && (local_size == 1 || masks_differ(allocation.environment));
-  for (RankPlacement& rank : placement.ranks) {
-    rank.cpu_count = asked.value_or(owns_mask ? all : std::max(1, all / local_size));
-  }
-  if (options.bind == BindPolicy::kNone) return Status::ok();
-  if (options.bind == BindPolicy::kDefault && !is_task) return Status::ok();
-  if (owns_mask) {
-    placement.notes.emplace_back("CPUs: the mask Slurm gave is this rank's own");
-    return Status::ok();
-  }
-  Status divided = divide_cpus(allocation, asked, local_size, placement);
-  if (divided.is_ok() || options.bind == BindPolicy::kCores) return divided;
-  placement.notes.push_back("CPUs: not bound, " + divided.message());
-  return Status::ok();
-}
-
-Status give_gpus(const Allocation& allocation, const VisibleGpus& gpus, int local_size,
-                 Placement& placement) {
-  placement.gpus_per_node = static_cast<int>(gpus.entries.size());
-  for (RankPlacement& rank : placement.ranks) {
-    HVD_TRY_ASSIGN(rank.gpu, choose_gpu(allocation.environment, gpus,
-                                        index_on_machine(allocation, rank), local_size));
-  }
-  const int idle = gpus.is_private ? 0 : placement.gpus_per_node - local_size;
-  if (gpus.entries.empty()) {
-    placement.notes.emplace_back("GPUs: none visible, ranks run on CPUs");
-  } else if (idle > 0) {
-    placement.notes.push_back(
-        format_text("GPUs: {} of {} stay idle, there are {} ranks on this machine", idle,
-                    placement.gpus_per_node, local_size));
-  }
-  return Status::ok();
-}
-
 Result<Placement> place_task(const RunOptions& options, const Allocation& allocation) {
   const Identity& identity = *allocation.identity;
   Placement placement;
+  placement.reports_bindings = options.bind.report;
   placement.way = Way::kTask;
   placement.size = identity.size;
   placement.node_count = std::max(1, identity.node_count);
@@ -139,9 +46,7 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
     placement.notes.emplace_back("GPU and CPUs: left alone, the place on the node is unknown");
     return placement;
   }
-  HVD_TRY(give_gpus(allocation, gpus, rank.local_size, placement));
-  HVD_TRY_ASSIGN(const auto asked, asked_cpus(options, allocation.environment));
-  HVD_TRY(bind_ranks(options, allocation, asked, rank.local_size, placement));
+  HVD_TRY(give_resources(options, allocation, gpus, rank.local_size, placement));
   return placement;
 }
 
@@ -166,6 +71,7 @@ void split_over_nodes(const Allocation& allocation, Placement& placement) {
 
 Result<Placement> place_locally(const RunOptions& options, const Allocation& allocation) {
   Placement placement;
+  placement.reports_bindings = options.bind.report;
   placement.this_host = allocation.host;
   HVD_TRY_ASSIGN(VisibleGpus gpus,
                  visible_gpus(allocation.environment, allocation.gpus_on_machine));
@@ -186,8 +92,7 @@ Result<Placement> place_locally(const RunOptions& options, const Allocation& all
                  placement.virtual_nodes, placement.size);
   }
   split_over_nodes(allocation, placement);
-  HVD_TRY(give_gpus(allocation, gpus, placement.size, placement));
-  HVD_TRY(bind_ranks(options, allocation, options.cpus_per_rank, placement.size, placement));
+  HVD_TRY(give_resources(options, allocation, gpus, placement.size, placement));
   return placement;
 }
 
@@ -247,6 +152,7 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
   if (allocation.job_parts > 1) return place_over_parts(options, allocation);
   const Environment& environment = allocation.environment;
   Placement placement;
+  placement.reports_bindings = options.bind.report;
   placement.way = Way::kSlurmShell;
   placement.this_host = allocation.host;
   placement.hosts = allocation.hosts;
@@ -266,21 +172,6 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
 }
 
 }  // namespace
-
-std::vector<CpuSet> divide_cores(const std::vector<CpuSet>& cores, int parts) {
-  const auto count = static_cast<std::size_t>(parts);
-  std::vector<CpuSet> shares(count);
-  if (cores.size() < count) return shares;
-  std::size_t next = 0;
-  for (std::size_t part = 0; part < count; ++part) {
-    const std::size_t size = cores.size() / count + (part < cores.size() % count ? 1 : 0);
-    for (std::size_t i = 0; i < size; ++i, ++next) {
-      shares[part].insert(shares[part].end(), cores[next].begin(), cores[next].end());
-    }
-    std::sort(shares[part].begin(), shares[part].end());
-  }
-  return shares;
-}
 
 Result<Placement> place(const RunOptions& options, const Allocation& allocation) {
   switch (allocation.way) {

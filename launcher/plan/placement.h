@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/node/node_topology.h"
 #include "launcher/options/run_options.h"
 #include "launcher/plan/allocation.h"
 #include "topology/cpu_set.h"
@@ -18,10 +19,17 @@ struct RankPlacement {
   int local_rank = 0;
   int local_size = 1;
   int node = 0;
-  std::string host;        ///< For messages: "jz1", "box/node1".
-  std::optional<int> gpu;  ///< Entry of the visible list.
-  CpuSet cpus;             ///< Empty: as inherited.
-  int cpu_count = 1;       ///< CPUs it may count on, for OMP_NUM_THREADS.
+  std::string host;               ///< For messages: "jz1", "box/node1".
+  std::optional<int> gpu;         ///< Entry of the visible list.
+  std::string gpu_entry;          ///< The entry itself: "2", "GPU-...".
+  std::string gpu_id;             ///< The GPU's name on its node (HVD_GPU_ID); empty: not known.
+  int gpu_on_node = -1;           ///< GPU of the topology; -1: none or not known.
+  std::string nic;                ///< Nearest NIC; empty: none known.
+  CpuSet cpus;                    ///< To bind to; empty: as inherited.
+  CpuSet usable_cpus;             ///< What it then has, bound or inherited.
+  bool is_bound = false;          ///< By hvdrun, or by a mask from Slurm that is its own.
+  std::vector<int> memory_numas;  ///< NUMA nodes to take memory from first; empty: as inherited.
+  int threads = 1;                ///< Cores it may count on, for OMP_NUM_THREADS.
 };
 
 /// Who runs where. The ranks that this process starts: all of them (Way::kLocal), the one it
@@ -36,17 +44,17 @@ struct Placement {
   std::vector<RankPlacement> ranks;
   int virtual_nodes = 1;
   int gpus_per_node = 0;
-  bool says_size = false;          ///< Way::kSlurmShell: srun must be told `size`.
-  int job_parts = 1;               ///< Way::kSlurmShell: of a heterogeneous job.
-  int cpus_per_rank = 0;           ///< Way::kSlurmShell: for srun's -c; 0: not said.
-  std::vector<std::string> notes;  ///< What was decided and why, for --verbose and --dry-run.
+  std::string gpu_variable;           ///< Of the visible list; empty: counted on the node.
+  NodeTopology topology;              ///< Of this machine; empty: Way::kSlurmShell.
+  bool reports_bindings = false;      ///< --report-bindings
+  bool says_size = false;             ///< Way::kSlurmShell: srun must be told `size`.
+  int job_parts = 1;                  ///< Way::kSlurmShell: of a heterogeneous job.
+  int cpus_per_rank = 0;              ///< Way::kSlurmShell: for srun's -c; 0: not said.
+  std::vector<std::string> notes;     ///< What was decided and why, for --verbose and --dry-run.
+  std::vector<std::string> warnings;  ///< What costs the job speed, and the remedy.
 };
 
 /// Decides who runs where. Pure.
 Result<Placement> place(const RunOptions& options, const Allocation& allocation);
-
-/// Divides whole cores evenly, in their order; the first shares are one larger. Fewer cores than
-/// `parts`: an empty set for all (no binding).
-std::vector<CpuSet> divide_cores(const std::vector<CpuSet>& cores, int parts);
 
 }  // namespace hvd

@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "launcher/run/exit_code.h"
+#include "launcher/run/memory_binding.h"
 
 namespace hvd {
 namespace {
@@ -49,6 +50,18 @@ Status bind_to(const CpuSet& cpus) {
   return Status::system(format_text("binding to CPUs {}", format_cpu_set(cpus)), why);
 }
 
+void bind_memory(const Command& command) {
+  if (command.memory_numas.empty()) return;
+  const Status preferred = prefer_memory_of(command.memory_numas);
+  if (preferred.is_ok() || preferred.code() == Code::kUnsupported || !command.speaks_for_node) {
+    return;
+  }
+  std::fprintf(stderr,
+               "hvdrun: note: memory is not bound near the CPUs (%s; a container may forbid it, "
+               "--mem-bind none leaves it out)\n",
+               preferred.message().c_str());
+}
+
 }  // namespace
 
 void exec_command(const Command& command) {
@@ -57,6 +70,7 @@ void exec_command(const Command& command) {
     std::fprintf(stderr, "hvdrun: %s: %s; goes on unbound\n", describe_command(command).c_str(),
                  bound.message().c_str());
   }
+  bind_memory(command);
   restore_signals();
   const std::vector<char*> arguments = pointers_to(command.arguments);
   const std::vector<char*> variables = pointers_to(command.variables);

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "launcher/plan/allocation.h"
+#include "launcher/plan/binding_report.h"
 #include "launcher/plan/command.h"
 #include "launcher/plan/dry_run.h"
 #include "launcher/plan/environment_plan.h"
@@ -147,6 +148,17 @@ void explain(const RunOptions& options, const Inputs& inputs, const Placement& p
   std::fputs(describe_run(placement, plan, commands).c_str(), stdout);
 }
 
+/// What the user is told before the ranks start.
+void report(const RunOptions& options, const Placement& placement) {
+  for (const std::string& warning : placement.warnings) say("warning: " + warning);
+  for (const std::string& note : placement.notes) {
+    if (options.verbose) say(note);
+  }
+  for (const RankPlacement& rank : placement.ranks) {
+    if (options.bind.report) say(report_binding(placement.topology, rank));
+  }
+}
+
 }  // namespace
 
 int run_program(const RunOptions& options) {
@@ -158,9 +170,7 @@ int run_program(const RunOptions& options) {
     explain(options, inputs.value(), placement.value());
     return std::fflush(stdout) == 0 ? 0 : kExitFailure;
   }
-  if (options.verbose) {
-    for (const std::string& note : placement.value().notes) say(note);
-  }
+  report(options, placement.value());
   return spawn(options, inputs.value(), placement.value());
 }
 

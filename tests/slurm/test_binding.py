@@ -81,7 +81,7 @@ class TestMasks(slurm_test.SlurmTest):
         command = ["srun", "-N1", "-n4", "--overcommit", slurm_test.HVDRUN, "--bind", "cores"]
         result = self.cluster.login([*command, "true"])
         self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn("do not give 4 ranks", result.stderr)
+        self.assertIn("4 ranks share", result.stderr)
 
 
 if __name__ == "__main__":

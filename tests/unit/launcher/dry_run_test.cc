@@ -29,7 +29,8 @@ Allocation machine(Way way, const std::string& host, Variables variables) {
   allocation.environment = Environment(std::move(variables));
   allocation.host = host;
   allocation.hosts = {host};
-  allocation.cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  allocation.mask = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (int core = 0; core < 4; ++core) allocation.node.cores.push_back({{core, core + 4}, 0, 0});
   return allocation;
 }
 

@@ -26,7 +26,8 @@ Allocation laptop(Variables variables = {}, int gpus = 0) {
   allocation.environment = Environment(std::move(variables));
   allocation.host = "box";
   allocation.hosts = {"box"};
-  allocation.cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  allocation.mask = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (int core = 0; core < 4; ++core) allocation.node.cores.push_back({{core, core + 4}, 0, 0});
   allocation.gpus_on_machine = gpus;
   return allocation;
 }
@@ -92,15 +93,15 @@ TEST(Placement, RefusesWhatCannotBe) {
   EXPECT_THAT(place(with_ranks(4), laptop({}, 2)).status().message(),
               HasSubstr("4 ranks on this node, but only 2 GPUs"));
   RunOptions bound = with_ranks(4);
-  bound.bind = BindPolicy::kCores;
+  bound.bind.policy = BindPolicy::kCores;
   bound.cpus_per_rank = 3;
-  EXPECT_THAT(place(bound, laptop()).status().message(), HasSubstr("do not give 4 ranks 3"));
+  EXPECT_THAT(place(bound, laptop()).status().message(), HasSubstr("has 2 CPUs, 3 were asked for"));
 }
 
 TEST(Placement, BindsLocalRanksOnlyWhenAsked) {
   EXPECT_TRUE(place(with_ranks(2), laptop()).value().ranks[1].cpus.empty());
   RunOptions bound = with_ranks(2);
-  bound.bind = BindPolicy::kCores;
+  bound.bind.policy = BindPolicy::kCores;
   EXPECT_THAT(place(bound, laptop()).value().ranks[1].cpus, ElementsAre(2, 3, 6, 7));
 }
 
@@ -108,7 +109,7 @@ TEST(Placement, DividesAMaskThatTasksShare) {
   const RunOptions options;
   const RankPlacement rank = place(options, task(1, 2)).value().ranks[0];
   EXPECT_THAT(rank.cpus, ElementsAre(2, 3, 6, 7));
-  EXPECT_EQ(rank.cpu_count, 4);
+  EXPECT_EQ(rank.threads, 2);
   // Each task has its own mask: it stays whole.
   const Variables own{{"SLURM_CPU_BIND_LIST", "0x33,0xCC"}};
   EXPECT_TRUE(place(options, task(1, 2, own)).value().ranks[0].cpus.empty());
@@ -131,11 +132,6 @@ TEST(Placement, CountsTheRanksOfABatchShell) {
   RunOptions three;
   three.nodes = 3;
   EXPECT_THAT(place(three, batch_shell()).status().message(), HasSubstr("more than the 2 nodes"));
-}
-
-TEST(Placement, DividesCoresEvenly) {
-  EXPECT_THAT(divide_cores({{0}, {1}, {2}}, 2), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
-  EXPECT_TRUE(divide_cores({{0}}, 2)[0].empty());
 }
 
 SiteConfig site_with(const std::vector<std::string>& names) {
@@ -166,7 +162,7 @@ TEST(EnvironmentPlan, TheStrongestOriginWins) {
   EXPECT_EQ(value_of(plan.all, "C"), "site by site x");
   EXPECT_EQ(value_of(plan.all, "HANDED"), "on by command line");
   EXPECT_EQ(value_of(plan.all, "PYTHONUNBUFFERED"), "1 by default");
-  EXPECT_EQ(value_of(plan.all, "OMP_NUM_THREADS"), "8 by default");
+  EXPECT_EQ(value_of(plan.all, "OMP_NUM_THREADS"), "4 by default");
 }
 
 TEST(EnvironmentPlan, ReplacesTheRankOfAnOuterLauncher) {
@@ -226,9 +222,9 @@ TEST(Command, QuotesForTheShell) {
 
 TEST(Placement, RefusesABindingThatIsAskedForAndCannotBe) {
   RunOptions options = with_ranks(5);
-  options.bind = BindPolicy::kCores;
+  options.bind.policy = BindPolicy::kCores;
   EXPECT_THAT(place(options, laptop()).status().message(),
-              HasSubstr("8 CPUs on 4 cores do not give 5 ranks 1 each"));
+              HasSubstr("5 ranks share 4 cores (CPUs 0-7)"));
 }
 
 TEST(Placement, RanksStartedHereDoNotTakeATasksOwnGpuForTheirs) {
@@ -240,25 +236,27 @@ TEST(Placement, RanksStartedHereDoNotTakeATasksOwnGpuForTheirs) {
 }
 
 TEST(Placement, SaysHowManyGpusStayIdle) {
-  EXPECT_THAT(place(with_ranks(1), laptop({}, 4)).value().notes, Contains(HasSubstr("3 of 4")));
+  EXPECT_THAT(place(with_ranks(1), laptop({}, 4)).value().warnings,
+              Contains(HasSubstr("3 of 4 GPUs")));
 }
 
 TEST(EnvironmentPlan, ThreadsAreEachRanksOwnWhereTheirCpusDiffer) {
   RunOptions options = with_ranks(3);
-  options.bind = BindPolicy::kCores;
+  options.bind.policy = BindPolicy::kCores;
   const Allocation allocation = laptop();
   const Placement placement = place(options, allocation).value();
   const EnvironmentPlan plan = plan_environment(options, allocation, {}, placement, {});
-  EXPECT_THAT(rank_environment(plan, {}, 0), Contains("OMP_NUM_THREADS=4"));
-  EXPECT_THAT(rank_environment(plan, {}, 2), Contains("OMP_NUM_THREADS=2"));
+  EXPECT_THAT(rank_environment(plan, {}, 0), Contains("OMP_NUM_THREADS=2"));
+  EXPECT_THAT(rank_environment(plan, {}, 2), Contains("OMP_NUM_THREADS=1"));
 }
 
 TEST(EnvironmentPlan, ATaskCountsOnTheCpusSlurmWasAskedFor) {
-  const Allocation allocation = task(0, 2, {{"SLURM_CPUS_PER_TASK", "3"}});
+  const Allocation allocation = task(0, 2, {{"SLURM_CPUS_PER_TASK", "2"}});
   const Placement placement = place({}, allocation).value();
   EXPECT_THAT(placement.ranks[0].cpus, ElementsAre(0, 1, 4, 5));
   const EnvironmentPlan plan = plan_environment({}, allocation, {}, placement, {});
-  EXPECT_EQ(value_of(plan.all, "OMP_NUM_THREADS"), "3 by default");
+  // Two CPUs are the two hardware threads of one core.
+  EXPECT_EQ(value_of(plan.all, "OMP_NUM_THREADS"), "1 by default");
 }
 
 }  // namespace

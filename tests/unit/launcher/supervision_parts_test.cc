@@ -132,7 +132,7 @@ TEST(Options, ReadsEveryFlag) {
   EXPECT_EQ(options.ranks, 4);
   EXPECT_EQ(options.nodes, 2);
   EXPECT_EQ(options.cpus_per_rank, 3);
-  EXPECT_EQ(options.bind, BindPolicy::kCores);
+  EXPECT_EQ(options.bind.policy, BindPolicy::kCores);
   ASSERT_EQ(options.variables.size(), 2U);
   EXPECT_EQ(options.variables[0].value, "b=c");
   EXPECT_FALSE(options.variables[1].value);

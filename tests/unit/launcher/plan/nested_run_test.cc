@@ -47,7 +47,7 @@ TEST(NestedRun, RanksOfNpAreHvdrunsInEverySituation) {
     allocation.environment.unset("CUDA_VISIBLE_DEVICES");
     allocation.host = "box";
     allocation.hosts = {"box"};
-    allocation.cores = {{0}, {1}, {2}};
+    allocation.mask = {0, 1, 2};
     RunOptions options;
     options.ranks = 3;
     options.command = {"prog"};

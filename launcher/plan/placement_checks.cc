@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/placement_checks.h"
+
+#include <algorithm>
+
+#include "launcher/plan/binding.h"
+
+namespace hvd {
+namespace {
+
+std::string idle_gpus(const VisibleGpus& visible, int local_size, Way way) {
+  const int count = static_cast<int>(visible.entries.size());
+  const std::string remedy = way == Way::kTask
+                                 ? format_text(
+                                       "start one rank per GPU (--ntasks-per-node={}) or ask for "
+                                       "fewer GPUs (--gpus-per-node={})",
+                                       count, local_size)
+                                 : format_text(
+                                       "start one rank per GPU (-np {}) or hide the others "
+                                       "(CUDA_VISIBLE_DEVICES)",
+                                       count);
+  return format_text("{} of {} GPUs stay idle, since {} rank{} on this machine: {}",
+                     count - local_size, count, local_size, local_size == 1 ? " runs" : "s run",
+                     remedy);
+}
+
+/// The flag of srun by which each task sees its own GPUs alone.
+std::string closing_flag(const Environment& environment) {
+  if (const auto bind = environment.get("SLURM_GPU_BIND")) return "--gpu-bind=" + *bind;
+  if (const auto count = environment.get("SLURM_GPUS_PER_TASK")) return "--gpus-per-task=" + *count;
+  if (const auto tres = environment.get("SLURM_TRES_PER_TASK")) return "--tres-per-task=" + *tres;
+  return "Slurm";
+}
+
+std::string hidden_gpus(const Environment& environment, int local_size) {
+  return format_text(
+      "{} hides the GPUs of a node's {} ranks from each other, so CUDA IPC and peer access between "
+      "them are lost: ask for --gpus-per-node={} --gpu-bind=none instead (leave --gpu-bind out on "
+      "Slurm 22.05), or add --gres-flags=allow-task-sharing to srun (Slurm 23.11.4 or newer)",
+      closing_flag(environment), local_size, local_size);
+}
+
+bool is_near(const NodeTopology& topology, const NodeGpu& gpu, const CpuSet& cpus) {
+  if (gpu.numa < 0 && gpu.near_cpus.empty()) return true;  // Nobody knows.
+  if (!gpu.near_cpus.empty()) {
+    return std::any_of(cpus.begin(), cpus.end(), [&](int cpu) {
+      return std::binary_search(gpu.near_cpus.begin(), gpu.near_cpus.end(), cpu);
+    });
+  }
+  const std::vector<int> numas = numas_of(topology, cpus);
+  return std::find(numas.begin(), numas.end(), gpu.numa) != numas.end();
+}
+
+std::string far_rank(const RankPlacement& rank, const NodeGpu& gpu, Way way) {
+  const bool by_slurm = way == Way::kTask && rank.cpus.empty();
+  return format_text(
+      "rank {}: its CPUs {} are far from its GPU {} ({}{}): {}", rank.rank,
+      format_cpu_set(rank.usable_cpus), *rank.gpu, gpu.bus_id,
+      gpu.numa < 0 ? "" : format_text(", NUMA node {}", gpu.numa),
+      by_slurm ? "have Slurm bind nothing (srun --cpu-bind=none), so that hvdrun can, or give the "
+                 "job cores near its GPUs (sbatch --gres-flags=enforce-binding)"
+               : "give the job cores near its GPUs (sbatch --exclusive or "
+                 "--gres-flags=enforce-binding), or leave --bind out");
+}
+
+}  // namespace
+
+void append_warnings(const Allocation& allocation, const VisibleGpus& visible, int local_size,
+                     Placement& placement) {
+  const bool is_task = allocation.way == Way::kTask;
+  const int count = static_cast<int>(visible.entries.size());
+  const bool speaks = !is_task || placement.ranks.front().rank == 0;
+  if (speaks && !visible.is_private && count > local_size) {
+    placement.warnings.push_back(idle_gpus(visible, local_size, allocation.way));
+  }
+  if (speaks && is_task && visible.is_private && local_size > 1 && allocation.gpus_open <= count) {
+    placement.warnings.push_back(hidden_gpus(allocation.environment, local_size));
+  }
+  for (const RankPlacement& rank : placement.ranks) {
+    if (rank.gpu_on_node < 0 || (is_task && rank.node != 0)) continue;
+    const NodeGpu& gpu = placement.topology.gpus[static_cast<std::size_t>(rank.gpu_on_node)];
+    if (is_near(placement.topology, gpu, rank.usable_cpus)) continue;
+    placement.warnings.push_back(far_rank(rank, gpu, allocation.way));
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/rank_resources.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "launcher/node/matching.h"
+#include "launcher/plan/binding.h"
+#include "launcher/plan/gpu_choice.h"
+#include "launcher/plan/placement_checks.h"
+#include "launcher/plan/task_masks.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kMaxCpus = 65536;
+
+/// Everything that one machine's ranks are given their resources from.
+struct Machine {
+  const RunOptions& options;
+  const Allocation& allocation;
+  const VisibleGpus& visible;
+  const NodeTopology& topology;
+  std::vector<CpuSet> masks;       ///< By rank on this machine; empty: not known.
+  std::vector<GpuBehind> entries;  ///< Of the visible list.
+  std::vector<int> gpus;           ///< By rank: GPU of the topology; -1: none or not known.
+
+  Environment const& environment() const { return allocation.environment; }
+  std::size_t place_of(const RankPlacement& rank) const {
+    // Virtual nodes share the machine.
+    return static_cast<std::size_t>(allocation.way == Way::kTask ? rank.local_rank : rank.rank);
+  }
+  bool owns_mask(const RankPlacement& rank) const {
+    if (allocation.way != Way::kTask) return false;
+    return std::count(masks.begin(), masks.end(), masks[place_of(rank)]) == 1;
+  }
+  bool shares_one_mask() const {
+    return std::all_of(masks.begin(), masks.end(),
+                       [&](const CpuSet& mask) { return mask == masks.front(); });
+  }
+};
+
+Status read_masks(Machine& machine, int local_size) {
+  const Allocation& allocation = machine.allocation;
+  machine.masks.assign(static_cast<std::size_t>(local_size), allocation.mask);
+  if (allocation.way == Way::kTask) {
+    machine.masks = task_masks(allocation.environment, allocation.mask,
+                               allocation.identity->local_rank, local_size);
+  }
+  const SmtUse smt = machine.options.bind.smt;
+  const BindPolicy policy = machine.options.bind.policy;
+  const bool must_bind = policy != BindPolicy::kDefault && policy != BindPolicy::kNone;
+  for (CpuSet& mask : machine.masks) {
+    if (mask.empty() && !(must_bind && allocation.mask.empty())) continue;
+    HVD_TRY_ASSIGN(mask, cpus_to_use(machine.topology, mask, smt));
+  }
+  return Status::ok();
+}
+
+/// The NICs that a job's traffic may use: RDMA devices, else hardware interfaces.
+std::vector<int> nics_to_use(const NodeTopology& topology) {
+  std::vector<int> rdma;
+  std::vector<int> others;
+  for (std::size_t i = 0; i < topology.nics.size(); ++i) {
+    const NodeNic& nic = topology.nics[i];
+    if (!nic.is_up) continue;
+    if (!nic.device.empty()) rdma.push_back(static_cast<int>(i));
+    if (!nic.bus_id.empty()) others.push_back(static_cast<int>(i));
+  }
+  return rdma.empty() ? others : rdma;
+}
+
+/// The matching of all ranks of the machine; of this one alone where it cannot know the others'.
+Matching match_ranks(const Machine& machine, int local_size) {
+  MatchRequest request;
+  request.local_size = local_size;
+  for (const GpuBehind& entry : machine.entries) request.gpus.push_back(entry.gpu);
+  request.nics = nics_to_use(machine.topology);
+  if (machine.shares_one_mask()) {
+    request.allowed = machine.masks.front();
+  } else {
+    request.rank_masks = machine.masks;
+  }
+  return match_node(machine.topology, request);
+}
+
+/// Of a rank whose GPU is chosen already.
+int match_nic(const Machine& machine, int gpu) {
+  MatchRequest request;
+  request.gpus = {gpu};
+  request.nics = nics_to_use(machine.topology);
+  request.rank_masks = {machine.allocation.mask};
+  return match_node(machine.topology, request).ranks.front().nic;
+}
+
+void use_gpu(const Machine& machine, int entry, RankPlacement& rank) {
+  const auto index = static_cast<std::size_t>(entry);
+  rank.gpu = entry;
+  rank.gpu_entry = machine.visible.entries[index].text;
+  rank.gpu_id = machine.entries[index].id;
+  rank.gpu_on_node = machine.entries[index].gpu;
+}
+
+void use_nic(const Machine& machine, int nic, RankPlacement& rank) {
+  if (nic < 0) return;
+  const NodeNic& chosen = machine.topology.nics[static_cast<std::size_t>(nic)];
+  rank.nic = chosen.name.empty() ? chosen.device : chosen.name;
+}
+
+Status give_gpus(Machine& machine, int local_size, Placement& placement) {
+  const VisibleGpus& visible = machine.visible;
+  placement.gpus_per_node = static_cast<int>(visible.entries.size());
+  placement.gpu_variable = visible.variable;
+  machine.gpus.assign(static_cast<std::size_t>(local_size), -1);
+  if (visible.entries.empty())
+    placement.notes.emplace_back("GPUs: none visible, ranks run on CPUs");
+  const bool knows_masks = std::none_of(machine.masks.begin(), machine.masks.end(),
+                                        [](const CpuSet& mask) { return mask.empty(); });
+  const bool matches = knows_masks && !visible.is_private;
+  const Matching matching = matches ? match_ranks(machine, local_size) : Matching();
+  for (std::size_t i = 0; matches && i < machine.gpus.size(); ++i) {
+    machine.gpus[i] = matching.ranks[i].gpu;
+  }
+  for (RankPlacement& rank : placement.ranks) {
+    const std::size_t place = machine.place_of(rank);
+    HVD_TRY_ASSIGN(const auto entry,
+                   choose_gpu(machine.environment(), visible, static_cast<int>(place), local_size));
+    if (matches) {
+      if (entry) use_gpu(machine, matching.ranks[place].entry, rank);
+      use_nic(machine, matching.ranks[place].nic, rank);
+      continue;
+    }
+    if (entry) use_gpu(machine, *entry, rank);
+    machine.gpus[place] = rank.gpu_on_node;
+    use_nic(machine, match_nic(machine, rank.gpu_on_node), rank);
+  }
+  return Status::ok();
+}
+
+BindPolicy effective_policy(const Machine& machine) {
+  const BindPolicy asked = machine.options.bind.policy;
+  if (asked != BindPolicy::kDefault) return asked;
+  if (machine.allocation.mask.empty()) return BindPolicy::kNone;
+  if (machine.allocation.way == Way::kTask) return BindPolicy::kCores;
+  const bool near_gpus =
+      !machine.gpus.empty() &&
+      std::all_of(machine.gpus.begin(), machine.gpus.end(), [](int gpu) { return gpu >= 0; });
+  return near_gpus ? BindPolicy::kCores : BindPolicy::kNone;
+}
+
+Result<std::vector<BoundRank>> bind_machine(const Machine& machine, BindPolicy policy, int asked) {
+  BindRequest request;
+  request.policy = policy;
+  request.map = machine.options.bind.map;
+  request.masks = machine.masks;
+  request.gpus = machine.gpus;
+  HVD_TRY_ASSIGN(auto bound, bind_ranks(machine.topology, request));
+  for (std::size_t i = 0; policy == BindPolicy::kCores && i < bound.size(); ++i) {
+    const int cpus = static_cast<int>(bound[i].cpus.size());
+    if (request.masks[i].empty() || cpus >= asked) continue;
+    return error(Code::kInvalidArgument,
+                 "local rank {}: its share of the cores has {} CPU{}, {} were asked for: ask for "
+                 "fewer (-c), start fewer ranks, or do not bind (--bind none)",
+                 i, cpus, cpus == 1 ? "" : "s", asked);
+  }
+  return bound;
+}
+
+/// Threads for the rank's computing: its cores, or fewer where it asked for fewer CPUs.
+int threads_of(const Machine& machine, const BoundRank& bound, const CpuSet& mask, int asked) {
+  if (asked == 0) return bound.cores;
+  const CpuSet& cpus = bound.cpus.empty() ? mask : bound.cpus;
+  const int cores = std::max(1, count_cores(machine.topology, cpus));
+  const int per_core = std::max(1, static_cast<int>(cpus.size()) / cores);
+  const int asked_cores = (asked + per_core - 1) / per_core;
+  return bound.cpus.empty() ? asked_cores : std::min(bound.cores, asked_cores);
+}
+
+/// True where Slurm was told where memory goes: hvdrun does not know better.
+bool slurm_binds_memory(const Environment& environment) {
+  const std::string type = environment.get("SLURM_MEM_BIND_TYPE").value_or("");
+  return !type.empty() && !type.starts_with("none");
+}
+
+void give_memory(const Machine& machine, const std::vector<int>& numas, RankPlacement& rank) {
+  const MemoryBind asked = machine.options.bind.memory;
+  if (asked == MemoryBind::kNone) return;
+  const bool has_place = !rank.cpus.empty() || machine.owns_mask(rank);
+  if (asked == MemoryBind::kDefault && (!has_place || slurm_binds_memory(machine.environment()))) {
+    return;
+  }
+  std::set<int> all;
+  for (const NodeCore& core : machine.topology.cores) all.insert(core.numa);
+  if (numas.size() < all.size()) rank.memory_numas = numas;
+}
+
+Status give_cpus(const Machine& machine, Placement& placement) {
+  std::optional<int> asked = machine.options.cpus_per_rank;
+  if (machine.allocation.way == Way::kTask) {
+    HVD_TRY_ASSIGN(asked, asked_cpus(machine.options, machine.environment()));
+  }
+  const BindPolicy policy = effective_policy(machine);
+  auto bound = bind_machine(machine, policy, asked.value_or(1));
+  if (!bound.is_ok()) {
+    if (machine.options.bind.policy != BindPolicy::kDefault) return bound.status();
+    placement.notes.push_back("CPUs: not bound, " + bound.status().message());
+    bound = bind_machine(machine, BindPolicy::kNone, 0);
+  }
+  for (RankPlacement& rank : placement.ranks) {
+    const std::size_t place = machine.place_of(rank);
+    const BoundRank& mine = bound.value()[place];
+    const CpuSet& mask = machine.masks[place];
+    rank.threads = threads_of(machine, mine, mask, asked.value_or(0));
+    if (mine.cpus != machine.allocation.mask) rank.cpus = mine.cpus;
+    rank.is_bound = !mine.cpus.empty() || machine.owns_mask(rank);
+    rank.usable_cpus = mine.cpus.empty() ? mask : mine.cpus;
+    give_memory(machine, mine.numas, rank);
+    if (policy == BindPolicy::kCores && rank.cpus.empty() && machine.owns_mask(rank)) {
+      placement.notes.emplace_back("CPUs: the mask Slurm gave is this rank's own");
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::optional<int>> asked_cpus(const RunOptions& options, const Environment& environment) {
+  if (options.cpus_per_rank) return options.cpus_per_rank;
+  HVD_TRY_ASSIGN(const auto given, environment.get_int("SLURM_CPUS_PER_TASK", 1, kMaxCpus));
+  return given ? std::optional(static_cast<int>(*given)) : std::nullopt;
+}
+
+Status give_resources(const RunOptions& options, const Allocation& allocation,
+                      const VisibleGpus& visible, int local_size, Placement& placement) {
+  placement.topology = with_cores_of(allocation.node, allocation.mask);
+  Machine machine{options, allocation, visible, placement.topology, {}, {}, {}};
+  HVD_TRY_ASSIGN(machine.entries, gpus_behind(visible, placement.topology, allocation));
+  HVD_TRY(read_masks(machine, local_size));
+  HVD_TRY(give_gpus(machine, local_size, placement));
+  HVD_TRY(give_cpus(machine, placement));
+  append_warnings(allocation, visible, local_size, placement);
+  return Status::ok();
+}
+
+}  // namespace hvd

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/rank_resources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/binding_report.h"
+
+namespace hvd {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+/// Four NUMA nodes of two cores in two sockets; GPU 0 is near the last, as on Perlmutter.
+NodeTopology reversed_node() {
+  NodeTopology topology;
+  for (int core = 0; core < 8; ++core) topology.cores.push_back({{core}, core / 4, core / 2});
+  for (int index = 0; index < 4; ++index) {
+    NodeGpu gpu;
+    gpu.index = index;
+    gpu.bus_id = format_text("0000:{}0:00.0", index + 1);
+    gpu.uuid = format_text("GPU-{}", std::string(4, static_cast<char>('a' + index)));
+    gpu.numa = 3 - index;
+    gpu.near_cpus = {6 - 2 * index, 7 - 2 * index};
+    topology.gpus.push_back(gpu);
+  }
+  return topology;
+}
+
+Allocation machine(Variables variables) {
+  Allocation allocation;
+  allocation.environment = Environment(std::move(variables));
+  allocation.host = "jz1";
+  allocation.mask = {0, 1, 2, 3, 4, 5, 6, 7};
+  allocation.node = reversed_node();
+  allocation.gpus_on_machine = 4;
+  allocation.gpus_open = 4;
+  return allocation;
+}
+
+Allocation task(int local_rank, int local_size, Variables variables, CpuSet mask = {}) {
+  Allocation allocation = machine(std::move(variables));
+  allocation.way = Way::kTask;
+  if (!mask.empty()) allocation.mask = std::move(mask);
+  Identity identity;
+  identity.rank = local_rank;
+  identity.size = local_size;
+  identity.local_rank = local_rank;
+  identity.local_size = local_size;
+  identity.source = "Slurm step";
+  allocation.identity = identity;
+  return allocation;
+}
+
+RankPlacement only(const Placement& placement) { return placement.ranks.front(); }
+
+TEST(RankResources, RanksOfAMachineWithGpusAreBoundNearTheirs) {
+  const Placement placement = place({}, machine({})).value();
+  ASSERT_EQ(placement.ranks.size(), 4U);
+  std::vector<std::string> report;
+  for (const RankPlacement& rank : placement.ranks) {
+    report.push_back(report_binding(placement.topology, rank));
+  }
+  EXPECT_THAT(report,
+              ElementsAre("rank 0 on jz1: GPU 0 (0000:10:00.0), cores 6-7, memory of NUMA node 3 "
+                          "[./.|./.][./.|B/B]",
+                          "rank 1 on jz1: GPU 1 (0000:20:00.0), cores 4-5, memory of NUMA node 2 "
+                          "[./.|./.][B/B|./.]",
+                          "rank 2 on jz1: GPU 2 (0000:30:00.0), cores 2-3, memory of NUMA node 1 "
+                          "[./.|B/B][./.|./.]",
+                          "rank 3 on jz1: GPU 3 (0000:40:00.0), cores 0-1, memory of NUMA node 0 "
+                          "[B/B|./.][./.|./.]"));
+  EXPECT_THAT(placement.warnings, IsEmpty());
+}
+
+TEST(RankResources, GpusFollowMasksThatSlurmMade) {
+  const Variables step{{"CUDA_VISIBLE_DEVICES", "0,1,2,3"},
+                       {"SLURM_CPU_BIND_LIST", "0x03,0x0C,0x30,0xC0"},
+                       {"SLURM_CPU_BIND_TYPE", "mask_cpu:"}};
+  for (int rank = 0; rank < 4; ++rank) {
+    const Placement placement = place({}, task(rank, 4, step, {2 * rank, 2 * rank + 1})).value();
+    EXPECT_EQ(only(placement).gpu, 3 - rank);
+    EXPECT_EQ(only(placement).gpu_id, format_text("0000:{}0:00.0", 4 - rank));
+    EXPECT_TRUE(only(placement).cpus.empty());
+    EXPECT_THAT(only(placement).memory_numas, ElementsAre(rank));
+    EXPECT_THAT(placement.warnings, IsEmpty());
+  }
+}
+
+TEST(RankResources, AMaskThatTasksShareIsDividedNearTheGpus) {
+  const Variables step{{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}};
+  EXPECT_THAT(only(place({}, task(0, 4, step)).value()).cpus, ElementsAre(6, 7));
+  EXPECT_THAT(only(place({}, task(3, 4, step)).value()).cpus, ElementsAre(0, 1));
+}
+
+TEST(RankResources, ARankFarFromItsGpuIsWarnedOf) {
+  const Variables step{{"CUDA_VISIBLE_DEVICES", "0"}};
+  const Placement by_slurm = place({}, task(0, 1, step, {0, 1})).value();
+  ASSERT_EQ(by_slurm.warnings.size(), 1U);
+  EXPECT_THAT(by_slurm.warnings[0],
+              HasSubstr("rank 0: its CPUs 0-1 are far from its GPU 0 (0000:10:00.0, NUMA node 3): "
+                        "have Slurm bind nothing (srun --cpu-bind=none)"));
+  RunOptions options;
+  options.bind.policy = BindPolicy::kMap;
+  options.bind.map = {{0}};
+  const Placement by_user = place(options, task(0, 1, step)).value();
+  ASSERT_EQ(by_user.warnings.size(), 1U);
+  EXPECT_THAT(by_user.warnings[0], HasSubstr("leave --bind out"));
+}
+
+TEST(RankResources, GpusThatTasksHideFromEachOtherAreWarnedOfOnce) {
+  const Variables step{{"CUDA_VISIBLE_DEVICES", "0"},
+                       {"SLURM_STEP_GPUS", "2"},
+                       {"SLURM_GPUS_ON_NODE", "4"},
+                       {"SLURM_GPUS_PER_TASK", "1"}};
+  Allocation allocation = task(0, 4, step);
+  allocation.gpus_open = 1;
+  const Placement placement = place({}, allocation).value();
+  EXPECT_EQ(only(placement).gpu, 0);
+  EXPECT_EQ(only(placement).gpu_id, "0000:30:00.0");
+  ASSERT_FALSE(placement.warnings.empty());
+  EXPECT_THAT(placement.warnings[0], HasSubstr("--gpus-per-task=1 hides the GPUs of a node's 4 "
+                                               "ranks from each other"));
+  EXPECT_THAT(placement.warnings[0], HasSubstr("--gpus-per-node=4 --gpu-bind=none"));
+  EXPECT_THAT(placement.warnings[0], HasSubstr("--gres-flags=allow-task-sharing"));
+  // Their device files are open: allow-task-sharing.
+  allocation.gpus_open = 4;
+  EXPECT_THAT(place({}, allocation).value().warnings, Not(Contains(HasSubstr("hides"))));
+}
+
+TEST(RankResources, IdleGpusAreWarnedOfByTheFirstRank) {
+  const Variables step{{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}};
+  const Placement first = place({}, task(0, 2, step)).value();
+  ASSERT_EQ(first.warnings.size(), 1U);
+  EXPECT_THAT(first.warnings[0],
+              HasSubstr("2 of 4 GPUs stay idle, since 2 ranks run on this "
+                        "machine: start one rank per GPU (--ntasks-per-node=4)"));
+  EXPECT_THAT(place({}, task(1, 2, step)).value().warnings, IsEmpty());
+}
+
+TEST(RankResources, NamesOfGpusAreThoseThatAllRanksUse) {
+  struct Case {
+    Variables variables;
+    std::string id;
+  };
+  const std::vector<Case> cases{
+      {{{"CUDA_VISIBLE_DEVICES", "2"}}, "0000:30:00.0"},
+      {{{"CUDA_VISIBLE_DEVICES", "GPU-cc"}}, "0000:30:00.0"},
+      {{{"CUDA_VISIBLE_DEVICES", "MIG-1234"}}, "MIG-1234"},
+      {{{"CUDA_VISIBLE_DEVICES", "0"}, {"SLURM_STEP_GPUS", "1"}}, "0000:20:00.0"},
+      {{{"CUDA_VISIBLE_DEVICES", "0"}, {"CUDA_DEVICE_ORDER", "FASTEST_FIRST"}}, ""},
+      {{{"ZE_AFFINITY_MASK", "1.0"}}, "0000:20:00.0.0"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(only(place({}, task(0, 1, c.variables)).value()).gpu_id, c.id)
+        << c.variables.begin()->second;
+  }
+  // A container with one of the node's device files: index 0 may be any of the four.
+  Allocation container = task(0, 1, {{"CUDA_VISIBLE_DEVICES", "0"}});
+  container.gpus_on_machine = 1;
+  EXPECT_EQ(only(place({}, container).value()).gpu_id, "");
+  // No PCI devices to see: Slurm's number.
+  Allocation hidden = task(0, 1, {{"CUDA_VISIBLE_DEVICES", "0"}, {"SLURM_STEP_GPUS", "3"}});
+  hidden.node.gpus.clear();
+  EXPECT_EQ(only(place({}, hidden).value()).gpu_id, "slurm-gpu-3");
+}
+
+TEST(RankResources, MemoryIsLeftAloneWhereSlurmBindsIt) {
+  const Variables bound{{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}, {"SLURM_MEM_BIND_TYPE", "local"}};
+  RunOptions options;
+  EXPECT_THAT(only(place(options, task(0, 4, bound)).value()).memory_numas, IsEmpty());
+  options.bind.memory = MemoryBind::kLocal;
+  EXPECT_THAT(only(place(options, task(0, 4, bound)).value()).memory_numas, ElementsAre(3));
+  options.bind.memory = MemoryBind::kNone;
+  EXPECT_THAT(only(place(options, task(0, 4, {})).value()).memory_numas, IsEmpty());
+}
+
+TEST(RankResources, AnEmptyMaskIsAnErrorWhereBindingIsAsked) {
+  Allocation allocation = task(0, 2, {});
+  allocation.mask.clear();
+  EXPECT_TRUE(place({}, allocation).is_ok());
+  RunOptions options;
+  options.bind.policy = BindPolicy::kCores;
+  EXPECT_THAT(place(options, allocation).status().message(),
+              HasSubstr("is empty or cannot be read"));
+}
+
+}  // namespace
+}  // namespace hvd
