@@ -13,13 +13,22 @@ namespace {
 constexpr int kMaxCount = 65536;
 constexpr int kMaxTasks = 1 << 24;
 
+/// Nodes of the job that made this process a rank. mpirun does not say them: at least those that
+/// its ranks need, or those of the step of its daemons.
+int nodes_of(const Identity& identity, int hosts) {
+  if (identity.node_count > 0) return identity.node_count;
+  if (identity.local_size <= 0 || identity.size <= 0) return hosts;
+  if (identity.size == identity.local_size) return 1;
+  return std::max(hosts, (identity.size + identity.local_size - 1) / identity.local_size);
+}
+
 Result<Placement> place_task(const RunOptions& options, const Allocation& allocation) {
   const Identity& identity = *allocation.identity;
   Placement placement;
   placement.reports_bindings = options.bind.report;
   placement.way = Way::kTask;
   placement.size = identity.size;
-  placement.node_count = std::max(1, identity.node_count);
+  placement.node_count = nodes_of(identity, static_cast<int>(allocation.hosts.size()));
   placement.this_host = allocation.host;
   placement.hosts = allocation.hosts;
   if (options.nodes) {

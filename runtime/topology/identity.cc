@@ -144,21 +144,31 @@ bool step_is_elsewhere(const Environment& environment) {
                       });
 }
 
-/// True where a PMI server's name for its job, "slurm.pmix.JOB.STEP" or "JOB.STEP", is another step
-/// than the one of SLURM_*: srun --mpi=none passes on what `srun --mpi=pmix --pty bash` was given.
+bool is_number(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// True where a PMI server's name for its job ("slurm.pmix.JOB.STEP", "JOB.STEP" or "JOB") is
+/// another step than the one of SLURM_*: srun --mpi=none passes on what `srun --mpi=pmix --pty
+/// bash` was given. Names of another form are not judged.
 bool serves_another_step(const Source& source, const Environment& environment) {
   constexpr std::string_view kPrefix = "slurm.pmix.";
-  auto served = environment.get(source.name == kPmix ? "PMIX_NAMESPACE" : "PMI_JOBID");
-  if (!served || (source.name != kPmix && source.name != kPmi)) return false;
-  if (source.name == kPmix) {
-    if (!served->starts_with(kPrefix)) return false;
-    served->erase(0, kPrefix.size());
-  }
+  if (source.name != kPmix && source.name != kPmi) return false;
+  const auto served = environment.get(source.name == kPmix ? "PMIX_NAMESPACE" : "PMI_JOBID");
   const auto job = environment.get("SLURM_JOB_ID");
-  if (!job || environment.has("SLURM_HET_SIZE")) return false;
-  if (!in_slurm_step(environment)) return !served->starts_with(*job + ".");
+  if (!served || !job || environment.has("SLURM_HET_SIZE")) return false;
+  std::string_view name = *served;
+  if (source.name == kPmix) {
+    if (!name.starts_with(kPrefix)) return false;
+    name.remove_prefix(kPrefix.size());
+  }
+  const std::string_view served_job = name.substr(0, name.find('.'));
+  name.remove_prefix(std::min(served_job.size() + 1, name.size()));
+  if (!is_number(served_job)) return false;
+  if (served_job != *job) return true;
   const auto step = environment.get("SLURM_STEP_ID");
-  return step && *served != *job + "." + *step;
+  return is_number(name) && in_slurm_step(environment) && step && name != *step;
 }
 
 bool speaks(const Source& source, const Environment& environment) {
@@ -273,6 +283,15 @@ void complete(int& field, int claimed) {
   if (field < 0) field = claimed;
 }
 
+/// What follows from the number of nodes, each of which has a rank.
+void deduce_place(Identity& identity) {
+  if (identity.local_size < 0 && identity.node_count == 1 && identity.size > 0) {
+    identity.local_size = identity.size;
+  }
+  if (identity.local_size < 0 && identity.node_count == identity.size) identity.local_size = 1;
+  if (identity.local_size == 1) complete(identity.local_rank, 0);
+}
+
 }  // namespace
 
 bool in_slurm_step(const Environment& environment) {
@@ -321,6 +340,7 @@ Result<std::optional<Identity>> derive_identity(const Environment& environment) 
     complete(identity.node, claim.node);
     complete(identity.node_count, claim.node_count);
   }
+  deduce_place(identity);
   identity.details = std::move(heard.claims);
   return std::optional<Identity>(std::move(identity));
 }

@@ -175,6 +175,7 @@ class TestIdentity(slurm_test.SlurmTest):
                 result = around(mpi, f"srun --mpi={inner} {_PROBE}")
                 self.assertEqual(result.stdout.count("size=4"), 4, result.stderr)
         result = around("none", f"{slurm_test.HVDRUN} touch started")
+        self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("unset SLURM_STEP_ID", result.stderr)
         self.assertFalse((self.cluster.root / "started").exists())
 

@@ -67,5 +67,23 @@ TEST(NestedRun, RanksOfNpAreHvdrunsInEverySituation) {
   EXPECT_GE(count, 60U);
 }
 
+TEST(NestedRun, NodesOfMpirunAreKnownToBeSeveral) {
+  const std::filesystem::path folder(HVD_ENVIRONMENTS_DIR);
+  const auto nodes = [&](const std::string& file, std::vector<std::string> hosts) {
+    Allocation allocation;
+    allocation.way = Way::kTask;
+    allocation.environment = read_environment(folder / file);
+    allocation.identity = derive_identity(allocation.environment).value();
+    allocation.hosts = std::move(hosts);
+    allocation.mask = {0, 1};
+    return place(RunOptions{}, allocation).value().node_count;
+  };
+  EXPECT_EQ(nodes("openmpi_5_in_salloc.env", {"jz1", "jz2"}), 2);
+  EXPECT_EQ(nodes("intel_mpi_in_salloc.env", {"box"}), 2);
+  EXPECT_EQ(nodes("mpich.env", {"jz1", "jz2"}), 1);
+  EXPECT_EQ(nodes("flux.env", {"box"}), 2);
+  EXPECT_EQ(nodes("rank_and_world_size.env", {"box"}), 1);
+}
+
 }  // namespace
 }  // namespace hvd
