@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launcher/check/check_command.h"
+#include "launcher/describe/describe_command.h"
 #include "launcher/job/job_command.h"
 #include "launcher/options/command_line.h"
 #include "launcher/run/exit_code.h"
@@ -17,6 +18,8 @@ struct RunChosen {
   int operator()(const RunOptions& options) const { return run_program(options); }
   int operator()(const JobOptions& options) const { return run_job(options); }
   int operator()(const CheckOptions& options) const { return run_check(options); }
+  int operator()(const CompletionOptions& options) const { return run_completion(options); }
+  int operator()(const DescribeOptions& options) const { return run_describe(options); }
   int operator()(const PrintAndExit& print) const {
     std::fputs(print.text.c_str(), stdout);
     return 0;

@@ -40,15 +40,22 @@ std::string value_of(CLI::Option& option) {
 }
 
 CommandDescription describe(CLI::App& app, const CommandEntry& entry) {
-  CommandDescription command{
-      std::string(entry.name), std::string(entry.group),    std::string(entry.summary),
-      app.get_description(),   std::string(entry.operands), {},
-      entry.examples};
+  CommandDescription command{std::string(entry.name),
+                             std::string(entry.group),
+                             std::string(entry.summary),
+                             app.get_description(),
+                             std::string(entry.operands),
+                             {},
+                             {}};
+  for (const CommandExample& example : entry.examples) {
+    if (!example.line.empty()) command.examples.push_back(example);
+  }
   for (CLI::Option* option : app.get_options()) {
     if (option->get_group().empty() || option == app.get_help_ptr()) continue;
     OptionDescription described{names_of(*option), value_of(*option), option->get_description(),
-                                option->get_group()};
-    if (option->get_positional()) described.value = option->get_name(true);
+                                option->get_group(), option->get_items_expected_max() > 1};
+    const bool is_list = described.value.find('|') != std::string::npos;
+    if (option->get_positional() && !is_list) described.value = option->get_name(true);
     command.options.push_back(std::move(described));
   }
   const std::vector<std::string> groups = command.option_groups();
@@ -122,7 +129,7 @@ Status option_failure(CLI::App& app, const CLI::ParseError& failure, std::string
   std::string what = failure.what();
   CLI::Option* option = option_named_in(app, what);
   if (option == nullptr || option->get_positional()) return usage(what, command);
-  const OptionDescription described{names_of(*option), value_of(*option), "", ""};
+  const OptionDescription described{names_of(*option), value_of(*option), "", "", false};
   const std::string name = described.names.back();
   const std::string value = option->results().empty() ? "" : option->results().back();
   if (failure.get_name() == "ArgumentMismatch") {

@@ -7,6 +7,9 @@
 
 namespace hvd {
 
+/// The group of the options that were given none.
+constexpr std::string_view kPlainGroup = "Options";
+
 /// One option of a command, or an operand it names (`FILE`).
 struct OptionDescription {
   std::vector<std::string> names;  ///< As typed: "-n", "-np"; empty: an operand.
@@ -16,6 +19,7 @@ struct OptionDescription {
   std::string value;
   std::string meaning;
   std::string group;
+  bool is_repeatable = false;
 
   bool is_operand() const { return names.empty(); }
   bool takes_value() const { return !value.empty(); }

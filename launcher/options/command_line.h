@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "launcher/options/check_options.h"
 #include "launcher/options/command_description.h"
+#include "launcher/options/describe_options.h"
 #include "launcher/options/job_options.h"
 #include "launcher/options/run_options.h"
 
@@ -21,8 +22,8 @@ struct PrintAndExit {
 /// The one word after a command that asks its parser for its options; see describe_command().
 constexpr std::string_view kDescribe = "--describe";
 
-using CommandLine =
-    std::variant<RunOptions, JobOptions, CheckOptions, PrintAndExit, CommandDescription>;
+using CommandLine = std::variant<RunOptions, JobOptions, CheckOptions, CompletionOptions,
+                                 DescribeOptions, PrintAndExit, CommandDescription>;
 
 /// Reads the command line; never a CommandDescription. kInvalidArgument: one sentence with what is
 /// wrong, and a line "hint: ..." with what to type.

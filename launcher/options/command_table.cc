@@ -10,6 +10,8 @@ constexpr std::string_view kRunning = "Run and look";
 constexpr std::string_view kJobs = "Write jobs";
 constexpr std::string_view kItself = "Ask hvdrun";
 
+constexpr std::string_view kHidden = "";
+
 constexpr std::string_view kProgram = "PROGRAM [ARGUMENTS...]";
 constexpr std::string_view kMaybeProgram = "[-- PROGRAM [ARGUMENTS...]]";
 
@@ -29,61 +31,70 @@ Result<CommandLine> parse_script(const std::vector<std::string>& arguments) {
   return parse_job("script", arguments);
 }
 
-std::vector<CommandEntry> make_table() {
-  return {
-      {"run",
-       kRunning,
-       "start and supervise the ranks of a program (the word run may be left out)",
-       kProgram,
-       {{"hvdrun -np 4 python3 train.py", "four ranks on this machine"},
-        {"hvdrun python3 train.py", "in a batch script or salloc shell: one rank per GPU"},
-        {"srun hvdrun python3 train.py", "in a batch script: srun starts the tasks"}},
-       parse_plain_run},
-      {"explain",
-       kRunning,
-       "say what run would do, and why (the same as --dry-run)",
-       kProgram,
-       {{"hvdrun explain python3 train.py", "placement, variables with their origin, commands"},
-        {"hvdrun explain -np 4 --nodes 2 a.out", "the same for two virtual nodes"}},
-       parse_explain},
-      {"header",
-       kJobs,
-       "print the #SBATCH lines of a job for a site",
-       kMaybeProgram,
-       {{"hvdrun header --list", "the known sites and their partitions"},
-        {"hvdrun header --site jean-zay --gpus 8", "the header alone"},
-        {"hvdrun header --site jean-zay --gpus 8 -- python3 train.py", "a whole job script"}},
-       parse_header},
-      {"script",
-       kJobs,
-       "print a whole job script for a site",
-       "-- PROGRAM [ARGUMENTS...]",
-       {{"hvdrun script --site jean-zay --gpus 8 -- python3 train.py", "two nodes of 4 GPUs"},
-        {"hvdrun script --site jean-zay --gpus 8 --requeue -- python3 train.py",
-         "goes back to the queue before its time ends"}},
-       parse_script},
-      {"check",
-       kItself,
-       "say what works here, and why each missing part is missing",
-       "",
-       {{"hvdrun check --build", "backends, rendezvous methods, libraries"},
-        {"hvdrun check --build --json", "the same for programs"}},
-       parse_check},
-      {"help",
-       kItself,
-       "print the help of a command",
-       "[COMMAND]",
-       {{"hvdrun help header", "the same as hvdrun header --help"}},
-       parse_help},
-  };
-}
+constexpr CommandEntry kCommands[] = {
+    {"run",
+     kRunning,
+     "start and supervise the ranks of a program (the word run may be left out)",
+     kProgram,
+     {{"hvdrun -np 4 python3 train.py", "four ranks on this machine"},
+      {"hvdrun python3 train.py", "in a batch script or salloc shell: one rank per GPU"},
+      {"srun hvdrun python3 train.py", "in a batch script: srun starts the tasks"}},
+     parse_plain_run},
+    {"explain",
+     kRunning,
+     "say what run would do, and why (the same as --dry-run)",
+     kProgram,
+     {{"hvdrun explain python3 train.py", "placement, variables with their origin, commands"},
+      {"hvdrun explain -np 4 --nodes 2 a.out", "the same for two virtual nodes"}},
+     parse_explain},
+    {"header",
+     kJobs,
+     "print the #SBATCH lines of a job for a site",
+     kMaybeProgram,
+     {{"hvdrun header --list", "the known sites and their partitions"},
+      {"hvdrun header --site jean-zay --gpus 8", "the header alone"},
+      {"hvdrun header --site jean-zay --gpus 8 -- python3 train.py", "a whole job script"}},
+     parse_header},
+    {"script",
+     kJobs,
+     "print a whole job script for a site",
+     "-- PROGRAM [ARGUMENTS...]",
+     {{"hvdrun script --site jean-zay --gpus 8 -- python3 train.py", "two nodes of 4 GPUs"},
+      {"hvdrun script --site jean-zay --gpus 8 --requeue -- python3 train.py",
+       "goes back to the queue before its time ends"}},
+     parse_script},
+    {"check",
+     kItself,
+     "say what works here, and why each missing part is missing",
+     "",
+     {{"hvdrun check --build", "backends, rendezvous methods, libraries"},
+      {"hvdrun check --build --json", "the same for programs"}},
+     parse_check},
+    {"help",
+     kItself,
+     "print the help of a command",
+     "[COMMAND]",
+     {{"hvdrun help header", "the same as hvdrun header --help"}},
+     parse_help},
+    {"completion",
+     kItself,
+     "print the completion for bash, zsh or fish",
+     "SHELL",
+     {{"source <(hvdrun completion bash)", "in ~/.bashrc"},
+      {"source <(hvdrun completion zsh)", "in ~/.zshrc, after compinit"},
+      {"hvdrun completion fish | source", "in ~/.config/fish/config.fish"}},
+     parse_completion},
+    {"describe",
+     kHidden,
+     "print the table of commands",
+     "FORMAT [COMMAND]",
+     {{"hvdrun describe markdown", "docs/reference/hvdrun.md"}},
+     parse_describe},
+};
 
 }  // namespace
 
-std::span<const CommandEntry> command_table() {
-  static const std::vector<CommandEntry> kTable = make_table();
-  return kTable;
-}
+std::span<const CommandEntry> command_table() { return kCommands; }
 
 const CommandEntry* find_command(std::string_view name) {
   for (const CommandEntry& entry : command_table()) {

@@ -19,7 +19,7 @@ struct CommandEntry {
   std::string_view summary;  ///< One line, without full stop.
   /// What follows the options; with PROGRAM in it, all from there on is the program's.
   std::string_view operands;
-  std::vector<CommandExample> examples;
+  CommandExample examples[3];  ///< At most; an empty line is none.
   Result<CommandLine> (*parse)(const std::vector<std::string>& arguments);
 };
 

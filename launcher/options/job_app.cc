@@ -100,7 +100,7 @@ Result<CommandLine> parse_job(std::string_view name, const std::vector<std::stri
   app->add_option("--site", options.site, "Site id, or the path of a site file (default: detected)")
       ->type_name("SITE");
   app->add_option("-p,--partition", options.partition, "Partition (default: the site's)")
-      ->type_name("NAME");
+      ->type_name("PARTITION");
   add_size_options(*app, options);
   add_request_options(*app, options);
   if (command.action != JobAction::kHeader) add_script_options(*app, options);
