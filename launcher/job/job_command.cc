@@ -7,6 +7,7 @@
 #include "launcher/job/salloc.h"
 #include "launcher/job/shell_word.h"
 #include "launcher/job/site_list.h"
+#include "launcher/job/submit_command.h"
 #include "launcher/run/exit_code.h"
 
 namespace hvd {
@@ -17,26 +18,34 @@ const char* name_of(JobAction action) {
   return action == JobAction::kSubmit ? "submit" : "header";
 }
 
-Result<std::string> text_to_print(const JobOptions& options) {
-  const Environment environment = Environment::of_process();
-  if (options.list) return describe_sites(environment);
+int print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+}
+
+/// Prints or submits; a failure is one of the request.
+Result<int> do_job(const JobOptions& options, const Environment& environment) {
+  if (options.list) {
+    HVD_TRY_ASSIGN(const std::string sites, describe_sites(environment));
+    return print(sites);
+  }
   HVD_TRY_ASSIGN(const PreparedJob job, prepare_job(options, environment));
-  if (!options.interactive) return job.text;
-  HVD_TRY_ASSIGN(const std::vector<std::string> words, plan_salloc(job.plan, options));
-  return shell_line(words) + "\n";
+  const bool submits = options.action == JobAction::kSubmit;
+  if (options.interactive) {
+    HVD_TRY_ASSIGN(const std::vector<std::string> words, plan_salloc(job.plan, options));
+    if (submits && !options.dry_run) return become_salloc(words, environment);
+    return print(shell_line(words) + "\n");
+  }
+  return submits ? submit_job(job, options, environment) : print(job.text);
 }
 
 }  // namespace
 
 int run_job(const JobOptions& options) {
-  const Result<std::string> text = text_to_print(options);
-  if (!text.is_ok()) {
-    std::fprintf(stderr, "hvdrun %s: %s\n", name_of(options.action),
-                 text.status().message().c_str());
-    return kExitUsage;
-  }
-  std::fputs(text.value().c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  const Result<int> code = do_job(options, Environment::of_process());
+  if (code.is_ok()) return code.value();
+  std::fprintf(stderr, "hvdrun %s: %s\n", name_of(options.action), code.status().message().c_str());
+  return kExitUsage;
 }
 
 }  // namespace hvd

@@ -142,6 +142,12 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   HVD_TRY_ASSIGN(decided.size, plan_size(site, partition, request));
   HVD_TRY_ASSIGN(decided.time, plan_time(site, partition, request, decided.size));
   HVD_TRY_ASSIGN(decided.account, plan_account(site, partition, request.account));
+  if (site.account_required && request.account.empty() && request.action == JobAction::kSubmit) {
+    return error(Code::kInvalidArgument,
+                 "site {} refuses a job without an account: type --account "
+                 "(they look like {})",
+                 site.id, site.account_example);
+  }
   HVD_TRY_ASSIGN(decided.signal, plan_signal(request));
   JobPlan plan;
   plan.hvdrun = hvdrun;

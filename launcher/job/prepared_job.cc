@@ -7,7 +7,6 @@
 #include <filesystem>
 
 #include "launcher/job/template.h"
-#include "launcher/run/program_path.h"
 #include "launcher/site/site_catalog.h"
 
 namespace hvd {
@@ -32,16 +31,13 @@ Result<SiteConfig> choose_site(const std::string& name, const Environment& envir
                known);
 }
 
-/// How a job submitted here calls this program: by its name where PATH leads to it. A printed
-/// script may be for another machine, where the path of this one says nothing.
-std::string own_name(JobAction action, const Environment& environment) {
+/// How the job calls this program: submitted here by its path, since the PATH of a login shell can
+/// be another. A printed script may be for another machine, where the path says nothing.
+std::string own_name(JobAction action) {
   if (action != JobAction::kSubmit) return "hvdrun";
   std::error_code failure;
   const fs::path own = fs::read_symlink("/proc/self/exe", failure);
-  const auto found = find_program("hvdrun", environment);
-  const auto* path = std::get_if<std::string>(&found);
-  if (failure || (path != nullptr && fs::equivalent(*path, own, failure))) return "hvdrun";
-  return own.string();
+  return failure ? "hvdrun" : own.string();
 }
 
 }  // namespace
@@ -50,7 +46,7 @@ Result<PreparedJob> prepare_job(const JobOptions& options, const Environment& en
   PreparedJob job;
   HVD_TRY_ASSIGN(job.site, choose_site(options.site, environment));
   HVD_TRY_ASSIGN(const TemplateFolders templates, find_templates(options.templates, environment));
-  HVD_TRY_ASSIGN(job.plan, plan_job(job.site, options, own_name(options.action, environment)));
+  HVD_TRY_ASSIGN(job.plan, plan_job(job.site, options, own_name(options.action)));
   const bool header = options.action == JobAction::kHeader || options.command.empty();
   HVD_TRY_ASSIGN(job.text,
                  header ? render_header(job.plan, templates) : render_script(job.plan, templates));

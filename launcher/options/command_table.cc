@@ -14,6 +14,7 @@ constexpr std::string_view kHidden = "";
 
 constexpr std::string_view kProgram = "PROGRAM [ARGUMENTS...]";
 constexpr std::string_view kMaybeProgram = "[-- PROGRAM [ARGUMENTS...]]";
+constexpr std::string_view kMarkedProgram = "-- PROGRAM [ARGUMENTS...]";
 
 Result<CommandLine> parse_plain_run(const std::vector<std::string>& arguments) {
   return parse_run(arguments, false);
@@ -29,6 +30,10 @@ Result<CommandLine> parse_header(const std::vector<std::string>& arguments) {
 
 Result<CommandLine> parse_script(const std::vector<std::string>& arguments) {
   return parse_job("script", arguments);
+}
+
+Result<CommandLine> parse_submit(const std::vector<std::string>& arguments) {
+  return parse_job("submit", arguments);
 }
 
 constexpr CommandEntry kCommands[] = {
@@ -52,17 +57,25 @@ constexpr CommandEntry kCommands[] = {
      "print the #SBATCH lines of a job for a site",
      kMaybeProgram,
      {{"hvdrun header --list", "the known sites and their partitions"},
-      {"hvdrun header --site jean-zay --gpus 8", "the header alone"},
-      {"hvdrun header --site jean-zay --gpus 8 -- python3 train.py", "a whole job script"}},
+      {"hvdrun header --site jean-zay --gpus 8", "two nodes of 4 GPUs"},
+      {"hvdrun header --site jean-zay --gpus 8 -- python3 train.py", "named for the program"}},
      parse_header},
     {"script",
      kJobs,
      "print a whole job script for a site",
-     "-- PROGRAM [ARGUMENTS...]",
+     kMarkedProgram,
      {{"hvdrun script --site jean-zay --gpus 8 -- python3 train.py", "two nodes of 4 GPUs"},
       {"hvdrun script --site jean-zay --gpus 8 --requeue -- python3 train.py",
        "goes back to the queue before its time ends"}},
      parse_script},
+    {"submit",
+     kJobs,
+     "write a job script, submit it, and follow the job",
+     kMarkedProgram,
+     {{"hvdrun submit --gpus 8 --follow -- python3 train.py", "until its end, with its exit code"},
+      {"hvdrun submit --gpus 8 --dry-run -- python3 train.py", "what would be submitted"},
+      {"hvdrun submit --gpus 4 --interactive", "a shell in an allocation"}},
+     parse_submit},
     {"check",
      kItself,
      "say what works here, and why each missing part is missing",

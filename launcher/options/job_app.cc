@@ -83,10 +83,13 @@ JobCommandText text_of(std::string_view name) {
             "Prints a whole job script for a site: header, modules in the site's order, "
             "environment, and the line that starts the program."};
   }
-  if (name == "submit") return {JobAction::kSubmit, name, "Writes a job script and submits it."};
+  if (name == "submit") {
+    return {JobAction::kSubmit, name,
+            "Writes a whole job script to a launch directory, submits it and prints the job id. The "
+            "job starts in the folder where submit is typed."};
+  }
   return {JobAction::kHeader, name,
-          "Prints the first lines of a job script for a site, with one rank per GPU; with a "
-          "program, the whole script. What does not fit the site (a time over the limit of a QoS, "
+          "Prints the #SBATCH lines of a job for a site, with one rank per GPU. What does not fit the site (a time over the limit of a QoS, "
           "an account of another partition) is an error that says what does."};
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck finds nothing in the scripts that hvdrun writes, one of each shape and site.
+# The tool shellcheck finds nothing in the scripts that hvdrun writes, one of each shape and site.
 #   shellcheck_test.sh HVDRUN
 set -euo pipefail
 if ! command -v shellcheck >/dev/null; then

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job/submission.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace hvd {
+namespace {
+
+constexpr std::array<std::string_view, 7> kOfAJob{"SLURM_", "SLURMD_", "SRUN_",           "PMI_",
+                                                  "PMIX_",  "PALS_",   "OMPI_COMM_WORLD_"};
+/// Not about a job: how to find the controller, and how times are written.
+constexpr std::array<std::string_view, 4> kOfTheUser{"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT",
+                                                     "SLURM_TIME_FORMAT"};
+
+bool is_of_a_job(std::string_view name) {
+  if (std::find(kOfTheUser.begin(), kOfTheUser.end(), name) != kOfTheUser.end()) return false;
+  return std::any_of(kOfAJob.begin(), kOfAJob.end(),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
+std::string uppercase(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), upper);
+  return result;
+}
+
+/// "KEY" is in "API_KEY", not in "KEYBOARD" or "MONKEY".
+bool has_word(const std::string& name, std::string_view word) {
+  for (std::size_t at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    const bool starts = at == 0 || name[at - 1] == '_';
+    if (starts && (end == name.size() || name[end] == '_' || name[end] == 'S')) return true;
+  }
+  return false;
+}
+
+bool is_secret(const std::string& name, const std::string& value) {
+  const std::string known = uppercase(name);
+  for (const std::string_view text :
+       {"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "JWT", "COOKIE", "APIKEY"}) {
+    if (known.find(text) != std::string::npos) return true;
+  }
+  for (const std::string_view word : {"KEY", "PASS", "AUTH", "PAT"}) {
+    if (has_word(known, word)) return true;
+  }
+  // "https://user:password@host"
+  const std::size_t scheme = value.find("://");
+  if (scheme == std::string::npos) return false;
+  const std::size_t at = value.find_first_of("@/ ", scheme + 3);
+  return at != std::string::npos && value[at] == '@' && value.find(':', scheme + 3) < at;
+}
+
+/// sbatch replaces "%j" and its like in the path of the output.
+std::string without_patterns(const std::string& path) {
+  std::string text;
+  for (const char c : path) text += c == '%' ? "%%" : std::string(1, c);
+  return text;
+}
+
+}  // namespace
+
+Environment submission_environment(const Environment& environment) {
+  if (!environment.has("SLURM_JOB_ID")) return environment;
+  Environment outside;
+  for (const auto& [name, value] : environment.variables()) {
+    if (!is_of_a_job(name)) outside.set(name, value);
+  }
+  return outside;
+}
+
+std::string describe_environment(const Environment& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment.variables()) {
+    std::string shown = is_secret(name, value) ? "(redacted)" : value;
+    for (std::size_t at = 0; (at = shown.find('\n', at)) != std::string::npos; at += 2) {
+      shown.replace(at, 1, "\\n");
+    }
+    text += name + "=" + shown + "\n";
+  }
+  return text;
+}
+
+std::vector<std::string> overriding_variables(const JobPlan& plan, const Environment& environment) {
+  std::vector<std::string> sentences;
+  for (const JobDirective& line : plan.directives) {
+    std::string name = "SBATCH_" + uppercase(line.option);
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (line.option == "time") name = "SBATCH_TIMELIMIT";
+    const std::optional<std::string> value = environment.get(name);
+    if (!value || *value == line.value) continue;
+    sentences.push_back(
+        format_text("{}='{}' of your environment wins over --{}={}: unset it, or type that value",
+                    name, *value, line.option, line.value));
+  }
+  return sentences;
+}
+
+std::vector<std::string> sbatch_command(const JobOptions& options, const SubmissionPlaces& places) {
+  std::vector<std::string> words{"sbatch", "--parsable", "--chdir=" + places.working};
+  if (options.output.empty()) {
+    words.push_back("--output=" + without_patterns(places.folder) +
+                    (options.array.empty() ? "/%j.out" : "/%A_%a.out"));
+  }
+  words.push_back(places.folder + "/job.sh");
+  return words;
+}
+
+}  // namespace hvd
