@@ -84,12 +84,14 @@ JobCommandText text_of(std::string_view name) {
             "environment, and the line that starts the program."};
   }
   if (name == "submit") {
-    return {JobAction::kSubmit, name,
-            "Writes a whole job script to a launch directory, submits it and prints the job id. The "
-            "job starts in the folder where submit is typed."};
+    return {
+        JobAction::kSubmit, name,
+        "Writes a whole job script to a launch directory, submits it and prints the job id. The "
+        "job starts in the folder where submit is typed."};
   }
   return {JobAction::kHeader, name,
-          "Prints the #SBATCH lines of a job for a site, with one rank per GPU. What does not fit the site (a time over the limit of a QoS, "
+          "Prints the #SBATCH lines of a job for a site, with one rank per GPU. What does not fit "
+          "the site (a time over the limit of a QoS, "
           "an account of another partition) is an error that says what does."};
 }
 
