@@ -19,6 +19,27 @@ std::string known_max_time(const Limits& limits) {
   return provenance_of(limits, "max_time").is_assumed() ? "" : limits.max_time;
 }
 
+/// `partition` with the time limit that it has for jobs of so many nodes.
+SitePartition limited_to(SitePartition partition, int nodes) {
+  int smallest = 0;
+  for (const SiteTimeByNodes& limit : partition.max_time_by_nodes) {
+    if (nodes > limit.nodes || (smallest != 0 && limit.nodes > smallest)) continue;
+    smallest = limit.nodes;
+    partition.max_time = limit.max_time;
+  }
+  return partition;
+}
+
+/// " for jobs of up to 91 nodes" where its limit depends on that.
+std::string up_to_nodes(const SitePartition& partition) {
+  for (const SiteTimeByNodes& limit : partition.max_time_by_nodes) {
+    if (limit.max_time == partition.max_time) {
+      return format_text(" for jobs of up to {} nodes", limit.nodes);
+    }
+  }
+  return "";
+}
+
 const SiteQos* find_qos(const SitePartition& partition, const std::string& name) {
   for (const SiteQos& qos : partition.qos) {
     if (name.empty() ? qos.is_default : qos.name == name) return &qos;
@@ -44,8 +65,8 @@ Status check_time(const SitePartition& partition, const SiteQos* qos, const std:
   }
   if (!fits(known_max_time(partition), time)) {
     return error(Code::kInvalidArgument,
-                 "--time {} is over the {} of partition {}: type --time {} or less", text,
-                 partition.max_time, partition.name, partition.max_time);
+                 "--time {} is over the {} of partition {}{}: type --time {} or less", text,
+                 partition.max_time, partition.name, up_to_nodes(partition), partition.max_time);
   }
   return Status::ok();
 }
@@ -80,8 +101,9 @@ std::string plan_qos(const SitePartition& partition, const JobOptions& request) 
   return partition.qos.front().is_default ? "" : partition.qos.front().name;
 }
 
-Result<std::string> plan_time(const SiteConfig& site, const SitePartition& partition,
+Result<std::string> plan_time(const SiteConfig& site, const SitePartition& any_size,
                               const JobOptions& request, const JobSize& size) {
+  const SitePartition partition = limited_to(any_size, size.nodes);
   const SiteQos* qos = find_qos(partition, plan_qos(partition, request));
   if (qos == nullptr && !request.qos.empty() && !partition.qos.empty()) {
     return unknown_qos(site, partition, request.qos);

@@ -16,7 +16,7 @@ std::string plan_qos(const SitePartition& partition, const JobOptions& request);
 
 /// The time limit that the header carries (the site's where none is typed, cut to what the QoS
 /// allows; empty: none), after QoS, time and size were held against the partition's limits.
-Result<std::string> plan_time(const SiteConfig& site, const SitePartition& partition,
+Result<std::string> plan_time(const SiteConfig& site, const SitePartition& any_size,
                               const JobOptions& request, const JobSize& size);
 
 /// The account as the site writes it: its GPU suffix appended, its pattern checked.

@@ -36,6 +36,12 @@ enum class PartitionSelect {
   kConstraint,  ///< --constraint=CONSTRAINT
 };
 
+/// A limit for jobs up to some size.
+struct SiteTimeByNodes {
+  int nodes = 0;
+  std::string max_time;
+};
+
 /// A network port of a node and the GPUs near it.
 struct SiteNic {
   std::string name;
@@ -62,6 +68,7 @@ struct SitePartition {
   std::optional<int> max_nodes;
   std::string default_time;  ///< Of a job without --time.
   std::string max_time;
+  std::vector<SiteTimeByNodes> max_time_by_nodes;  ///< Shorter ones of smaller jobs.
   std::vector<SiteQos> qos;
   std::string account_suffix;  ///< "@v100": appended to an account that has none.
   std::vector<std::string> modules;

@@ -119,6 +119,10 @@ SitePartition SiteReader::partition(const Json& json) const {
   partition.max_nodes = count_of(json, "max_nodes");
   partition.default_time = text_of(json, "default_time");
   partition.max_time = text_of(json, "max_time");
+  for (const Json& limit : list_at(json, "max_time_by_nodes")) {
+    partition.max_time_by_nodes.push_back(
+        {limit.at("nodes").get<int>(), text_of(limit, "max_time")});
+  }
   const std::string inherited =
       object_at(json, "sources").value("qos", json.at("source").get<std::string>());
   for (const Json& item : list_at(json, "qos")) partition.qos.push_back(qos(item, inherited));

@@ -109,6 +109,15 @@ TEST(SiteHeaders, AskAsTheSiteWantsIt) {
       "with the cores");
 }
 
+TEST(SiteHeaders, KnowThatSmallJobsMayBeShorter) {
+  EXPECT_EQ(text_of("frontier", {.nodes = 2, .time = "03:00:00"}),
+            "--time 03:00:00 is over the 02:00:00 of partition batch for jobs of up to 91 nodes: "
+            "type --time 02:00:00 or less");
+  EXPECT_THAT(text_of("frontier", {.nodes = 92, .time = "06:00:00"}), HasSubstr("06:00:00\n"));
+  EXPECT_THAT(text_of("frontier", {.nodes = 183, .time = "06:00:01"}), HasSubstr("183 nodes"));
+  EXPECT_THAT(text_of("frontier", {.nodes = 184, .time = "12:00:00"}), HasSubstr("12:00:00\n"));
+}
+
 TEST(SiteHeaders, SayWhatIsAssumed) {
   EXPECT_THAT(text_of("jean-zay", {.gpus = 4}),
               HasSubstr("# The site file assumes these values, so verify them: time.\n"));
