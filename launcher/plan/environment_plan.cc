@@ -148,6 +148,9 @@ void add_job(const Placement& placement, const JobFacts& job, Variables& variabl
   if (!job.marker.empty()) {
     add(ours(env::kJobMarker, job.marker, "by it nothing is left behind"), variables);
   }
+  if (!job.losses.empty()) {
+    add(ours(env::kLossPipe, job.losses, "by it hvdrun knows which rank failed first"), variables);
+  }
   if (placement.way == Way::kSlurmShell) {
     add(ours(kStepRequest, "1", "task 0 tells the id of its step"), variables);
   }

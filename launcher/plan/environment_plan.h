@@ -27,6 +27,7 @@ struct JobFacts {
   std::string store;   ///< HVD_STORE; empty: none.
   std::string key;     ///< HVD_JOB_KEY; empty: none.
   std::string marker;  ///< HVD_JOB_MARKER; empty: none.
+  std::string losses;  ///< HVD_LOSS_PIPE; empty: none.
 };
 
 /// Decides every variable of every rank. Pure.

@@ -2,7 +2,7 @@
 #include "launcher/run/keeper.h"
 
 #include <fcntl.h>
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -23,8 +23,16 @@ namespace hvd {
 namespace {
 
 constexpr std::chrono::seconds kSweepLimit{10};
-constexpr std::chrono::milliseconds kLastThreadLimit{200};
 constexpr int kFirstUncertainFd = 4096;
+
+constexpr std::uint64_t kSocket = ~0ULL;
+constexpr std::uint64_t kChildren = ~0ULL - 1;
+
+/// One rank that may still run.
+struct Rank {
+  pid_t pid = -1;    ///< -1: ended and reaped, or never started.
+  UniqueFd process;  ///< Its pidfd; closed: the kernel has none.
+};
 
 /// The keeper's own life, after the fork.
 class KeeperProcess {
@@ -39,8 +47,7 @@ class KeeperProcess {
     ignore_signals();
     start_ranks(std::move(streams));
     detach_streams();
-    while (serve()) {
-    }
+    for (bool goes_on = watch(); goes_on;) goes_on = serve();
     kill_job_processes(marker_, Deadline::after(kSweepLimit));
     ::_exit(0);
   }
@@ -62,65 +69,99 @@ class KeeperProcess {
     for (std::size_t i = 0; i < commands_.size(); ++i) {
       const pid_t pid = ::fork();
       if (pid == 0) become_command(commands_[i], streams[i]);
-      pids_.push_back(pid);
+      ranks_.push_back({pid, UniqueFd(pid > 0 ? open_process(pid) : -1)});
       if (pid < 0) report(i, W_EXITCODE(kExitNotExecutable, 0));
     }
   }
 
   /// A pipe held open here would keep its other end from seeing hvdrun's death.
   void detach_streams() {
+    const auto is_ours = [&](int fd) {
+      return fd == socket_.get() || fd == child_signals_.get() ||
+             std::any_of(ranks_.begin(), ranks_.end(),
+                         [&](const Rank& rank) { return rank.process.get() == fd; });
+    };
     for (int fd = STDERR_FILENO + 1; fd < kFirstUncertainFd; ++fd) {
-      if (fd != socket_.get() && fd != child_signals_.get()) (void)::close(fd);
+      if (!is_ours(fd)) (void)::close(fd);
     }
-
     const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
       (void)::dup2(null.get(), fd);
     }
   }
 
+  /// Watches hvdrun, our children and each rank. epoll hands events out in the order in which they
+  /// came to be, so it tells which of several dead ranks died first, however late we look.
+  bool watch() {
+    epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+    bool is_watched = watch(socket_.get(), kSocket) && watch(child_signals_.get(), kChildren);
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (!ranks_[i].process.is_open()) continue;
+      is_watched = watch(ranks_[i].process.get(), i) && is_watched;
+    }
+    return is_watched;
+  }
+
+  bool watch(int fd, std::uint64_t what) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = what;
+    return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
+
   bool serve() {
-    std::array<pollfd, 2> wait{{{socket_.get(), POLLIN, 0}, {child_signals_.get(), POLLIN, 0}}};
-    if (::poll(wait.data(), wait.size(), -1) < 0) return errno == EINTR;
-    if (wait[1].revents != 0) reap();
-    if (wait[0].revents == 0) return true;
+    std::array<epoll_event, 64> events{};
+    const int count =
+        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    if (count < 0) return errno == EINTR;
+    bool goes_on = true;
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t what = events[static_cast<std::size_t>(i)].data.u64;
+      if (what < ranks_.size()) rank_ended(what);
+      if (what == kSocket) goes_on = hand_on_signal();
+    }
+    reap();
+    return goes_on;
+  }
+
+  bool hand_on_signal() {
     int signal = 0;
     const ssize_t got = ::recv(socket_.get(), &signal, sizeof signal, 0);
     if (got != static_cast<ssize_t>(sizeof signal)) return got < 0 && errno == EINTR;
-    for (const pid_t pid : pids_) {
-      if (pid > 0) (void)::kill(pid, signal);
+    for (const Rank& rank : ranks_) {
+      if (rank.pid > 0) (void)::kill(rank.pid, signal);
     }
     return true;
   }
 
+  void rank_ended(std::size_t index) {
+    int status = 0;
+    if (::waitpid(ranks_[index].pid, &status, WNOHANG) <= 0) return;
+    ranks_[index] = {};  // Reaped: its number may be another process's from here on.
+    report(index, status);
+  }
+
+  /// Orphans of the ranks, and ranks on a kernel without pidfds. A rank that has one is left to
+  /// epoll, which comes back to it at once.
   void reap() {
     signalfd_siginfo ignored;
     while (::read(child_signals_.get(), &ignored, sizeof ignored) > 0) {
     }
-    int status = 0;
-    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-      const auto found = std::find(pids_.begin(), pids_.end(), pid);
-      if (found == pids_.end()) continue;
-      *found = -1;  // Reaped: its number may be another process's from here on.
-      if (status != 0) report_who_went_before();
-      report(static_cast<std::size_t>(found - pids_.begin()), status);
-    }
-  }
-
-  /// waitpid knows an end only when the last thread is gone; a rank that hears of it by a closed
-  /// socket may end before that. So those whose main thread is gone already come first.
-  void report_who_went_before() {
-    const Deadline deadline = Deadline::after(kLastThreadLimit);
-    for (std::size_t i = 0; i < pids_.size(); ++i) {
-      if (pids_[i] <= 0 || !is_zombie(pids_[i])) continue;
-      wait_for_end(pids_[i], deadline);
+    while (true) {
+      siginfo_t ended{};
+      if (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
+      const auto rank = std::find_if(ranks_.begin(), ranks_.end(),
+                                     [&](const Rank& r) { return r.pid == ended.si_pid; });
+      if (rank != ranks_.end() && rank->process.is_open()) return;
       int status = 0;
-      if (::waitpid(pids_[i], &status, WNOHANG) > 0) report(i, status);
+      (void)::waitpid(ended.si_pid, &status, WNOHANG);
+      if (rank == ranks_.end()) continue;
+      *rank = {};
+      report(static_cast<std::size_t>(rank - ranks_.begin()), status);
     }
   }
 
   void report(std::size_t index, int status) {
-    pids_[index] = -1;
     const RankEnded ended{static_cast<int>(index), status};
     (void)::send(socket_.get(), &ended, sizeof ended, MSG_NOSIGNAL);
   }
@@ -129,7 +170,8 @@ class KeeperProcess {
   UniqueFd child_signals_;
   const std::vector<Command>& commands_;
   std::string marker_;
-  std::vector<pid_t> pids_;  ///< By command; -1 when ended and reaped.
+  UniqueFd epoll_;
+  std::vector<Rank> ranks_;  ///< By command.
 };
 
 }  // namespace

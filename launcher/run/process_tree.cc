@@ -16,7 +16,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/format.h"
 #include "base/unique_fd.h"
 
 namespace hvd {
@@ -104,16 +103,8 @@ std::vector<pid_t> job_processes(const std::string& marker) {
 
 }  // namespace
 
-bool is_zombie(pid_t pid) {
-  ProcessEntry process;
-  return parse_stat(read_file(format_text("/proc/{}/stat", pid)), process) && process.is_zombie;
-}
-
-void wait_for_end(pid_t pid, Deadline deadline) {
-  const UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!fd.is_open()) return;
-  pollfd wait{fd.get(), POLLIN, 0};
-  (void)::poll(&wait, 1, deadline.poll_timeout_ms());
+int open_process(pid_t pid) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));  // The kernel makes it close-on-exec.
 }
 
 void kill_job_processes(const std::string& marker, Deadline deadline) {
@@ -123,7 +114,9 @@ void kill_job_processes(const std::string& marker, Deadline deadline) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     if (found.empty()) return;
-    wait_for_end(found.back(), deadline);  // One stands for all of them.
+    const UniqueFd last(open_process(found.back()));  // One stands for all of them.
+    pollfd wait{last.get(), POLLIN, 0};
+    if (last.is_open()) (void)::poll(&wait, 1, deadline.poll_timeout_ms());
   }
 }
 

@@ -14,10 +14,7 @@ namespace hvd {
 /// deadline passes. The caller is a child subreaper, so that orphans become its children.
 void kill_job_processes(const std::string& marker, Deadline deadline);
 
-/// True when the main thread has ended; others of the process may still be at it.
-bool is_zombie(pid_t pid);
-
-/// Waits until the last thread of `pid` is gone. Where the kernel has no pidfd it does not wait.
-void wait_for_end(pid_t pid, Deadline deadline);
+/// A pidfd of `pid`; -1: the kernel has none, or the process is gone.
+int open_process(pid_t pid);
 
 }  // namespace hvd

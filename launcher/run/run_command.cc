@@ -95,7 +95,8 @@ void report_step(const Allocation& allocation) {
 }
 
 int supervise_job(const RunOptions& options, const Placement& placement,
-                  const std::vector<Command>& commands, const std::string& marker) {
+                  const std::vector<Command>& commands, const std::string& marker,
+                  LossPipe* losses) {
   SupervisorOptions supervision;
   supervision.style.from_srun = placement.way == Way::kSlurmShell;
   supervision.style.prefix = options.prefix.value_or(placement.size > 1);
@@ -104,7 +105,7 @@ int supervise_job(const RunOptions& options, const Placement& placement,
   supervision.output_dir = options.output_dir;
   supervision.marker = std::string(launch_env::kJobMarker) + "=" + marker;
   supervision.verbose = options.verbose;
-  const Result<int> code = supervise(commands, supervision);
+  const Result<int> code = supervise(commands, supervision, losses);
   return code.is_ok() ? code.value() : refuse(code.status());
 }
 
@@ -112,6 +113,7 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
   const Allocation& allocation = inputs.allocation;
   JobFacts job;
   std::unique_ptr<JobStore> store;
+  std::optional<LossPipe> losses;
   if (placement.way != Way::kTask) {
     (void)block_handled_signals();  // Before any thread could take them.
     job.marker = new_marker();
@@ -122,6 +124,10 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
     store = std::move(started).value();
     job.store = store->address();
     job.key = store->key();
+    auto pipe = LossPipe::create();
+    if (!pipe.is_ok()) return refuse(pipe.status());
+    losses = std::move(pipe).value();
+    job.losses = losses->name();
   }
   const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);
   std::vector<Command> commands =
@@ -132,14 +138,14 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
     report_step(allocation);
     exec_command(commands.front());
   }
-  return supervise_job(options, placement, commands, job.marker);
+  return supervise_job(options, placement, commands, job.marker, losses ? &*losses : nullptr);
 }
 
 /// The same decisions, with words in place of what only a running job knows.
 void explain(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
   const std::string chosen = "(chosen at start)";
   JobFacts job;
-  if (placement.way == Way::kLocal) job = {chosen, chosen, ""};
+  if (placement.way == Way::kLocal) job = {chosen, chosen, "", chosen};
   if (placement.way != Way::kTask) job.marker = chosen;
   const Allocation& allocation = inputs.allocation;
   const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);

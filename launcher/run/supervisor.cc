@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "launcher/run/end_order.h"
 #include "launcher/run/ending.h"
 #include "launcher/run/exit_code.h"
 #include "launcher/run/handled_signals.h"
@@ -30,6 +31,11 @@ constexpr std::chrono::seconds kKeeperLimit{15};
 constexpr std::uint64_t kSignals = ~0ULL;
 constexpr std::uint64_t kKeeper = ~0ULL - 1;
 
+Deadline earlier(Deadline a, Deadline b) {
+  if (a.is_forever() || b.is_forever()) return a.is_forever() ? b : a;
+  return a.time() < b.time() ? a : b;
+}
+
 /// One output stream of one rank.
 struct Stream {
   UniqueFd pipe;
@@ -42,9 +48,11 @@ struct Stream {
 /// The loop of `hvdrun`: one epoll over the ranks' pipes, the keeper's socket and our signals.
 class Supervisor {
  public:
-  Supervisor(const std::vector<Command>& commands, const SupervisorOptions& options)
+  Supervisor(const std::vector<Command>& commands, const SupervisorOptions& options,
+             LossPipe* losses)
       : commands_(commands),
         options_(options),
+        losses_(losses),
         ending_(options.grace),
         files_(options.output_dir) {}
 
@@ -89,6 +97,7 @@ class Supervisor {
     }
     HVD_TRY_ASSIGN(Keeper keeper, Keeper::start(commands_, std::move(theirs), options_.marker));
     keeper_.emplace(std::move(keeper));
+    if (losses_ != nullptr) losses_->close_writer();
     return watch(keeper_->socket(), kKeeper);
   }
 
@@ -108,7 +117,7 @@ class Supervisor {
   Status wait_and_serve() {
     std::array<epoll_event, 32> events{};
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   ending_.next().poll_timeout_ms());
+                                   earlier(ending_.next(), ends_.next()).poll_timeout_ms());
     if (count < 0 && errno != EINTR) return Status::system("epoll_wait", errno);
     bool keeper_spoke = false;
     for (int i = 0; i < count; ++i) {
@@ -118,6 +127,7 @@ class Supervisor {
       if (what < streams_.size()) read_stream(what);
     }
     if (keeper_spoke) serve_keeper();
+    for (const RankEnded& ended : ends_.take(Clock::now())) rank_ended(ended);
     if (const auto signal = ending_.advance(Clock::now())) {
       if (options_.verbose) say(format_text("sending signal {} to the ranks that remain", *signal));
       send(*signal);
@@ -181,7 +191,11 @@ class Supervisor {
   void serve_keeper() {
     std::vector<RankEnded> ended;
     const bool alive = keeper_->receive(ended);
-    for (const RankEnded& report : ended) rank_ended(report);
+    // What a rank said before its end is there to read by now.
+    if (losses_ != nullptr) {
+      for (const LossPipe::Loss& loss : losses_->read()) ends_.loses(loss.by, loss.lost);
+    }
+    for (const RankEnded& report : ended) ends_.ended(report, Clock::now());
     if (!alive && running_ > 0) keeper_lost();
   }
 
@@ -272,6 +286,8 @@ class Supervisor {
 
   const std::vector<Command>& commands_;
   const SupervisorOptions& options_;
+  LossPipe* losses_;  ///< May be null: srun's tasks are no children of ours.
+  EndOrder ends_;
   Ending ending_;
   OutputFiles files_;
   UniqueFd epoll_;
@@ -285,8 +301,9 @@ class Supervisor {
 
 }  // namespace
 
-Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options) {
-  return Supervisor(commands, options).run();
+Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options,
+                      LossPipe* losses) {
+  return Supervisor(commands, options, losses).run();
 }
 
 }  // namespace hvd

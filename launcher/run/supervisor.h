@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "launcher/plan/command.h"
+#include "launcher/run/loss_pipe.h"
 #include "launcher/run/output_lines.h"
 
 namespace hvd {
@@ -22,6 +23,8 @@ struct SupervisorOptions {
 /// Runs the commands to their end: passes on output, signals and the first failure, and leaves no
 /// process behind. Returns hvdrun's exit code: the first failing rank's own (128 + signal), 128 +
 /// signal when hvdrun was told to end, else 0.
-Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options);
+/// `losses`: where ranks that are children of ours say whom they lost; may be null.
+Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options,
+                      LossPipe* losses);
 
 }  // namespace hvd

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "bootstrap/bootstrap.h"
 #include "c/backend_table.h"
+#include "c/loss_notice.h"
 
 namespace hvd {
 
@@ -99,9 +100,12 @@ Status Process::start(const Settings& settings) {
   BootstrapOptions options;
   options.deadline = Deadline::after(settings.start_timeout);
   options.memory_bytes = [table](int local_size) { return node_memory_bytes(table, local_size); };
-  HVD_TRY_ASSIGN(Wiring wiring, bootstrap(Environment::of_process(), options));
+  const Environment environment = Environment::of_process();
+  HVD_TRY_ASSIGN(Wiring wiring, bootstrap(environment, options));
+  EngineOptions engine_options = settings.engine;
+  engine_options.on_loss = loss_notice(environment, wiring.rank);
   HVD_TRY_ASSIGN(std::shared_ptr<Engine> engine,
-                 Engine::start(std::move(wiring), table, settings.engine));
+                 Engine::start(std::move(wiring), table, engine_options));
   Lock lock(state_->mutex);
   state_->engine = std::move(engine);
   return Status::ok();

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,8 @@ struct EngineOptions {
   std::chrono::milliseconds heartbeat{500};          ///< Between nodes.
   std::chrono::milliseconds node_timeout{2'500};     ///< A silent node is lost after this.
   int spin = -1;                                     ///< Polls before yielding; -1: from the CPUs.
+  /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
+  std::function<void(int)> on_loss;
   std::string backend;  ///< HVD_BACKEND: use this backend only; empty: the first that can.
 };
 

@@ -91,6 +91,7 @@ void Engine::Impl::apply(Decision& decision) {
       completion_.wake_all();
       return;
     }
+    if (options_.on_loss && !is_over()) options_.on_loss(lost->rank);
     end_epoch(left_.contains(lost->rank) ? gone_after_leaving(lost->rank)
                                          : Status(Code::kPeerLost, lost->text));
   } else if (std::holds_alternative<AllLeft>(decision)) {

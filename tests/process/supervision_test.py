@@ -31,27 +31,6 @@ signal.pause()
 true
 """
 
-# Rank 1's main thread is gone, as after a signal whose other threads the kernel still takes down; rank 0
-# sees that and fails at once.
-LAST_THREAD = """
-import ctypes, os, sys, threading
-note = sys.argv[1] + "/gone"
-def state(pid):
-    return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
-if os.environ["HVD_RANK"] == "1":
-    def end():
-        while state(os.getpid()) != "Z":
-            pass
-        open(note, "w")
-        threading.Event().wait(0.02)
-        os._exit(3)
-    threading.Thread(target=end).start()
-    ctypes.CDLL(None).syscall(60, 0)  # exit of this thread alone
-while not os.path.exists(note):
-    pass
-os._exit(9)
-"""
-
 
 def clean_environment(**more):
     """The environment without what an outer launcher could have left in it."""
@@ -86,12 +65,6 @@ class ExitCodes(unittest.TestCase):
         self.assertRegex(done.stderr, f"hvdrun: rank 1 on host {host} failed first: exit code 7\n")
         self.assertIn("hvdrun:   why it failed\n", done.stderr)
         self.assertEqual(done.stderr.count("failed first"), 1)
-
-    def test_a_rank_whose_last_thread_still_ends_comes_first(self):
-        with tempfile.TemporaryDirectory() as folder:
-            result = hvdrun("-np", "2", "/usr/bin/python3", "-c", LAST_THREAD, folder)
-        self.assertEqual(result.returncode, 3, result.stderr)
-        self.assertIn("rank 1 on host", result.stderr)
 
     def test_a_signal_gives_128_plus_its_number(self):
         done = hvdrun("-np", "2", "sh", "-c", "ulimit -c 0; [ $HVD_RANK = 0 ] || kill -SEGV $$")

@@ -50,7 +50,7 @@ TEST(DryRun, ShowsRanksOnVirtualNodesAndHidesTheKey) {
   const Allocation allocation =
       machine(Way::kLocal, "box", {{"PYTHONUNBUFFERED", "x"}, {"PMIX_RANK", "0"}});
   expect_golden(HVD_GOLDEN_DIR "/dry-run-virtual-nodes.golden",
-                explain(options, allocation, {"127.0.0.1:5", "secret", "m"}));
+                explain(options, allocation, {"127.0.0.1:5", "secret", "m", "5:77"}));
 }
 
 TEST(DryRun, ShowsTheSrunOfABatchShellAndWhatItsTasksAdd) {
@@ -66,7 +66,7 @@ TEST(DryRun, ShowsTheSrunOfABatchShellAndWhatItsTasksAdd) {
   allocation.hosts = {"jz1", "jz2"};
   allocation.tasks_per_node = {3, 2};
   expect_golden(HVD_GOLDEN_DIR "/dry-run-slurm-shell.golden",
-                explain(options, allocation, {"", "", "m"}));
+                explain(options, allocation, {"", "", "m", ""}));
 }
 
 TEST(DryRun, ShowsWhatATaskOfAStepBecomes) {

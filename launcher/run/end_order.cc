@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/end_order.h"
+
+#include <algorithm>
+
+namespace hvd {
+namespace {
+
+/// A lost rank that still runs (stopped, or cut off) ends later or never: then its victims count.
+constexpr std::chrono::milliseconds kCauseLimit{500};
+
+}  // namespace
+
+void EndOrder::ended(const RankEnded& report, Clock::time_point now) {
+  waiting_.push_back({report, now + kCauseLimit});
+}
+
+bool EndOrder::waits(const Waiting& waiting, Clock::time_point now) const {
+  if (waiting.report.status == 0 || now >= waiting.limit) return false;
+  const auto lost = lost_by_.find(waiting.report.index);
+  if (lost == lost_by_.end() || lost->second == waiting.report.index) return false;
+  return !counted_.contains(lost->second);
+}
+
+std::vector<RankEnded> EndOrder::take(Clock::time_point now) {
+  std::vector<RankEnded> taken;
+  // An end may set others free that stand before it.
+  for (bool found = true; found;) {
+    const auto next = std::find_if(waiting_.begin(), waiting_.end(),
+                                   [&](const Waiting& waiting) { return !waits(waiting, now); });
+    found = next != waiting_.end();
+    if (!found) break;
+    counted_.insert(next->report.index);
+    taken.push_back(next->report);
+    waiting_.erase(next);
+  }
+  return taken;
+}
+
+Deadline EndOrder::next() const {
+  if (waiting_.empty()) return kForever;
+  return Deadline::at(waiting_.front().limit);
+}
+
+}  // namespace hvd

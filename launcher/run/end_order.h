@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/deadline.h"
+#include "launcher/run/keeper.h"
+
+namespace hvd {
+
+/// Decides in which order the ends of ranks count, so that the first failure is the cause and not a
+/// rank that gave up because of it. Ranks come in the order in which the keeper saw them end; a
+/// failed one that said whom it lost waits for that rank's end, a short while. Not thread-safe.
+class EndOrder {
+ public:
+  /// Rank `by` has lost rank `lost`.
+  void loses(int by, int lost) { lost_by_[by] = lost; }
+  /// A rank ended.
+  void ended(const RankEnded& report, Clock::time_point now);
+  /// The ends whose time has come, in the order in which they count.
+  std::vector<RankEnded> take(Clock::time_point now);
+  /// When `take` has more to give even if nothing else happens.
+  Deadline next() const;
+
+ private:
+  struct Waiting {
+    RankEnded report;
+    Clock::time_point limit;
+  };
+  bool waits(const Waiting& waiting, Clock::time_point now) const;
+
+  std::map<int, int> lost_by_;  ///< By rank: whom it lost.
+  std::set<int> counted_;       ///< Ranks already given out.
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace hvd

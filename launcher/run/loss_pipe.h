@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd {
+
+/// The pipe on which the ranks say whom they lost (launch_env::kLossPipe).
+class LossPipe {
+ public:
+  struct Loss {
+    int by = 0;
+    int lost = 0;
+  };
+
+  static Result<LossPipe> create();
+
+  const std::string& name() const { return name_; }
+  /// Readable when there is something to read.
+  int reader() const { return reader_.get(); }
+  /// The ranks have inherited their end.
+  void close_writer() { writer_.reset(); }
+  /// What the ranks said since the last call; never waits.
+  std::vector<Loss> read();
+
+ private:
+  UniqueFd reader_;
+  UniqueFd writer_;
+  std::string name_;
+  std::string partial_;  ///< A line whose end is not there yet.
+};
+
+}  // namespace hvd
