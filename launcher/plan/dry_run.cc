@@ -22,7 +22,9 @@ void describe_variables(const std::vector<PlannedVariable>& variables, std::stri
 
 void describe_placement(const Placement& placement, std::string& text) {
   const bool is_virtual = placement.virtual_nodes > 1;
-  text += format_text("placement: {} rank{} on {} {}node{} ({})\n", placement.size,
+  // A PMIx server that passes on no SLURM_* tells the size only to its clients.
+  const std::string size = placement.size > 0 ? std::to_string(placement.size) : "?";
+  text += format_text("placement: {} rank{} on {} {}node{} ({})\n", size,
                       placement.size == 1 ? "" : "s", placement.node_count,
                       is_virtual ? "virtual " : "", placement.node_count == 1 ? "" : "s",
                       is_virtual ? placement.hosts.front() : compress_hostlist(placement.hosts));

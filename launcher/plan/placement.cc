@@ -41,8 +41,7 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
   rank.rank = identity.rank;
   rank.node = std::max(0, identity.node);
   rank.host = allocation.host;
-  placement.notes.push_back(
-      format_text("identity: rank {} of {} by {}", identity.rank, identity.size, identity.source));
+  placement.notes.push_back("identity: " + describe_identity(identity));
   const bool knows_place = identity.local_rank >= 0 && identity.local_size > 0;
   if (knows_place) {
     rank.local_rank = identity.local_rank;

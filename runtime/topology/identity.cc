@@ -312,6 +312,17 @@ bool in_slurm_shell(const Environment& environment) {
          !in_slurm_step(environment);
 }
 
+std::string describe_identity(const Identity& identity) {
+  std::string same = identity.source;
+  std::string around;
+  for (const IdentityClaim& claim : identity.details) {
+    if (!claim.outer && claim.source != identity.source) same += ", " + claim.source;
+    if (claim.outer) around += (around.empty() ? "; around it: " : ", ") + claim.source;
+  }
+  return format_text("rank {} of {} by {}{}", identity.rank,
+                     identity.size > 0 ? std::to_string(identity.size) : "?", same, around);
+}
+
 bool is_started_by(const Identity& identity, std::string_view source) {
   return std::any_of(
       identity.details.begin(), identity.details.end(),

@@ -42,6 +42,10 @@ struct Identity {
 /// mpirun's daemons), and what a server of another step left behind, is set aside.
 Result<std::optional<Identity>> derive_identity(const Environment& environment);
 
+/// "rank 3 of 4 by Slurm step, PMIx" (all that agree); "...; around it: Flux" where one is set
+/// aside.
+std::string describe_identity(const Identity& identity);
+
 /// True where the launcher of that name describes this process itself.
 bool is_started_by(const Identity& identity, std::string_view source);
 

@@ -200,6 +200,15 @@ class TestIdentity(slurm_test.SlurmTest):
         self.assertEqual(len(re.findall(r"identity: rank \d of 4 by Slurm step", output)), 4)
         self.assertNotIn("box", "".join(re.findall(r"command on (\w+)", output)))
 
+    def test_a_container_that_passes_on_pmix_alone(self):
+        inside = self.write_script(
+            "bare.sh",
+            f"#!/bin/bash\nunset ${{!SLURM*}}\n{_PROBE} && {slurm_test.HVDRUN} --dry-run true\n",
+        )
+        output = self.run_ok(["srun", "--mpi=pmix", "-N2", "-n4", inside])
+        self.assertEqual(output.count("size=4"), 4, output)
+        self.assertEqual(len(re.findall(r"identity: rank \d of \? by PMIx", output)), 4, output)
+
     @unittest.skipUnless(shutil.which("mpiexec.mpich"), "MPICH is not installed")
     def test_mpi_singletons_are_named(self):
         program = self.write_script("mpi.py", _MPI_PROGRAM)

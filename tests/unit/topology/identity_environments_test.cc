@@ -65,6 +65,7 @@ std::string describe(const Result<std::optional<Identity>>& result) {
   for (const IdentityClaim& claim : identity.details) {
     if (claim.outer) around += (around.empty() ? "; around it: " : ", ") + claim.source;
   }
+  EXPECT_TRUE(describe_identity(identity).ends_with(around));
   return text + around;
 }
 

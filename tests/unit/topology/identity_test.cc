@@ -172,6 +172,16 @@ TEST(Identity, MarksTheStepAroundMpirunAsOuter) {
   EXPECT_TRUE(result.value()->details[1].outer);
 }
 
+TEST(Identity, IsDescribedWithAllThatAgreeAndAllAround) {
+  const auto text = [](const Variables& variables) {
+    return describe_identity(*derive_identity(Environment(variables)).value());
+  };
+  EXPECT_EQ(text(with(slurm_task(), {{"PMIX_RANK", "5"}})), "rank 5 of 10 by Slurm step, PMIx");
+  EXPECT_EQ(text(with(slurm_task(), mpirun_rank())),
+            "rank 3 of 4 by Open MPI, PMIx; around it: Slurm step");
+  EXPECT_EQ(text({{"PMIX_RANK", "2"}}), "rank 2 of ? by PMIx");
+}
+
 TEST(Identity, TellsStepsFromShells) {
   EXPECT_TRUE(in_slurm_step(Environment(slurm_task())));
   EXPECT_FALSE(in_slurm_shell(Environment(slurm_task())));
