@@ -13,7 +13,7 @@ sanitized() {
     -Db_sanitize="$kinds" || return 1
   ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
-    "$@" "$MESON" test -C "$dir" --suite unit --suite world --print-errorlogs --timeout-multiplier 4
+    "$@" "$MESON" test -C "$dir" --suite unit --suite world --print-errorlogs --timeout-multiplier 10
 }
 
 stage_clang() {
