@@ -113,7 +113,8 @@ Status take_map(const BindRequest& request, std::vector<BoundRank>& bound) {
   }
   for (std::size_t rank = 0; rank < bound.size(); ++rank) {
     const CpuSet outside = without(request.map[rank], request.masks[rank]);
-    if (!outside.empty()) {
+    // An empty mask is that of another task, which answers for itself.
+    if (!outside.empty() && !request.masks[rank].empty()) {
       return error(Code::kInvalidArgument,
                    "--bind map: local rank {}: CPUs {} are outside of the mask {} that it was "
                    "given; name CPUs of the mask, or widen it (srun --cpu-bind=none, "
@@ -189,6 +190,7 @@ Result<std::vector<BoundRank>> bind_ranks(const NodeTopology& topology,
     HVD_TRY(take_map(request, bound));
   } else if (request.policy != BindPolicy::kNone) {
     for (const auto& [mask, ranks] : ranks_by_mask(request.masks)) {
+      if (mask.empty()) continue;
       if (request.policy == BindPolicy::kCores) {
         HVD_TRY(divide_cores(topology, request, mask, ranks, bound));
       } else {

@@ -16,8 +16,8 @@ namespace hvd {
 struct BindRequest {
   BindPolicy policy = BindPolicy::kCores;  ///< Any but kDefault.
   std::vector<CpuSet> map;                 ///< BindPolicy::kMap.
-  std::vector<CpuSet> masks;               ///< CPUs that each rank may use; equal where shared.
-  std::vector<int> gpus;                   ///< GPU of the topology; -1: none or not known.
+  std::vector<CpuSet> masks;  ///< CPUs that each rank may use; equal where shared; empty: unknown.
+  std::vector<int> gpus;      ///< GPU of the topology; -1: none or not known.
 };
 
 /// What one rank is bound to.

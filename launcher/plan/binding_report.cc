@@ -5,6 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "launcher/plan/binding.h"
+
 namespace hvd {
 namespace {
 
@@ -48,9 +50,9 @@ std::string draw_cpus(const NodeTopology& topology, const CpuSet& cpus) {
 std::string report_binding(const NodeTopology& topology, const RankPlacement& rank) {
   std::string text = format_text("rank {} on {}: {}, ", rank.rank, rank.host, name_gpu(rank));
   if (!rank.nic.empty()) text += format_text("NIC {}, ", rank.nic);
-  const bool smt = std::any_of(topology.cores.begin(), topology.cores.end(),
-                               [](const NodeCore& core) { return core.cpus.size() > 1; });
-  text += format_text("{} {}", smt ? "CPUs" : "cores",
+  const bool one_a_core =
+      count_cores(topology, rank.usable_cpus) == static_cast<int>(rank.usable_cpus.size());
+  text += format_text("{} {}", one_a_core ? "cores" : "CPUs",
                       rank.usable_cpus.empty() ? "unknown" : format_cpu_set(rank.usable_cpus));
   if (!rank.is_bound) text += " (not bound)";
   if (!rank.memory_numas.empty()) {

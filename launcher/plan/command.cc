@@ -32,6 +32,8 @@ std::vector<std::string> srun_arguments(const RunOptions& options, const Placeme
   if (placement.cpus_per_rank > 0) {
     arguments.push_back(format_text("--cpus-per-task={}", placement.cpus_per_rank));
   }
+  // The map is of the node's CPUs; a mask of Slurm's for each task would be in its way.
+  if (options.bind.policy == BindPolicy::kMap) arguments.emplace_back("--cpu-bind=none");
   // No --gpu-bind=none: with it and several tasks per node, Slurm 22.05 unsets
   // CUDA_VISIBLE_DEVICES. A plain --gres shows every task all GPUs without it.
   arguments.insert(arguments.end(), {self, "run"});

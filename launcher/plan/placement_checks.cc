@@ -29,7 +29,7 @@ std::string closing_flag(const Environment& environment) {
   if (const auto bind = environment.get("SLURM_GPU_BIND")) return "--gpu-bind=" + *bind;
   if (const auto count = environment.get("SLURM_GPUS_PER_TASK")) return "--gpus-per-task=" + *count;
   if (const auto tres = environment.get("SLURM_TRES_PER_TASK")) return "--tres-per-task=" + *tres;
-  return "Slurm";
+  return "Slurm (by --gpus-per-task, --tres-per-task or --gpu-bind)";
 }
 
 std::string hidden_gpus(const Environment& environment, int local_size) {

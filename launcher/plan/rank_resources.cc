@@ -184,12 +184,17 @@ bool slurm_binds_memory(const Environment& environment) {
 }
 
 void give_memory(const Machine& machine, const std::vector<int>& numas, RankPlacement& rank) {
-  const MemoryBind asked = machine.options.bind.memory;
-  if (asked == MemoryBind::kNone) return;
-  const bool has_place = !rank.cpus.empty() || machine.owns_mask(rank);
-  if (asked == MemoryBind::kDefault && (!has_place || slurm_binds_memory(machine.environment()))) {
-    return;
+  switch (machine.options.bind.memory) {
+    case MemoryBind::kNone:
+      return;
+    case MemoryBind::kLocal:
+      rank.memory_numas = numas;
+      return;
+    case MemoryBind::kDefault:
+      break;
   }
+  const bool has_place = !rank.cpus.empty() || machine.owns_mask(rank);
+  if (!has_place || slurm_binds_memory(machine.environment())) return;
   std::set<int> all;
   for (const NodeCore& core : machine.topology.cores) all.insert(core.numa);
   if (numas.size() < all.size()) rank.memory_numas = numas;
