@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The tool shellcheck finds nothing in the scripts that hvdrun writes, one of each shape and site.
-#   shellcheck_test.sh HVDRUN
+#   job_scripts_test.sh HVDRUN
 set -euo pipefail
 if ! command -v shellcheck >/dev/null; then
   echo "skipped: shellcheck not found: apt-get install shellcheck"
