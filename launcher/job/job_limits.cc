@@ -47,22 +47,36 @@ const SiteQos* find_qos(const SitePartition& partition, const std::string& name)
   return nullptr;
 }
 
-/// What to type where `time` is over the limit of `qos`.
-std::string time_remedy(const SitePartition& partition, const std::string& limit,
-                        std::chrono::seconds time) {
-  for (const SiteQos& other : partition.qos) {
-    if (!other.max_time.empty() && fits(other.max_time, time))
-      return format_text("type --qos {}", other.name);
-  }
-  return format_text("type --time {} or less", limit);
+/// Whether a job of this size may be in `qos`, as far as is known.
+bool has_room(const SiteQos& qos, const JobSize& size) {
+  const bool nodes = !qos.max_nodes || size.nodes <= *qos.max_nodes ||
+                     provenance_of(qos, "max_nodes").is_assumed();
+  const bool gpus =
+      !qos.max_gpus || size.gpus() <= *qos.max_gpus || provenance_of(qos, "max_gpus").is_assumed();
+  return nodes && gpus;
 }
 
-Status check_time(const SitePartition& partition, const SiteQos* qos, const std::string& text) {
-  HVD_TRY_ASSIGN(const std::chrono::seconds time, parse_time_limit(text));
-  if (qos != nullptr && !fits(known_max_time(*qos), time)) {
-    return error(Code::kInvalidArgument, "--time {} is over the {} of QoS {}: {}", text,
-                 qos->max_time, qos->name, time_remedy(partition, qos->max_time, time));
+/// The first QoS that takes a job of this size and time; null where none does.
+const SiteQos* roomy_qos(const SitePartition& partition, const JobSize& size,
+                         const std::string& time_text) {
+  const Result<std::chrono::seconds> time = parse_time_limit(time_text);
+  for (const SiteQos& qos : partition.qos) {
+    if (has_room(qos, size) && (!time.is_ok() || fits(qos.max_time, time.value()))) return &qos;
   }
+  return nullptr;
+}
+
+Status check_time(const SitePartition& partition, const SiteQos* qos, const JobSize& size,
+                  const std::string& text) {
+  HVD_TRY_ASSIGN(const std::chrono::seconds time, parse_time_limit(text));
+  const std::string limit = qos == nullptr ? "" : known_max_time(*qos);
+  if (!fits(limit, time)) {
+    const SiteQos* other = roomy_qos(partition, size, text);
+    return error(Code::kInvalidArgument, "--time {} is over the {} of QoS {}: type {}", text, limit,
+                 qos->name,
+                 other != nullptr ? "--qos " + other->name : "--time " + limit + " or less");
+  }
+  if (!limit.empty()) return Status::ok();  // a QoS may go beyond its partition
   if (!fits(known_max_time(partition), time)) {
     return error(Code::kInvalidArgument,
                  "--time {} is over the {} of partition {}{}: type --time {} or less", text,
@@ -86,6 +100,16 @@ Status unknown_qos(const SiteConfig& site, const SitePartition& partition,
                name, known);
 }
 
+Status too_large(const SiteQos& qos, const JobSize& size, const SiteQos* roomy) {
+  const std::string other = roomy == nullptr ? "" : format_text(", or --qos {}", roomy->name);
+  if (qos.max_gpus && size.gpus() > *qos.max_gpus) {
+    return error(Code::kInvalidArgument, "{} GPUs are over the {} of QoS {}: type --gpus {}{}",
+                 size.gpus(), *qos.max_gpus, qos.name, *qos.max_gpus, other);
+  }
+  return error(Code::kInvalidArgument, "{} nodes are over the {} of QoS {}: type --nodes {}{}",
+               size.nodes, qos.max_nodes.value_or(0), qos.name, qos.max_nodes.value_or(0), other);
+}
+
 /// The site's own time where the limits allow it, else the limit in its way.
 std::string usual_time(const SiteConfig& site, const SitePartition& partition, const SiteQos* qos) {
   const Result<std::chrono::seconds> usual = parse_time_limit(site.time);
@@ -96,30 +120,27 @@ std::string usual_time(const SiteConfig& site, const SitePartition& partition, c
 
 }  // namespace
 
-std::string plan_qos(const SitePartition& partition, const JobOptions& request) {
+std::string plan_qos(const SitePartition& partition, const JobOptions& request,
+                     const JobSize& size) {
   if (!request.qos.empty() || partition.qos.empty()) return request.qos;
-  return partition.qos.front().is_default ? "" : partition.qos.front().name;
+  if (partition.qos.front().is_default) return "";
+  const SiteQos* roomy = roomy_qos(partition, size, request.time);
+  const SiteQos& chosen = roomy != nullptr ? *roomy : partition.qos.front();
+  return chosen.is_default ? "" : chosen.name;
 }
 
 Result<std::string> plan_time(const SiteConfig& site, const SitePartition& any_size,
                               const JobOptions& request, const JobSize& size) {
   const SitePartition partition = limited_to(any_size, size.nodes);
-  const SiteQos* qos = find_qos(partition, plan_qos(partition, request));
+  const SiteQos* qos = find_qos(partition, plan_qos(partition, request, size));
   if (qos == nullptr && !request.qos.empty() && !partition.qos.empty()) {
     return unknown_qos(site, partition, request.qos);
   }
-  if (qos != nullptr && qos->max_gpus && size.gpus() > *qos->max_gpus &&
-      !provenance_of(*qos, "max_gpus").is_assumed()) {
-    return error(Code::kInvalidArgument, "{} GPUs are over the {} of QoS {}: type --gpus {}",
-                 size.gpus(), *qos->max_gpus, qos->name, *qos->max_gpus);
-  }
-  if (qos != nullptr && qos->max_nodes && size.nodes > *qos->max_nodes &&
-      !provenance_of(*qos, "max_nodes").is_assumed()) {
-    return error(Code::kInvalidArgument, "{} nodes are over the {} of QoS {}: type --nodes {}",
-                 size.nodes, *qos->max_nodes, qos->name, *qos->max_nodes);
+  if (qos != nullptr && !has_room(*qos, size)) {
+    return too_large(*qos, size, roomy_qos(partition, size, request.time));
   }
   if (request.time.empty()) return usual_time(site, partition, qos);
-  HVD_TRY(check_time(partition, qos, request.time));
+  HVD_TRY(check_time(partition, qos, size, request.time));
   return request.time;
 }
 

@@ -10,9 +10,10 @@
 
 namespace hvd {
 
-/// The QoS that the header names: the one typed; else the first of the partition's, unless Slurm
-/// takes that one unasked. Empty: none.
-std::string plan_qos(const SitePartition& partition, const JobOptions& request);
+/// The QoS that the header names: the one typed; else, unless Slurm takes the partition's first
+/// unasked, the first that has room for the job. Empty: none.
+std::string plan_qos(const SitePartition& partition, const JobOptions& request,
+                     const JobSize& size);
 
 /// The time limit that the header carries (the site's where none is typed, cut to what the QoS
 /// allows; empty: none), after QoS, time and size were held against the partition's limits.

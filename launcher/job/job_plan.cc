@@ -138,8 +138,8 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   }
   HVD_TRY_ASSIGN(const SitePartition partition, choose_partition(site, request));
   JobDecisions decided;
-  decided.qos = plan_qos(partition, request);
   HVD_TRY_ASSIGN(decided.size, plan_size(site, partition, request));
+  decided.qos = plan_qos(partition, request, decided.size);
   HVD_TRY_ASSIGN(decided.time, plan_time(site, partition, request, decided.size));
   HVD_TRY_ASSIGN(decided.account, plan_account(site, partition, request.account));
   if (site.account_required && request.account.empty() && request.action == JobAction::kSubmit) {
@@ -168,6 +168,12 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   plan.grace_seconds = std::max(1, decided.signal.lead_seconds / 2);
   plan.container = plan_container({request.container, site.container.runtime, site.container.flags,
                                    gpu_model(partition, decided.size)});
+  plan.step_notes = plan.container.notes;
+  if (request.requeue && site.scheduler.launcher != "srun") {
+    plan.step_notes.push_back(format_text(
+        "Nobody tried whether {} hands {} on to the program: try it before you rely on it.",
+        site.scheduler.launcher, plan.signal));
+  }
   plan.repeats_cores = decided.size.cores_per_task > 0 && site.scheduler.launcher == "srun";
   if (!request.command.empty()) plan.step = plan_step(site, plan, decided.size, request.command);
   return plan;

@@ -30,6 +30,7 @@ struct JobPlan {
   std::vector<std::string> step;  ///< The srun line. Empty: a header only.
   bool repeats_cores = false;     ///< The srun line says --cpus-per-task again.
   ContainerPlan container;
+  std::vector<std::string> step_notes;  ///< Comments above the srun line.
 };
 
 /// Decides the job at `site`; `hvdrun` is how its script calls this program. Errors say what does

@@ -172,8 +172,9 @@ std::string note_of(const SitePartition& partition, const JobOptions& request,
                     const JobSize& size) {
   const bool asked = request.nodes || request.gpus_per_node;
   if (asked || size.nodes == 1 || size.gpus_per_node == partition.gpus_per_node) return "";
-  return format_text("{} GPUs are {} nodes of {}: a node has {}.", size.gpus(), size.nodes,
-                     size.gpus_per_node, partition.gpus_per_node);
+  return format_text("{} GPUs are {} nodes of {}: a node has {}{}.", size.gpus(), size.nodes,
+                     size.gpus_per_node, partition.gpus_per_node,
+                     partition.exclusive ? ", and comes whole" : "");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ Result<std::string> render_setup(const JobPlan& plan, const TemplateFolders& tem
 
 Result<std::string> render_step(const JobPlan& plan, const TemplateFolders& templates) {
   data values;
-  values.set("container_notes", words(plan.container.notes));
+  values.set("notes", words(plan.step_notes));
   values.set("has_cores", plan.repeats_cores);
   values.set("step", shell_line(plan.step));
   HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, "step.mustache"));
@@ -109,6 +109,7 @@ Result<std::string> render_script(const JobPlan& plan, const TemplateFolders& te
   values.set("header", header + "\n");
   values.set("setup", setup);
   values.set("run", run);
+  values.set("launcher", plan.step.empty() ? "" : plan.step.front());
   values.set("signal", plan.signal);
   values.set("grace", std::to_string(plan.grace_seconds));
   const std::string name = std::string(shape_name(plan.shape)) + ".mustache";

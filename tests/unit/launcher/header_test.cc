@@ -138,7 +138,8 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
        "--signal 'soon' is not what sbatch takes: type for example USR2@120 or B:USR2@120"},
       {"jean-zay",
        {.partition = "h100", .gpus = 64, .qos = "qos_gpu_h100-dev"},
-       "64 GPUs are over the 32 of QoS qos_gpu_h100-dev: type --gpus 32"},
+       "64 GPUs are over the 32 of QoS qos_gpu_h100-dev: type --gpus 32, or "
+       "--qos qos_gpu_h100-t3"},
       {"jean-zay",
        {.gpus = 4, .account = "xyz@h100"},
        "account 'xyz@h100' is not charged for partition gpu_p13: type --account xyz@v100"},

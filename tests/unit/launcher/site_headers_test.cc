@@ -89,7 +89,7 @@ TEST(SiteHeaders, NameTheQosThatAJobMustNot) {
   EXPECT_THAT(text_of("marenostrum5", {.gpus = 4}), HasSubstr("#SBATCH --qos=acc_ehpc\n"));
   EXPECT_THAT(text_of("jean-zay", {.gpus = 4}), Not(HasSubstr("--qos")));
   EXPECT_EQ(text_of("perlmutter", {.nodes = 9, .qos = "debug"}),
-            "9 nodes are over the 8 of QoS debug: type --nodes 8");
+            "9 nodes are over the 8 of QoS debug: type --nodes 8, or --qos regular");
 }
 
 TEST(SiteHeaders, AskAsTheSiteWantsIt) {
