@@ -7,6 +7,7 @@
 #include "launcher/check/check_command.h"
 #include "launcher/describe/describe_command.h"
 #include "launcher/job/job_command.h"
+#include "launcher/lint/lint_command.h"
 #include "launcher/options/command_line.h"
 #include "launcher/run/exit_code.h"
 #include "launcher/run/run_command.h"
@@ -20,6 +21,7 @@ struct RunChosen {
   int operator()(const CheckOptions& options) const { return run_check(options); }
   int operator()(const CompletionOptions& options) const { return run_completion(options); }
   int operator()(const DescribeOptions& options) const { return run_describe(options); }
+  int operator()(const LintOptions& options) const { return run_lint(options); }
   int operator()(const PrintAndExit& print) const {
     std::fputs(print.text.c_str(), stdout);
     return 0;

@@ -10,6 +10,7 @@
 #include "launcher/options/command_description.h"
 #include "launcher/options/describe_options.h"
 #include "launcher/options/job_options.h"
+#include "launcher/options/lint_options.h"
 #include "launcher/options/run_options.h"
 
 namespace hvd {
@@ -22,8 +23,9 @@ struct PrintAndExit {
 /// The one word after a command that asks its parser for its options; see describe_command().
 constexpr std::string_view kDescribe = "--describe";
 
-using CommandLine = std::variant<RunOptions, JobOptions, CheckOptions, CompletionOptions,
-                                 DescribeOptions, PrintAndExit, CommandDescription>;
+using CommandLine =
+    std::variant<RunOptions, JobOptions, CheckOptions, LintOptions, CompletionOptions,
+                 DescribeOptions, PrintAndExit, CommandDescription>;
 
 /// Reads the command line; never a CommandDescription. kInvalidArgument: one sentence with what is
 /// wrong, and a line "hint: ..." with what to type.

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/lint/lint_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdio>
+
+#include "base/environment.h"
+#include "launcher/lint/lint_script.h"
+#include "launcher/lint/machine_facts.h"
+#include "launcher/lint/report.h"
+#include "launcher/lint/sbatch_file.h"
+#include "launcher/lint/script_file.h"
+#include "launcher/lint/site_facts.h"
+#include "launcher/lint/variable_rules.h"
+#include "launcher/run/exit_code.h"
+#include "launcher/site/site_catalog.h"
+
+namespace hvd {
+namespace {
+
+std::vector<SetVariable> variables_of(const Environment& environment) {
+  std::vector<SetVariable> variables;
+  for (const auto& [name, value] : environment.variables()) {
+    variables.push_back({.name = name, .value = value});
+  }
+  return variables;
+}
+
+LintedFile lint_environment(const Environment& environment) {
+  MachineFacts machine = read_machine_facts("");
+  const std::vector<SetVariable> variables = variables_of(environment);
+  // A libnccl takes long to load: only where a variable asks about its version.
+  const bool asks = std::any_of(variables.begin(), variables.end(), [](const SetVariable& one) {
+    return one.name.starts_with("NCCL_");
+  });
+  if (asks) machine.nccl_version = loaded_nccl_version();
+  return {.path = "", .site = "", .findings = check_variables(variables, &machine)};
+}
+
+/// The sites that files may be of, and the one that applies where a file does not tell.
+struct SiteChoice {
+  std::vector<SiteConfig> sites;  ///< Empty: --site was given.
+  SiteConfig fallback;
+};
+
+std::string hostname() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+Result<SiteChoice> choose_sites(const LintOptions& options, const Environment& environment) {
+  SiteChoice choice;
+  if (!options.site.empty()) {
+    HVD_TRY_ASSIGN(choice.fallback, find_site(options.site, environment));
+    return choice;
+  }
+  HVD_TRY_ASSIGN(choice.sites, all_sites(environment));
+  HVD_TRY_ASSIGN(choice.fallback, detect_site(environment, hostname()));
+  return choice;
+}
+
+Result<LintedFile> lint_file(const std::string& path, const SiteChoice& choice,
+                             const LintOptions& options) {
+  HVD_TRY_ASSIGN(const std::string text, read_script(path));
+  SbatchFile file = parse_sbatch_file(text);
+  const SiteConfig* found = site_of_script(choice.sites, file);
+  const SiteConfig& site = found == nullptr ? choice.fallback : *found;
+  LintedFile linted{.path = path, .site = site.id, .findings = {}};
+  if (options.fix) {
+    MendedScript mended = mend_script(text, site, options.slurm);
+    if (mended.text != text) {
+      HVD_TRY(replace_script(path, mended.text));
+      file = parse_sbatch_file(mended.text);
+    }
+    linted.mended = std::move(mended.changes);
+  }
+  linted.findings = lint_script(file, site, options.slurm);
+  return linted;
+}
+
+Result<std::vector<LintedFile>> lint_all(const LintOptions& options,
+                                         const Environment& environment) {
+  if (options.environment) return std::vector<LintedFile>{lint_environment(environment)};
+  HVD_TRY_ASSIGN(const SiteChoice choice, choose_sites(options, environment));
+  std::vector<LintedFile> files;
+  for (const std::string& path : options.files) {
+    HVD_TRY_ASSIGN(LintedFile linted, lint_file(path, choice, options));
+    files.push_back(std::move(linted));
+  }
+  return files;
+}
+
+bool wants_colour(const Environment& environment) {
+  return ::isatty(STDOUT_FILENO) == 1 && environment.get("NO_COLOR").value_or("").empty();
+}
+
+std::string report_of(const std::vector<LintedFile>& files, LintFormat format, bool colour) {
+  switch (format) {
+    case LintFormat::kText:
+      return report_text(files, colour);
+    case LintFormat::kJson:
+      return report_json(files);
+    case LintFormat::kGithub:
+      return report_github(files);
+    case LintFormat::kSarif:
+      return report_sarif(files, HVD_VERSION);
+  }
+  return "";
+}
+
+}  // namespace
+
+int run_lint(const LintOptions& options) {
+  const Environment environment = Environment::of_process();
+  const Result<std::vector<LintedFile>> linted = lint_all(options, environment);
+  if (!linted.is_ok()) {
+    std::fprintf(stderr, "hvdrun lint: %s\n", linted.status().message().c_str());
+    return kExitUsage;
+  }
+  const std::vector<LintedFile>& files = linted.value();
+  std::fputs(report_of(files, options.format, wants_colour(environment)).c_str(), stdout);
+  if (std::fflush(stdout) != 0) return kExitFailure;
+  const bool is_wrong = std::any_of(
+      files.begin(), files.end(), [](const LintedFile& file) { return has_fault(file.findings); });
+  return is_wrong ? kExitFailure : 0;
+}
+
+}  // namespace hvd

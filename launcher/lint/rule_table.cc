@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/lint/rule_table.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/check.h"
+
+namespace hvd {
+namespace {
+
+constexpr Severity kNote = Severity::kNote;
+constexpr Severity kWarning = Severity::kWarning;
+constexpr Severity kError = Severity::kError;
+
+// In the order of docs/reference/lint.md: variables, the file, the header, the site, the body.
+constexpr std::array kRules = std::to_array<LintRule>({
+    {"unknown-variable", kWarning, "A variable that nobody reads",
+     "libraries ignore a name they do not know, so a slip is never reported; a note where nothing "
+     "known is near",
+     true},
+    {"removed-variable", kError, "A variable that is no longer read",
+     "it is copied from script to script for years after the library dropped it", true},
+    {"renamed-variable", kError, "A variable with a new name",
+     "the old name is ignored; a note where it is still read", true},
+    {"deprecated-variable", kNote, "A variable that will go", "a newer one is in its place", false},
+    {"too-new-variable", kWarning, "A variable that the NCCL here does not know yet",
+     "compared with the libnccl that the loader finds", false},
+    {"set-by-hvdrun", kWarning, "A variable that hvdrun sets for each rank",
+     "one line of a script gives all ranks the same value", true},
+    {"wrong-case", kError, "A value in the wrong case",
+     "some values are compared letter by letter; another case counts as nothing, in silence", true},
+    {"wrong-value", kError, "A value that the reader takes for nothing",
+     "the default is used instead, most often in silence", true},
+    {"quoted-value", kError, "A value that arrives with its quotes",
+     "quotes inside quotes become part of the value", false},
+    {"conflicting-variables", kWarning, "Variables that undo each other",
+     "one of them is without effect", false},
+    {"wrong-device-kind", kError, "A device of the wrong kind",
+     "NCCL_IB_HCA names ibverbs devices, NCCL_SOCKET_IFNAME network interfaces", true},
+    {"no-such-device", kError, "A device that is not on this node",
+     "NCCL falls back to a slower network in silence", false},
+    {"no-such-interface", kError, "An interface that is not on this node",
+     "NCCL and Gloo stop at start", false},
+
+    {"unread-directive", kError, "An #SBATCH line that sbatch does not read",
+     "sbatch stops at the first command, and wants #SBATCH at the very beginning of a line", true},
+    {"bad-directive", kError, "An #SBATCH line that sbatch refuses",
+     "an option that sbatch does not have, or one without its value", true},
+    {"repeated-option", kWarning, "An option that is given twice", "the last one counts", false},
+
+    {"bad-time", kError, "A time limit that sbatch refuses",
+     "sbatch knows M, M:S, H:M:S and D-H:M:S", false},
+    {"bad-constraint", kError, "A constraint that sbatch refuses",
+     "features are joined by & | , and brackets; a blank ends the option", true},
+    {"tasks-not-divisible", kWarning, "Tasks that do not spread evenly over the nodes",
+     "some nodes get more ranks than others, and GPUs stay idle", false},
+    {"tasks-disagree", kError, "Numbers of tasks that contradict each other",
+     "--ntasks counts, and --ntasks-per-node becomes a limit", false},
+    {"gpus-per-task", kWarning, "--gpus-per-task closes the device cgroup",
+     "each task sees its own GPU alone; CUDA IPC between ranks fails or goes through host memory",
+     true},
+    {"gpu-bind", kWarning, "--gpu-bind closes the device cgroup",
+     "any binding but none and closest-free hides the other ranks' GPUs from a task, as "
+     "--gpus-per-task does",
+     false},
+    {"mixed-gpu-options", kError, "GPU options that exclude each other",
+     "--gres=gpu and --gpus-per-node cannot be combined, nor typed with untyped GPUs", false},
+    {"one-task-many-gpus", kWarning, "One task for several GPUs",
+     "one rank drives one GPU: the others stay idle unless the program starts its own processes",
+     false},
+    {"cpus-not-passed", kWarning, "--cpus-per-task that srun does not see",
+     "srun of Slurm 22.05 to 23.02 does not take it from the job: each task gets one core", true},
+
+    {"unknown-partition", kError, "A partition that the site does not have", "sbatch refuses it",
+     true},
+    {"constraint-mismatch", kError, "Partition and constraint for different nodes",
+     "no node has both: the job is refused", false},
+    {"unknown-qos", kError, "A QoS that the partition does not have",
+     "sbatch refuses it, or the job waits for ever", true},
+    {"time-over-limit", kError, "More time than the QoS or the partition gives",
+     "the job is refused, or waits for ever with a reason such as QOSMaxWallDurationPerJobLimit",
+     false},
+    {"missing-time", kWarning, "No time limit where the site's default is short",
+     "the job is ended in the middle of its work", true},
+    {"too-many-cores", kError, "More cores than a node has", "the job can never start", true},
+    {"too-many-gpus", kError, "More GPUs than a node has", "the job can never start", false},
+    {"too-many-nodes", kError, "More nodes than the partition gives", "the job can never start",
+     false},
+    {"idle-gpus", kNote, "GPUs of the node that the job does not ask for",
+     "fewer tasks than GPUs, where nodes are charged as a whole", false},
+    {"missing-directive", kWarning, "A line that the site wants in each header",
+     "such as --hint=nomultithread: without it two tasks share a core's threads", true},
+    {"forbidden-option", kError, "An option that the site does not allow",
+     "such as -w at TACC, where jobs that name nodes are deleted", true},
+    {"gpu-option-style", kWarning, "GPUs asked for in another way than the site's",
+     "where GPUs come with the node, --gres is refused", false},
+    {"wrong-account", kError, "An account that does not fit the partition",
+     "hours are given per kind of GPU, such as @v100, @a100, @h100", true},
+    {"module-order", kError, "A module loaded in the wrong order",
+     "arch/... changes which modules there are: it comes first", false},
+    {"module-mismatch", kError, "A module for another kind of node",
+     "such as arch/a100 with -C h100", true},
+    {"missing-module", kWarning, "A module that the nodes need",
+     "without it programs for another kind of GPU are found", true},
+    {"retired-site", kNote, "A site that is gone", "the script can run nowhere as it is", false},
+
+    {"alt-read-network", kWarning, "alt_read without its network option",
+     "FI_CXI_RDZV_PROTO=alt_read needs srun --network=disable_rdzv_get", false},
+    {"no-launch", kNote, "A job with tasks that starts none",
+     "the batch script itself runs once, on the first node", false},
+});
+
+}  // namespace
+
+std::string_view severity_name(Severity severity) {
+  switch (severity) {
+    case kNote:
+      return "note";
+    case kWarning:
+      return "warning";
+    case kError:
+      return "error";
+  }
+  return "";
+}
+
+bool has_fault(const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& one) { return one.severity != Severity::kNote; });
+}
+
+std::span<const LintRule> lint_rules() { return kRules; }
+
+const LintRule& lint_rule(std::string_view id) {
+  for (const LintRule& rule : kRules) {
+    if (rule.id == id) return rule;
+  }
+  check_failed("every finding's rule is in the table", std::string(id).c_str(), 0);
+}
+
+}  // namespace hvd

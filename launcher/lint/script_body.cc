@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/lint/script_body.h"
+
+#include <algorithm>
+#include <array>
+
+namespace hvd {
+namespace {
+
+constexpr std::array<std::string_view, 9> kLaunchers{"srun",   "mpirun",     "mpiexec",
+                                                     "hvdrun", "horovodrun", "torchrun",
+                                                     "ibrun",  "accelerate", "deepspeed"};
+
+bool is_name_letter(char letter, bool is_first) {
+  if (letter == '_' || (letter >= 'A' && letter <= 'Z') || (letter >= 'a' && letter <= 'z')) {
+    return true;
+  }
+  return !is_first && letter >= '0' && letter <= '9';
+}
+
+/// The length of NAME in "NAME=VALUE"; 0: the word is no assignment.
+std::size_t assigned_name(const ShellWord& word) {
+  if (word.is_quoted_at_0) return 0;
+  std::size_t length = 0;
+  while (length < word.text.size() && is_name_letter(word.text[length], length == 0)) ++length;
+  return length < word.text.size() && word.text[length] == '=' ? length : 0;
+}
+
+std::string_view base_name(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+/// What is removed with word `index`; absent: it cannot be removed without breaking the command.
+std::optional<TextRange> range_of_removal(const ShellCommand& command, std::size_t index,
+                                          bool is_only) {
+  if (!is_only) {
+    // With the blanks up to its neighbour.
+    if (index + 1 < command.words.size()) {
+      return TextRange{command.words[index].at.begin, command.words[index + 1].at.begin};
+    }
+    return TextRange{command.words[index - 1].at.end, command.words[index].at.end};
+  }
+  // An empty "then" or loop is an error of the shell's.
+  if (command.is_nested) return std::nullopt;
+  if (command.is_alone) return command.line_at;
+  return std::nullopt;
+}
+
+void add_assignment(SbatchFile& file, const ShellCommand& command, std::size_t index,
+                    bool is_only) {
+  const ShellWord& word = command.words[index];
+  const std::size_t length = assigned_name(word);
+  SetVariable variable{.name = word.text.substr(0, length), .line = command.line};
+  if (!word.is_expanded) variable.value = word.text.substr(length + 1);
+  variable.name_at = TextRange{word.at.begin, word.at.begin + length};
+  variable.value_at = TextRange{word.at.begin + length + 1, word.at.end};
+  variable.whole_at = range_of_removal(command, index, is_only);
+  variable.line = line_of(file.text, word.at.begin);
+  file.variables.push_back(std::move(variable));
+}
+
+/// export, declare -x, env: the assignments among their words. Gives the first other word.
+void read_exports(SbatchFile& file, const ShellCommand& command, std::size_t first) {
+  std::size_t count = 0;
+  for (std::size_t i = first; i < command.words.size(); ++i) {
+    if (assigned_name(command.words[i]) > 0 || !command.words[i].text.starts_with('-')) ++count;
+  }
+  for (std::size_t i = first; i < command.words.size(); ++i) {
+    if (assigned_name(command.words[i]) > 0) add_assignment(file, command, i, count == 1);
+  }
+}
+
+void read_setenv(SbatchFile& file, const ShellCommand& command, std::size_t first) {
+  if (command.words.size() != first + 2) return;
+  const ShellWord& name = command.words[first];
+  const ShellWord& value = command.words[first + 1];
+  SetVariable variable{.name = name.text, .line = command.line};
+  if (!value.is_expanded) variable.value = value.text;
+  variable.name_at = name.at;
+  variable.value_at = value.at;
+  if (command.is_alone && !command.is_nested) variable.whole_at = command.line_at;
+  file.variables.push_back(std::move(variable));
+}
+
+void read_module(SbatchFile& file, const ShellCommand& command, std::size_t first) {
+  std::size_t at = first;
+  const bool is_short = command.words[at].text == "ml";
+  ++at;
+  ModuleLine line{.line = command.line, .names = {}, .names_at = {}};
+  if (at >= command.words.size()) return;
+  const std::string& verb = command.words[at].text;
+  if (verb == "purge" || verb == "reset") line.purges = true;
+  const bool loads = verb == "load" || verb == "add" || verb == "try-load";
+  if (!loads && !line.purges && !is_short) return;
+  if (loads || line.purges) ++at;
+  for (; at < command.words.size(); ++at) {
+    const ShellWord& word = command.words[at];
+    if (word.text.starts_with('-') || word.is_expanded) continue;
+    line.names.push_back(word.text);
+    line.names_at.push_back(word.at);
+  }
+  file.modules.push_back(std::move(line));
+}
+
+void read_launch(SbatchFile& file, const ShellCommand& command, std::size_t first) {
+  LaunchLine launch{.line = line_of(file.text, command.words[first].at.begin),
+                    .program = std::string(base_name(command.words[first].text)),
+                    .words = {},
+                    .after_program = command.words[first].at.end};
+  launch.words.assign(command.words.begin() + static_cast<std::ptrdiff_t>(first),
+                      command.words.end());
+  file.launches.push_back(std::move(launch));
+}
+
+void read_command(SbatchFile& file, const ShellCommand& command) {
+  std::size_t first = 0;
+  while (first < command.words.size() && assigned_name(command.words[first]) > 0) ++first;
+  const bool only_assignments = first == command.words.size();
+  for (std::size_t i = 0; i < first; ++i) {
+    add_assignment(file, command, i, only_assignments && first == 1);
+  }
+  if (only_assignments) return;
+  if (command.words[first].text == "exec" || command.words[first].text == "command") ++first;
+  if (first >= command.words.size()) return;
+  const std::string& program = command.words[first].text;
+  if (program == "export" || program == "declare" || program == "typeset" || program == "env") {
+    read_exports(file, command, first + 1);
+  } else if (program == "setenv") {
+    read_setenv(file, command, first + 1);
+  } else if (program == "module" || program == "ml") {
+    read_module(file, command, first);
+  } else if (std::find(kLaunchers.begin(), kLaunchers.end(), base_name(program)) !=
+             kLaunchers.end()) {
+    read_launch(file, command, first);
+  }
+}
+
+}  // namespace
+
+void read_script_body(SbatchFile& file, std::size_t begin) {
+  for (const ShellCommand& command : split_commands(file.text, begin)) {
+    if (command.words.empty()) continue;
+    file.has_commands = true;
+    read_command(file, command);
+  }
+}
+
+std::optional<std::string> launch_option(const LaunchLine& launch, std::string_view name,
+                                         char letter) {
+  bool takes_value = false;  // the option before may: "--ntasks 4"
+  for (std::size_t i = 1; i < launch.words.size(); ++i) {
+    const std::string_view text = launch.words[i].text;
+    if (!text.starts_with('-') && !takes_value) return std::nullopt;  // the program
+    takes_value = text.starts_with("--") ? text.find('=') == std::string_view::npos
+                                         : text.starts_with('-') && text.size() == 2;
+    const bool has_next = i + 1 < launch.words.size();
+    if (text == name || (letter != 0 && text.size() == 2 && text[0] == '-' && text[1] == letter)) {
+      return has_next ? launch.words[i + 1].text : std::string();
+    }
+    if (text.starts_with(name) && text.size() > name.size() && text[name.size()] == '=') {
+      return std::string(text.substr(name.size() + 1));
+    }
+    if (letter != 0 && text.size() > 2 && text[0] == '-' && text[1] == letter) {
+      return std::string(text.substr(2));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace hvd

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "launcher/lint/sbatch_file.h"
+
+namespace hvd {
+
+/// Finds what the commands of `file.text` from byte `begin` on set, load and launch.
+void read_script_body(SbatchFile& file, std::size_t begin);
+
+}  // namespace hvd

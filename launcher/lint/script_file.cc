@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/lint/script_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+#include "base/unique_fd.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kMostBytes = 4UL << 20;  // sbatch itself takes 4 MiB by default
+
+Status write_all(int fd, const std::string& text, const std::string& path) {
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = ::write(fd, text.data() + written, text.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Status::system(format_text("cannot write '{}'", path), errno);
+    written += static_cast<std::size_t>(count);
+  }
+  return Status::ok();
+}
+
+/// Where a symbolic link leads: the file is replaced, not the link.
+std::string target_of(const std::string& path) {
+  char* target = ::realpath(path.c_str(), nullptr);
+  if (target == nullptr) return path;
+  std::string text(target);
+  std::free(target);  // NOLINT(cppcoreguidelines-no-malloc): realpath allocates so.
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> read_script(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) {
+    return error(Code::kInvalidArgument, "{}: check path and rights",
+                 Status::system(format_text("cannot read '{}'", path), errno).message());
+  }
+  std::string text;
+  std::string part(1UL << 16, '\0');
+  while (text.size() <= kMostBytes) {
+    const ssize_t count = ::read(fd.get(), part.data(), part.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return error(Code::kInvalidArgument, "{}: name an sbatch file",
+                   Status::system(format_text("cannot read '{}'", path), errno).message());
+    }
+    if (count == 0) return text;
+    text.append(part, 0, static_cast<std::size_t>(count));
+  }
+  return error(Code::kInvalidArgument,
+               "'{}' is larger than {} bytes, which sbatch refuses: name an sbatch file", path,
+               kMostBytes);
+}
+
+Status replace_script(const std::string& path, const std::string& text) {
+  const std::string target = target_of(path);
+  struct stat status {};
+  if (::stat(target.c_str(), &status) != 0) {
+    return Status::system(format_text("cannot write '{}'", path), errno);
+  }
+  std::string temporary = target + ".XXXXXX";
+  UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (fd.get() < 0) {
+    return Status::system(format_text("cannot write beside '{}'", path), errno);
+  }
+  Status done = write_all(fd.get(), text, temporary);
+  if (done.is_ok() && ::fchmod(fd.get(), status.st_mode & 07777U) != 0) {
+    done = Status::system(format_text("cannot give '{}' its rights", temporary), errno);
+  }
+  if (done.is_ok() && ::rename(temporary.c_str(), target.c_str()) != 0) {
+    done = Status::system(format_text("cannot replace '{}'", path), errno);
+  }
+  if (!done.is_ok()) ::unlink(temporary.c_str());
+  return done;
+}
+
+}  // namespace hvd

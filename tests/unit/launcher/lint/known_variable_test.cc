@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/lint/known_variable.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "launcher/lint/nearest_word.h"
+#include "launcher/lint/version.h"
+#include "topology/launch_env.h"
+
+namespace hvd {
+namespace {
+
+TEST(KnownVariable, TableIsSortedAndEachNameHasAFamilyAndASource) {
+  const auto all = known_variables();
+  EXPECT_GT(all.size(), 1500U);
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end(),
+                             [](const auto& a, const auto& b) { return a.name < b.name; }));
+  for (const KnownVariable& known : all) {
+    EXPECT_NE(family_of(known.name), nullptr) << known.name;
+    EXPECT_FALSE(known.source.empty()) << known.name;
+    EXPECT_FALSE(known.date.empty()) << known.name;
+    const bool takes_words = known.kind == ValueKind::kOneOf || known.kind == ValueKind::kLevel ||
+                             known.kind == ValueKind::kList;
+    EXPECT_EQ(takes_words, !known.values.empty()) << known.name;
+  }
+}
+
+TEST(KnownVariable, WhatHvdrunWritesIsKnown) {
+  for (const std::string_view name :
+       {launch_env::kRank, launch_env::kSize, launch_env::kLocalRank, launch_env::kLocalSize,
+        launch_env::kNode, launch_env::kStore, launch_env::kJobKey, launch_env::kVirtualNode,
+        launch_env::kLocalDevice, launch_env::kJobMarker, launch_env::kRendezvousDir,
+        launch_env::kStartTimeout}) {
+    EXPECT_NE(find_variable(name), nullptr) << name;
+  }
+}
+
+TEST(KnownVariable, FindsByNameAndByBeginning) {
+  EXPECT_NE(find_variable("NCCL_DEBUG"), nullptr);
+  EXPECT_EQ(find_variable("NCCL_DEBU"), nullptr);
+  EXPECT_NE(find_variable("OMPI_MCA_btl_tcp_if_include"), nullptr);
+  EXPECT_EQ(find_variable("OMPI_MCA_blt_tcp_if_include"), nullptr);
+  EXPECT_EQ(find_variable("PATH"), nullptr);
+}
+
+TEST(KnownVariable, GuessesWhatASlipMeant) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"NCCL_SOCKET_IFNAM", "NCCL_SOCKET_IFNAME"},
+      {"NCCL_SOKCET_IFNAME", "NCCL_SOCKET_IFNAME"},
+      {"NCCL_IB_HCAS", "NCCL_IB_HCA"},
+      {"NCCL_DEGUB", "NCCL_DEBUG"},
+      {"NCCL_NET_GDR_LEVELS", "NCCL_NET_GDR_LEVEL"},
+      {"FI_CXI_RX_MATCH_MOD", "FI_CXI_RX_MATCH_MODE"},
+      {"UCX_NET_DEVICE", "UCX_NET_DEVICES"},
+      {"PSM2_MULTI_RAIL", "PSM2_MULTIRAIL"},
+      {"HVD_BACKENDS", "HVD_BACKEND"},
+      {"MPICH_GPU_SUPORT_ENABLED", "MPICH_GPU_SUPPORT_ENABLED"},
+      {"NCCL_SOMETHING_ELSE", ""},
+      {"MY_OWN_VARIABLE", ""},
+  };
+  for (const auto& [typed, meant] : cases) EXPECT_EQ(nearest_variable(typed), meant) << typed;
+}
+
+TEST(NearestWord, TakesTheNearestWithinTheSlips) {
+  const std::string_view words[] = {"PHB", "PXB", "SYS"};
+  EXPECT_EQ(nearest_word("PBH", words, 1), "PHB");
+  EXPECT_EQ(nearest_word("PHB", words, 1), "PHB");
+  EXPECT_EQ(nearest_word("NODE", words, 1), "");
+}
+
+TEST(Version, ComparesNumberByNumber) {
+  EXPECT_LT(*compare_versions("2.4", "2.30.7"), 0);
+  EXPECT_EQ(*compare_versions("2.4", "2.4.0"), 0);
+  EXPECT_GT(*compare_versions("23.11.4", "23.11"), 0);
+  EXPECT_FALSE(compare_versions("newer libfabric", "2.4"));
+  EXPECT_FALSE(compare_versions("", "2.4"));
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the rules over scripts/*.job: what is found, and what mending makes of them, are the
+// golden files beside them. Run with --update to rewrite these, and review the diff.
+#include "launcher/lint/lint_script.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "../golden.h"
+#include "launcher/lint/report.h"
+#include "launcher/lint/site_facts.h"
+#include "lint_sites.h"
+
+namespace hvd {
+namespace {
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::filesystem::path> scripts() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(HVD_LINT_DIR "/scripts")) {
+    if (entry.path().extension() == ".job") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+SiteConfig site_named(std::string_view id) {
+  for (const SiteConfig& site : test_sites()) {
+    if (site.id == id) return site;
+  }
+  return {};
+}
+
+/// The site of a script, as `hvdrun lint` finds it on a machine of no site; the page of IDRIS says
+/// nothing that is Jean Zay's own.
+SiteConfig site_for(const std::filesystem::path& path) {
+  if (path.filename().string().starts_with("idris")) return site_named("jean-zay");
+  const std::vector<SiteConfig> sites = test_sites();
+  const SiteConfig* found = site_of_script(sites, parse_sbatch_file(text_of(path)));
+  return found != nullptr ? *found : site_named("generic");
+}
+
+TEST(LintScript, FindsWhatTheGoldenFilesSay) {
+  for (const std::filesystem::path& path : scripts()) {
+    const SbatchFile file = parse_sbatch_file(text_of(path));
+    const SiteConfig site = site_for(path);
+    const LintedFile linted{
+        .path = path.filename(), .site = site.id, .findings = lint_script(file, site, "")};
+    expect_golden(std::filesystem::path(path).replace_extension(".golden"),
+                  "site " + site.id + "\n" + report_text({linted}, false));
+    const bool is_clean = path.filename().string().starts_with("clean");
+    EXPECT_EQ(is_clean, is_clean && linted.findings.empty()) << path;
+  }
+}
+
+TEST(LintScript, MendsAsTheGoldenFilesSayAndTwiceIsAsOnce) {
+  for (const std::filesystem::path& path : scripts()) {
+    const std::string text = text_of(path);
+    const SiteConfig site = site_for(path);
+    const MendedScript once = mend_script(text, site, "");
+    const MendedScript twice = mend_script(once.text, site, "");
+    EXPECT_EQ(twice.text, once.text) << path;
+    EXPECT_TRUE(twice.changes.empty()) << path;
+    EXPECT_EQ(once.changes.empty(), once.text == text) << path;
+    if (once.text == text) continue;
+    expect_golden(std::filesystem::path(path).replace_extension(".mended"), once.text);
+    for (const Finding& finding : lint_script(parse_sbatch_file(once.text), site, "")) {
+      EXPECT_FALSE(finding.edit) << path << ": " << finding.rule << " would be mended again";
+    }
+  }
+}
+
+TEST(LintScript, KnowsWhereSrunTakesTheCoresFromTheJob) {
+  const SiteConfig generic = site_named("generic");
+  const SbatchFile file =
+      parse_sbatch_file("#!/bin/bash\n#SBATCH --cpus-per-task=8 --time=1\nsrun train\n");
+  const std::pair<const char*, const char*> cases[] = {
+      {"21.08", ""}, {"22.05.3", "warning"}, {"23.02", "warning"}, {"23.11.4", ""}, {"", "note"}};
+  for (const auto& [slurm, severity] : cases) {
+    const std::vector<Finding> findings = lint_script(file, generic, slurm);
+    EXPECT_EQ(findings.empty() ? "" : severity_name(findings.front().severity), severity) << slurm;
+  }
+}
+
+TEST(LintScript, FindsTheSiteByWhatIsItsOwn) {
+  const std::vector<SiteConfig> sites = test_sites();
+  const std::pair<const char*, const char*> cases[] = {
+      {"#SBATCH -A abc@h100\n", "jean-zay"},
+      {"#SBATCH --partition=gpu_p2\n", "jean-zay"},
+      {"#SBATCH --qos=qos_gpu-t4\n", "jean-zay"},
+      {"#SBATCH -C gpu\nmodule load daint-gpu\n", "piz-daint"},
+      {"#SBATCH --nodes=2\n", ""},
+  };
+  for (const auto& [text, id] : cases) {
+    const SiteConfig* site = site_of_script(sites, parse_sbatch_file(text));
+    EXPECT_EQ(site == nullptr ? "" : site->id, id) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hvd
