@@ -40,15 +40,29 @@ std::string hidden_gpus(const Environment& environment, int local_size) {
       closing_flag(environment), local_size, local_size);
 }
 
+bool has_any(const CpuSet& set, const CpuSet& of) {
+  return std::any_of(of.begin(), of.end(),
+                     [&](int cpu) { return std::binary_search(set.begin(), set.end(), cpu); });
+}
+
 bool is_near(const NodeTopology& topology, const NodeGpu& gpu, const CpuSet& cpus) {
   if (gpu.numa < 0 && gpu.near_cpus.empty()) return true;  // Nobody knows.
-  if (!gpu.near_cpus.empty()) {
-    return std::any_of(cpus.begin(), cpus.end(), [&](int cpu) {
-      return std::binary_search(gpu.near_cpus.begin(), gpu.near_cpus.end(), cpu);
-    });
-  }
+  if (!gpu.near_cpus.empty()) return has_any(gpu.near_cpus, cpus);
   const std::vector<int> numas = numas_of(topology, cpus);
   return std::find(numas.begin(), numas.end(), gpu.numa) != numas.end();
+}
+
+/// True where one of the CPUs is in the socket of the GPU.
+bool is_in_socket(const NodeTopology& topology, const NodeGpu& gpu, const CpuSet& cpus) {
+  const auto socket =
+      std::find_if(topology.cores.begin(), topology.cores.end(), [&](const NodeCore& core) {
+        return has_any(gpu.near_cpus, core.cpus) ||
+               (gpu.near_cpus.empty() && core.numa == gpu.numa);
+      });
+  return std::any_of(topology.cores.begin(), topology.cores.end(), [&](const NodeCore& core) {
+    return socket != topology.cores.end() && core.package == socket->package &&
+           has_any(cpus, core.cpus);
+  });
 }
 
 std::string far_rank(const RankPlacement& rank, const NodeGpu& gpu, Way way) {
@@ -80,6 +94,13 @@ void append_warnings(const Allocation& allocation, const VisibleGpus& visible, i
     if (rank.gpu_on_node < 0 || (is_task && rank.node != 0)) continue;
     const NodeGpu& gpu = placement.topology.gpus[static_cast<std::size_t>(rank.gpu_on_node)];
     if (is_near(placement.topology, gpu, rank.usable_cpus)) continue;
+    if (is_in_socket(placement.topology, gpu, rank.usable_cpus)) {
+      // All that is left on a DGX A100, whose GPUs hang in pairs on every second NUMA node.
+      placement.notes.push_back(
+          format_text("rank {}: CPUs {} in the socket of its GPU {}, on another NUMA node",
+                      rank.rank, format_cpu_set(rank.usable_cpus), *rank.gpu));
+      continue;
+    }
     placement.warnings.push_back(far_rank(rank, gpu, allocation.way));
   }
 }

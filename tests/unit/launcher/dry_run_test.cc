@@ -71,6 +71,7 @@ TEST(DryRun, ShowsTheSrunOfABatchShellAndWhatItsTasksAdd) {
 
 TEST(DryRun, ShowsWhatATaskOfAStepBecomes) {
   RunOptions options;
+  options.bind.report = true;
   options.command = {"python3", "train.py"};
   Allocation allocation =
       machine(Way::kTask, "jz2",

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "../golden.h"
 #include "launcher/node/read_node.h"
@@ -65,8 +67,34 @@ TEST(BindingReport, OfRealMachines) {
   text += report_of("lumi-g", "1-7,9-15,17-23,25-31,33-39,41-47,49-55,57-63");
   text += report_of("piz-daint-xc50", "0-23");
   // Half of the node: two GPUs are left without a core near them.
-  text += report_of("leonardo", "0-15");
+  text += report_of("jean-zay-v100-quad", "0-19");
   expect_golden(HVD_GOLDEN_DIR "/report-bindings.golden", text);
+}
+
+TEST(BindingReport, WholeNodesHaveNoRankFarFromItsGpu) {
+  if (read_node_xml(HVD_TOPOLOGY_DIR "/laptop.xml").status().code() == Code::kUnsupported) {
+    GTEST_SKIP() << "built without hwloc";
+  }
+  const std::vector<std::pair<std::string, std::string>> machines{
+      {"jean-zay-v100-quad", "0-39"},
+      {"jean-zay-v100-octo", "0-23"},
+      {"jean-zay-a100-octo", "0-63"},
+      {"jean-zay-h100-quad", "0-95"},
+      {"piz-daint-xc50", "0-11"},
+      {"alps-gh200", "0-287"},
+      {"lumi-g", "0-63"},
+      {"frontier", "0-63"},
+      {"perlmutter", "0-63"},
+      {"leonardo", "0-31"},
+      {"juwels-booster", "0-47"},
+      {"dgx-a100", "0-127"},
+      {"dgx-h100", "0-111"},
+  };
+  for (const auto& [machine, cpus] : machines) {
+    const std::string report = report_of(machine, cpus);
+    EXPECT_EQ(report.find("warning"), std::string::npos) << report;
+    EXPECT_NE(report.find("rank 0"), std::string::npos) << machine;
+  }
 }
 
 }  // namespace

@@ -117,6 +117,29 @@ TEST(RankResources, ARankFarFromItsGpuIsWarnedOf) {
   EXPECT_THAT(by_user.warnings[0], HasSubstr("leave --bind out"));
 }
 
+TEST(RankResources, AnotherNumaNodeOfTheSocketIsOnlyNoted) {
+  const Variables step{{"CUDA_VISIBLE_DEVICES", "0"}};
+  const Placement placement = place({}, task(0, 1, step, {4, 5})).value();
+  EXPECT_THAT(placement.warnings, IsEmpty());
+  EXPECT_THAT(placement.notes, Contains(HasSubstr("CPUs 4-5 in the socket of its GPU 0")));
+}
+
+TEST(RankResources, AListThatNamesNoGpuOfTheNodeIsAnError) {
+  const auto placed = place({}, task(0, 1, {{"CUDA_VISIBLE_DEVICES", "7"}}));
+  EXPECT_EQ(placed.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(placed.status().message(), HasSubstr("no GPU of this node is '7'"));
+}
+
+TEST(RankResources, RanksThatShareGpusAreDealtInTurn) {
+  RunOptions options;
+  options.ranks = 8;
+  const Placement placement = place(options, machine({{"HVD_SHARE_GPU", "1"}})).value();
+  for (const RankPlacement& rank : placement.ranks) {
+    EXPECT_EQ(rank.gpu, rank.rank % 4);
+    EXPECT_THAT(rank.cpus, ElementsAre(7 - 2 * (rank.rank % 4) - (rank.rank < 4 ? 1 : 0)));
+  }
+}
+
 TEST(RankResources, GpusThatTasksHideFromEachOtherAreWarnedOfOnce) {
   const Variables step{{"CUDA_VISIBLE_DEVICES", "0"},
                        {"SLURM_STEP_GPUS", "2"},
