@@ -31,6 +31,7 @@ using std::chrono::seconds;
 constexpr seconds kAnswerLimit{60};    ///< For one squeue or scontrol.
 constexpr seconds kSilenceLimit{600};  ///< Of the controller, until following is given up.
 constexpr milliseconds kQuiet{1000};   ///< After output, a sign that the job may have ended.
+constexpr seconds kLeastGap{10};       ///< Between two looks for that reason alone.
 
 /// One job, or one entry of an array.
 struct Followed {
@@ -101,6 +102,7 @@ class Follower {
     const auto answer = ask({"scontrol", "--oneliner", "show", "job", job_});
     if (!answer.is_ok()) return bear_silence(answer.status());
     silent_since_.reset();
+    last_status_ = Clock::now();
     const std::vector<JobStatus> all = parse_job_status(answer.value());
     bool changed = forget_started(all);
     for (const JobStatus& status : all) changed |= update(status);
@@ -173,7 +175,7 @@ class Follower {
       output_since_status_ = true;
     } else if (output_since_status_ && Clock::now() - last_output_ > kQuiet) {
       output_since_status_ = false;
-      next_status_ = Deadline::after(milliseconds(0));
+      next_status_ = next_status_.earlier(Deadline::at(last_status_ + kLeastGap));
     }
   }
 
@@ -208,6 +210,7 @@ class Follower {
   Deadline next_status_ = Deadline::after(milliseconds(0));
   std::optional<Clock::time_point> silent_since_;
   Clock::time_point last_output_{};
+  Clock::time_point last_status_{};
   bool output_since_status_ = false;
 };
 

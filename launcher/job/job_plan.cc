@@ -151,6 +151,7 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   HVD_TRY_ASSIGN(decided.signal, plan_signal(request));
   JobPlan plan;
   plan.hvdrun = hvdrun;
+  plan.partition = partition;
   plan.shell = site.shell;
   plan.directives = plan_directives(site, partition, request, decided);
   HVD_TRY(check_directives(site, plan.directives));

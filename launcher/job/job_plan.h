@@ -16,6 +16,7 @@ namespace hvd {
 
 /// Everything that a header or script says, decided and checked; the templates only spell it.
 struct JobPlan {
+  SitePartition partition;
   std::string shell;
   std::vector<std::string> notes;  ///< Comments at the top.
   std::vector<JobDirective> directives;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <ctime>
@@ -61,7 +62,8 @@ Result<std::string> choose_launch_directory(const std::string& typed, const std:
                  "--launch-dir '{}' holds a job already: type another folder, or leave it out",
                  typed);
   }
-  const std::string stem = format_text("{}-{}", name.empty() ? "job" : name, today());
+  std::string stem = format_text("{}-{}", name.empty() ? "job" : name, today());
+  std::replace(stem.begin(), stem.end(), '/', '_');  // a job name may hold it
   const fs::path parent = here / "hvdrun-jobs";
   if (!only_look) fs::create_directories(parent, failure);
   for (int n = 1; !failure; ++n) {

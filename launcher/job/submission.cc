@@ -5,6 +5,8 @@
 #include <array>
 #include <string_view>
 
+#include "topology/launch_env.h"
+
 namespace hvd {
 namespace {
 
@@ -64,10 +66,16 @@ std::string without_patterns(const std::string& path) {
 }  // namespace
 
 Environment submission_environment(const Environment& environment) {
-  if (!environment.has("SLURM_JOB_ID")) return environment;
-  Environment outside;
+  Environment outside = environment;
+  for (const std::string_view name :
+       {launch_env::kRank, launch_env::kSize, launch_env::kLocalRank, launch_env::kLocalSize,
+        launch_env::kNode, launch_env::kStore, launch_env::kJobKey, launch_env::kVirtualNode,
+        launch_env::kLocalDevice, launch_env::kGpuId, launch_env::kJobMarker}) {
+    outside.unset(name);
+  }
+  if (!environment.has("SLURM_JOB_ID")) return outside;
   for (const auto& [name, value] : environment.variables()) {
-    if (!is_of_a_job(name)) outside.set(name, value);
+    if (is_of_a_job(name)) outside.unset(name);
   }
   return outside;
 }

@@ -46,12 +46,19 @@ std::string describe_command_file(const std::vector<std::string>& command,
                      typed, shell_word(working), shell_line(command));
 }
 
-std::string describe_site(const SiteConfig& site, const std::vector<std::string>& notes) {
+std::string describe_provenance(const Provenance& provenance) {
+  if (provenance.source.empty()) return "";
+  return format_text(" ({}, {}, {})", provenance.source, provenance.date, provenance.mark);
+}
+
+std::string describe_site(const SiteConfig& site, const SitePartition& partition,
+                          const std::vector<std::string>& notes) {
   std::string text = format_text("site: {} ({})\nfile: {}\nfound by: {}\n", site.id, site.name,
                                  site.origin, site.found_by);
-  if (!site.provenance.source.empty()) {
-    text += format_text("source: {} ({}, {})\n", site.provenance.source, site.provenance.date,
-                        site.provenance.mark);
+  if (!partition.name.empty()) {
+    text += format_text("partition: {}, {} x {} per node, {} cores per task{}\n", partition.name,
+                        partition.gpus_per_node, partition.gpu_model, partition.cores_per_task,
+                        describe_provenance(partition.provenance));
   }
   for (const std::string& note : notes) text += "job: " + note + "\n";
   for (const std::string& note : site.notes) text += "note: " + note + "\n";
@@ -78,7 +85,7 @@ Result<std::string> submit(const PreparedJob& job, const JobOptions& options,
   files.script = job.text;
   files.environment = describe_environment(environment);
   files.command = describe_command_file(command, places.working);
-  files.site = describe_site(job.site, job.plan.notes);
+  files.site = describe_site(job.site, job.plan.partition, job.plan.notes);
   HVD_TRY(write_launch_directory(places.folder, files));
   HVD_TRY_ASSIGN(answer, capture(command, environment, Deadline::after(kSbatchLimit)));
   return job_id(answer.output);

@@ -69,6 +69,42 @@ TEST(Header, MatchesTheGoldenFiles) {
   }
 }
 
+/// What a site's own page, years old, asks for in its header.
+struct PageCase {
+  std::string site;
+  JobOptions options;
+  std::vector<std::string> lines;
+};
+
+TEST(Header, HoldsEveryLineOfTheSitesPages) {
+  const std::vector<PageCase> cases{
+      {"jean-zay",
+       {.nodes = 2},
+       {"--nodes=2", "--ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=10",
+        "--hint=nomultithread"}},
+      {"jean-zay",
+       {.partition = "gpu_p2", .nodes = 2},
+       {"--partition=gpu_p2", "--nodes=2", "--ntasks-per-node=8", "--gres=gpu:8",
+        "--cpus-per-task=3", "--hint=nomultithread"}},
+      {"jean-zay",
+       {.nodes = 4, .gpus_per_node = 3},
+       {"--nodes=4", "--ntasks-per-node=3", "--gres=gpu:3", "--cpus-per-task=10"}},
+      {"piz-daint",
+       {.nodes = 2},
+       {"--nodes=2", "--ntasks-per-core=1", "--ntasks-per-node=1", "--cpus-per-task=12",
+        "--constraint=gpu"}},
+  };
+  for (const PageCase& page : cases) {
+    const Result<std::string> text = header(page.site, page.options);
+    ASSERT_TRUE(text.is_ok()) << text.status().message();
+    for (const std::string& line : page.lines) {
+      EXPECT_NE(text.value().find("\n#SBATCH " + line + "\n"), std::string::npos)
+          << line << " is not in\n"
+          << text.value();
+    }
+  }
+}
+
 struct RefusedCase {
   std::string site;
   JobOptions options;

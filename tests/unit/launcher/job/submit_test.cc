@@ -88,6 +88,8 @@ TEST(Submission, LeavesOutWhatAnOuterJobSaidOfItself) {
                             {"SLURM_CONF", "/etc/s.conf"},
                             {"PMIX_RANK", "0"},
                             {"HVD_SITE_PATH", "/s"},
+                            {"HVD_RANK", "0"},
+                            {"HVD_JOB_KEY", "f"},
                             {"PATH", "/bin"}});
   EXPECT_EQ(describe_environment(submission_environment(inside)),
             "HVD_SITE_PATH=/s\nPATH=/bin\nSLURM_CONF=/etc/s.conf\n");
