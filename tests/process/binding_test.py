@@ -6,6 +6,8 @@ Usage: binding_test.py HVDRUN LIBHVD [unittest arguments]
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -28,6 +30,33 @@ words = [get("HVD_RANK"), cpus, get("OMP_NUM_THREADS"), str(mode.value), str(nod
 words += map(get, ["HVD_LOCAL_DEVICE", "HVD_GPU_ID", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"])
 os.write(1, (" ".join(words) + "\\n").encode())  # One write: lines of two ranks do not mix.
 """
+
+
+def forbid_set_mempolicy() -> None:
+    """What Docker does to a container without CAP_SYS_NICE, by a seccomp filter of four instructions."""
+
+    class Instruction(ctypes.Structure):
+        _fields_ = (
+            ("code", ctypes.c_uint16),
+            ("jump_true", ctypes.c_uint8),
+            ("jump_false", ctypes.c_uint8),
+            ("operand", ctypes.c_uint32),
+        )
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_uint16), ("filter", ctypes.POINTER(Instruction)))
+
+    set_mempolicy = {"x86_64": 238, "aarch64": 237}[os.uname().machine]
+    filters = (Instruction * 4)(
+        Instruction(0x20, 0, 0, 0),  # load the number of the call
+        Instruction(0x15, 0, 1, set_mempolicy),
+        Instruction(0x06, 0, 0, 0x00050000 | errno.EPERM),  # fail
+        Instruction(0x06, 0, 0, 0x7FFF0000),  # allow
+    )
+    libc = ctypes.CDLL(None)
+    set_no_new_privileges, set_seccomp, filter_mode = 38, 22, 2
+    libc.prctl(set_no_new_privileges, 1, 0, 0, 0)
+    libc.prctl(set_seccomp, filter_mode, ctypes.byref(Program(4, filters)))
 
 
 def hvdrun(*options: str, prefix: tuple[str, ...] = (), **more: str) -> subprocess.CompletedProcess:
@@ -105,6 +134,20 @@ class Bound(unittest.TestCase):
         mode, nodes = done.stdout.split()[3:5]
         self.assertIn(mode, ("1", "5"))  # MPOL_PREFERRED, MPOL_PREFERRED_MANY
         self.assertNotEqual(nodes, "0")
+
+    def test_a_container_that_forbids_it_is_a_note(self) -> None:
+        flags = ["-np", "2", "--mem-bind", "local"]
+        done = subprocess.run(
+            [jobs.arguments()[0], *flags, "true"],
+            capture_output=True,
+            text=True,
+            timeout=jobs.LIMIT_S,
+            env=jobs.clean_environment(),
+            check=False,
+            preexec_fn=forbid_set_mempolicy,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("memory is not bound near the CPUs"), 1, done.stderr)
 
     def test_the_report_has_a_line_per_rank(self) -> None:
         done = hvdrun("-np", "2", "--bind", f"map:{CPUS[0]}:{CPUS[0]}", "--report-bindings")
