@@ -8,6 +8,7 @@
 #include "launcher/describe/describe_command.h"
 #include "launcher/job/job_command.h"
 #include "launcher/lint/lint_command.h"
+#include "launcher/node/topo_command.h"
 #include "launcher/options/command_line.h"
 #include "launcher/run/exit_code.h"
 #include "launcher/run/run_command.h"
@@ -19,6 +20,7 @@ struct RunChosen {
   int operator()(const RunOptions& options) const { return run_program(options); }
   int operator()(const JobOptions& options) const { return run_job(options); }
   int operator()(const CheckOptions& options) const { return run_check(options); }
+  int operator()(const TopoOptions& options) const { return run_topo(options); }
   int operator()(const CompletionOptions& options) const { return run_completion(options); }
   int operator()(const DescribeOptions& options) const { return run_describe(options); }
   int operator()(const LintOptions& options) const { return run_lint(options); }

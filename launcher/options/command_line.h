@@ -12,6 +12,7 @@
 #include "launcher/options/job_options.h"
 #include "launcher/options/lint_options.h"
 #include "launcher/options/run_options.h"
+#include "launcher/options/topo_options.h"
 
 namespace hvd {
 
@@ -24,7 +25,7 @@ struct PrintAndExit {
 constexpr std::string_view kDescribe = "--describe";
 
 using CommandLine =
-    std::variant<RunOptions, JobOptions, CheckOptions, LintOptions, CompletionOptions,
+    std::variant<RunOptions, JobOptions, CheckOptions, LintOptions, TopoOptions, CompletionOptions,
                  DescribeOptions, PrintAndExit, CommandDescription>;
 
 /// Reads the command line; never a CommandDescription. kInvalidArgument: one sentence with what is

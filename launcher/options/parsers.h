@@ -16,6 +16,7 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
 Result<CommandLine> parse_job(std::string_view name, const std::vector<std::string>& arguments);
 Result<CommandLine> parse_check(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_lint(const std::vector<std::string>& arguments);
+Result<CommandLine> parse_topo(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_help(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_completion(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_describe(const std::vector<std::string>& arguments);

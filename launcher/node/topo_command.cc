@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/node/topo_command.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include "launcher/node/cpu_topology.h"
+#include "launcher/node/node_map.h"
+#include "launcher/node/read_node.h"
+#include "launcher/run/exit_code.h"
+
+namespace hvd {
+namespace {
+
+Result<NodeMap> read_map(const TopoOptions& options) {
+  constexpr NodeParts kEverything{true, true, true};
+  if (!options.xml.empty()) {
+    HVD_TRY_ASSIGN(NodeTopology node, read_node_xml(options.xml));
+    node.origin = options.xml.substr(options.xml.rfind('/') + 1);
+    return make_node_map(std::move(node), {}, {}, options.ranks);
+  }
+  NodeTopology node = read_node(options.sysfs, kEverything);
+  if (node.cores.empty()) {
+    return error(Code::kInvalidArgument,
+                 "'{}/sys' shows no CPUs: it must hold a copy of a node's /sys, with "
+                 "devices/system/cpu in it",
+                 options.sysfs);
+  }
+  if (!options.sysfs.empty()) return make_node_map(std::move(node), {}, {}, options.ranks);
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) == 0) node.origin = host.data();
+  return make_node_map(std::move(node), affinity_mask(), Environment::of_process(), options.ranks);
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "we"),
+                                                             std::fclose);
+  if (file == nullptr || std::fputs(text.c_str(), file.get()) < 0 || std::fflush(file.get()) != 0) {
+    return Status::system(format_text("cannot write '{}'", path), errno);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+int run_topo(const TopoOptions& options) {
+  const Result<NodeMap> map = read_map(options);
+  if (!map.is_ok()) {
+    std::fprintf(stderr, "hvdrun topo: %s\n", map.status().message().c_str());
+    return kExitUsage;
+  }
+  if (!options.svg.empty()) {
+    const Status written = write_file(options.svg, node_map_svg(map.value()));
+    if (!written.is_ok()) {
+      std::fprintf(stderr, "hvdrun topo: %s\n", written.message().c_str());
+      return kExitFailure;
+    }
+    if (!options.json) return 0;
+  }
+  const std::string text = options.json ? node_map_json(map.value()) : node_map_text(map.value());
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+}
+
+}  // namespace hvd
