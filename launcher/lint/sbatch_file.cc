@@ -18,15 +18,17 @@ bool is_space(char letter) { return letter == ' ' || letter == '\t' || letter ==
 struct Word {
   std::string text;
   TextRange at;
+  char open_quote = 0;  ///< 0: every quote is closed.
 };
 
-/// The words of bytes [at, end), with sbatch's rules: quotes, backslash, a # begins a comment.
+/// The words of bytes [at, end), with sbatch's rules: quotes, a backslash takes the next letter as
+/// it is (also in quotes, but no blank outside of them), a # begins a comment.
 std::vector<Word> words_of(std::string_view text, std::size_t at, std::size_t end) {
   std::vector<Word> words;
   while (at < end) {
     while (at < end && is_space(text[at])) ++at;
     if (at >= end || text[at] == '#') break;
-    Word word{"", {at, at}};
+    Word word{"", {at, at}, 0};
     char quote = 0;
     for (; at < end && (quote != 0 || !is_space(text[at])); ++at) {
       const char letter = text[at];
@@ -34,8 +36,9 @@ std::vector<Word> words_of(std::string_view text, std::size_t at, std::size_t en
         quote = 0;
       } else if (quote == 0 && (letter == '\'' || letter == '"')) {
         quote = letter;
-      } else if (letter == '\\' && at + 1 < end) {
-        word.text += text[++at];
+      } else if (letter == '\\') {
+        const bool ends = at + 1 >= end || (quote == 0 && is_space(text[at + 1]));
+        if (!ends) word.text += text[++at];
       } else if (quote == 0 && letter == '#') {
         end = at;  // the rest is a comment
         break;
@@ -44,6 +47,7 @@ std::vector<Word> words_of(std::string_view text, std::size_t at, std::size_t en
       }
     }
     word.at.end = at;
+    word.open_quote = quote;
     words.push_back(std::move(word));
   }
   return words;
@@ -69,6 +73,10 @@ class HeaderReader {
       directive.gone_at = is_alone ? line.at : with_blank_before(directive.at);
     }
     if (line.words.empty()) return;
+    if (const char quote = line.words.back().open_quote; quote != 0) {
+      file_.broken.push_back({line.number, "bad-directive",
+                              format_text("a quote ({}) is not closed", quote), "close it"});
+    }
     for (std::size_t i = first; i < file_.directives.size(); ++i) check_value(file_.directives[i]);
   }
 

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lint command on files and environments: exit codes, mending in place, colour.
+
+Usage: lint_command_test.py HVDRUN
+"""
+
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+
+WRONG = "#!/bin/bash\n#SBATCH --nodes=2 --time=1:00\nexport NCCL_P2P_LEVEL=nvl\nsrun hvdrun x\n"
+RIGHT = WRONG.replace("nvl", "NVL")
+
+
+def lint(*words: str, **variables: str) -> subprocess.CompletedProcess:
+    """Run the command in an environment of our own."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **variables}
+    return subprocess.run(
+        [sys.argv[1], "lint", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def expect(what: str, condition: bool) -> None:
+    """End with what does not hold."""
+    if not condition:
+        sys.exit(f"failed: {what}")
+
+
+def check_files(folder: pathlib.Path) -> None:
+    """What --fix writes, and how."""
+    job = folder / "a job.sbatch"
+    job.write_text(WRONG)
+    job.chmod(0o750)
+    link = folder / "link.sbatch"
+    link.symlink_to(job)
+
+    found = lint("--site", "generic", str(job))
+    expect("something is wrong: 1", found.returncode == 1)
+    expect("the line is named", f"{job}:3: error: NCCL_P2P_LEVEL" in found.stdout)
+    expect("without --fix nothing is written", job.read_text() == WRONG)
+
+    mended = lint("--site", "generic", "--fix", str(link))
+    expect("mended: 0", mended.returncode == 0)
+    expect("it says what changed", "mended: line 3: NCCL_P2P_LEVEL: write NVL" in mended.stdout)
+    expect("mended as expected", job.read_text() == RIGHT)
+    expect("the rights stay", stat.S_IMODE(job.stat().st_mode) == 0o750)
+    expect("the link stays a link", link.is_symlink())
+    expect(
+        "nothing is left beside it",
+        sorted(p.name for p in folder.iterdir()) == [job.name, link.name],
+    )
+
+    before = job.stat().st_ino
+    again = lint("--site", "generic", "--fix", str(job))
+    expect("again: nothing to do", again.returncode == 0 and "mended" not in again.stdout)
+    expect("a right file is not written", job.stat().st_ino == before)
+
+    several = lint("--site", "generic", "--format", "json", str(job), str(link))
+    expect("several files", len(json.loads(several.stdout)["files"]) == 2)
+
+    empty = folder / "empty.sbatch"
+    empty.write_bytes(b"")
+    expect("an empty file is not wrong", lint(str(empty)).returncode == 0)
+    binary = folder / "binary.sbatch"
+    binary.write_bytes(bytes(range(256)) * 20)
+    expect("neither is noise", lint("--format", "sarif", str(binary)).returncode in (0, 1))
+
+
+def check_usage(folder: pathlib.Path) -> None:
+    """What cannot be done is said in one sentence, with exit code 2."""
+    for words, said in (
+        ([], "nothing to check"),
+        (["--env", "x"], "--env"),
+        (["--format", "xml", "x"], "not 'xml'"),
+        ([str(folder / "absent")], "absent"),
+        ([str(folder)], "sbatch file"),
+        (["--site", "nowhere", "x"], "nowhere"),
+    ):
+        done = lint(*words)
+        expect(f"{words}: exit code 2, not {done.returncode}", done.returncode == 2)
+        expect(f"{words}: '{said}' in '{done.stderr}'", said in done.stderr)
+        expect(f"{words}: nothing on standard output", done.stdout == "")
+
+
+def check_environment() -> None:
+    """--env, and its formats."""
+    expect("nothing is wrong: 0", lint("--env").returncode == 0)
+    noted = lint("--env", MPICH_OFI_NIC_POLICY="GPU", FI_CXI_DISABLE_CQ_HUGETLB="1")
+    expect("notes alone: 0", noted.returncode == 0 and "note: FI_CXI" in noted.stdout)
+    wrong = lint("--env", FI_CXI_RX_MATCH_MODE="hybird")
+    expect("something is: 1", wrong.returncode == 1)
+    expect("no colour in a pipe", "\033" not in wrong.stdout)
+    expect("it says what to write", "hint: write hybrid" in wrong.stdout)
+    for name in ("json", "sarif"):
+        json.loads(lint("--env", "--format", name, FI_LOG_LEVEL="loud").stdout)
+    annotated = lint("--env", "--format", "github", FI_LOG_LEVEL="loud").stdout
+    expect("an annotation", annotated.startswith("::error title=hvdrun lint wrong-value::FI_LOG"))
+
+
+def main() -> None:
+    """Run every check."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_usage(folder)
+        check_files(folder)
+    check_environment()
+
+
+main()
