@@ -3,6 +3,7 @@
 
 #include "launcher/job/time_limit.h"
 #include "launcher/site/pattern.h"
+#include "launcher/site/site_limits.h"
 
 namespace hvd {
 namespace {
@@ -21,12 +22,7 @@ std::string known_max_time(const Limits& limits) {
 
 /// `partition` with the time limit that it has for jobs of so many nodes.
 SitePartition limited_to(SitePartition partition, int nodes) {
-  int smallest = 0;
-  for (const SiteTimeByNodes& limit : partition.max_time_by_nodes) {
-    if (nodes > limit.nodes || (smallest != 0 && limit.nodes > smallest)) continue;
-    smallest = limit.nodes;
-    partition.max_time = limit.max_time;
-  }
+  partition.max_time = max_time_for(partition, nodes);
   return partition;
 }
 

@@ -6,6 +6,7 @@
 #include "launcher/lint/header_rules.h"
 #include "launcher/lint/nearest_word.h"
 #include "launcher/lint/site_facts.h"
+#include "launcher/site/site_limits.h"
 
 namespace hvd {
 namespace {
@@ -128,7 +129,8 @@ void add_time_limit(const ScriptFacts& facts, std::vector<Finding>& findings) {
   if (!facts.request.time) return;
   const SiteQos* qos = find_qos(partition, facts.request.qos);
   const bool by_qos = qos != nullptr && seconds_of(qos->max_time).has_value();
-  const std::string limit = by_qos ? qos->max_time : partition.max_time;
+  const int nodes = facts.request.nodes.value_or(1);
+  const std::string limit = by_qos ? qos->max_time : max_time_for(partition, nodes);
   const auto most = seconds_of(limit);
   if (!most || *facts.request.time <= *most) return;
   Finding finding = directive_finding("time-over-limit", *directive);

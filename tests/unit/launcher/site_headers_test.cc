@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "golden.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/template.h"
+#include "launcher/lint/lint_script.h"
 #include "launcher/site/site_catalog.h"
 
 namespace hvd {
@@ -116,6 +119,19 @@ TEST(SiteHeaders, KnowThatSmallJobsMayBeShorter) {
   EXPECT_THAT(text_of("frontier", {.nodes = 92, .time = "06:00:00"}), HasSubstr("06:00:00\n"));
   EXPECT_THAT(text_of("frontier", {.nodes = 183, .time = "06:00:01"}), HasSubstr("183 nodes"));
   EXPECT_THAT(text_of("frontier", {.nodes = 184, .time = "12:00:00"}), HasSubstr("12:00:00\n"));
+}
+
+TEST(SiteHeaders, AreHeldAgainstTheLimitOfTheirSizeByLint) {
+  const SiteConfig frontier = find_site("frontier", Environment()).value();
+  for (const auto& [nodes, faulty] : {std::pair("91", true), std::pair("184", false)}) {
+    const std::string text = std::string("#!/bin/bash\n#SBATCH --partition=batch\n#SBATCH -N ") +
+                             nodes + "\n#SBATCH --time=12:00:00\n#SBATCH --account=ABC123\n";
+    const auto findings = lint_script(parse_sbatch_file(text), frontier, "");
+    const bool found = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+      return finding.rule == "time-over-limit";
+    });
+    EXPECT_EQ(found, faulty) << nodes;
+  }
 }
 
 TEST(SiteHeaders, SayWhatIsAssumed) {
