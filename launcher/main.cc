@@ -11,6 +11,7 @@
 #include "launcher/node/topo_command.h"
 #include "launcher/options/command_line.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 #include "launcher/run/run_command.h"
 
 namespace hvd {
@@ -21,11 +22,12 @@ struct RunChosen {
   int operator()(const JobOptions& options) const { return run_job(options); }
   int operator()(const CheckOptions& options) const { return run_check(options); }
   int operator()(const TopoOptions& options) const { return run_topo(options); }
+  int operator()(const VersionOptions& options) const { return run_version(options); }
   int operator()(const CompletionOptions& options) const { return run_completion(options); }
   int operator()(const DescribeOptions& options) const { return run_describe(options); }
   int operator()(const LintOptions& options) const { return run_lint(options); }
   int operator()(const PrintAndExit& print) const {
-    std::fputs(print.text.c_str(), stdout);
+    print_help(print.text);
     return 0;
   }
   int operator()(const CommandDescription& /*description*/) const { return kExitUsage; }
@@ -34,7 +36,7 @@ struct RunChosen {
 int run_main(const std::vector<std::string>& arguments) {
   const Result<CommandLine> parsed = parse_command_line(arguments);
   if (!parsed.is_ok()) {
-    std::fprintf(stderr, "hvdrun: %s\n", parsed.status().message().c_str());
+    print_message(parsed.status().message());
     return kExitUsage;
   }
   return std::visit(RunChosen(), parsed.value());

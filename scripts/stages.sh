@@ -32,6 +32,13 @@ stage_tsan() {
   sanitized "$root/build-tsan" thread setarch -R
 }
 
+# hvdrun alone, without a library: tried in a root where nothing else is.
+stage_static() {
+  configure "$root/build-static" -Dstatic=true -Dbuildtype=release || return 1
+  compile "$root/build-static" launcher/hvdrun || return 1
+  "$root/tests/process/static_test.sh" "$root/build-static/launcher/hvdrun"
+}
+
 # About eight seconds of one core per file: some nine minutes on two cores.
 stage_tidy() {
   [ -f "$root/build-clang/compile_commands.json" ] || stage_clang || return 1

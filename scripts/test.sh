@@ -6,10 +6,10 @@ set -euo pipefail
 . "$(dirname "$0")/stages.sh"
 
 usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style]...
-  --all         also: clang without warnings, sanitizers, clang-tidy, fuzzing, the newest PyTorch
+  --all         also: clang without warnings, a static hvdrun, sanitizers, clang-tidy, fuzzing, the newest PyTorch
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(clang asan tsan tidy fuzz newest_torch)
+stages=(clang static asan tsan tidy fuzz newest_torch)
 suites=()
 all=no
 while [ $# -gt 0 ]; do

@@ -4,21 +4,41 @@
 #include <cstdio>
 
 #include "launcher/check/check_library.h"
+#include "launcher/options/version.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 
 namespace hvd {
 
-int run_check(const CheckOptions& options) {
-  if (!options.build) {
-    std::fputs("hvdrun check: what shall be checked? Type hvdrun check --build\n", stderr);
-    return kExitUsage;
-  }
+namespace {
+
+CheckReport make_report() {
   RuntimeFound runtime = check_runtime();
-  CheckReport report{HVD_VERSION, {{"runtime", {runtime.part}}}};
+  CheckReport report{version_text(), {{"runtime", {runtime.part}}}};
   for (CheckedGroup& group : runtime.groups) report.groups.push_back(std::move(group));
   report.groups.push_back(check_machine());
+  return report;
+}
+
+}  // namespace
+
+int run_check(const CheckOptions& options) {
+  if (!options.build) {
+    print_message("what shall be checked?\nhint: type hvdrun check --build");
+    return kExitUsage;
+  }
+  const CheckReport report = make_report();
   std::fputs((options.json ? report_json(report) : report_text(report)).c_str(), stdout);
-  return std::fflush(stdout) == 0 && runtime.part.available ? 0 : kExitFailure;
+  const bool is_found = report.groups.front().parts.front().available;
+  return std::fflush(stdout) == 0 && is_found ? 0 : kExitFailure;
+}
+
+int run_version(const VersionOptions& options) {
+  // Libraries are opened to be found: only on demand, --version is quick.
+  const std::string text =
+      options.verbose ? report_text(make_report()) : format_text("hvdrun {}\n", version_text());
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
 }
 
 }  // namespace hvd

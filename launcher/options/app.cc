@@ -176,8 +176,6 @@ Result<std::optional<CommandLine>> parse_with(CLI::App& app, std::vector<std::st
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     return std::optional(CommandLine(PrintAndExit{help_of(app, command)}));
-  } catch (const CLI::CallForVersion&) {
-    return std::optional(CommandLine(PrintAndExit{app.version() + "\n"}));
   } catch (const CLI::ExtrasError&) {
     const std::string word = app.remaining().front();
     if (word.starts_with("-")) return unknown_option(app, word, command);

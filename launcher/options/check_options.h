@@ -9,4 +9,9 @@ struct CheckOptions {
   bool json = false;   ///< --json: the same for programs.
 };
 
+/// `hvdrun --version`.
+struct VersionOptions {
+  bool verbose = false;  ///< Also what `hvdrun check --build` says.
+};
+
 }  // namespace hvd

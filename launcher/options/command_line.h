@@ -16,7 +16,7 @@
 
 namespace hvd {
 
-/// `--help` or `--version`: text for standard output, exit code 0.
+/// `--help`: text for standard output, exit code 0.
 struct PrintAndExit {
   std::string text;
 };
@@ -25,8 +25,8 @@ struct PrintAndExit {
 constexpr std::string_view kDescribe = "--describe";
 
 using CommandLine =
-    std::variant<RunOptions, JobOptions, CheckOptions, LintOptions, TopoOptions, CompletionOptions,
-                 DescribeOptions, PrintAndExit, CommandDescription>;
+    std::variant<RunOptions, JobOptions, CheckOptions, LintOptions, TopoOptions, VersionOptions,
+                 CompletionOptions, DescribeOptions, PrintAndExit, CommandDescription>;
 
 /// Reads the command line; never a CommandDescription. kInvalidArgument: one sentence with what is
 /// wrong, and a line "hint: ..." with what to type.

@@ -32,6 +32,7 @@ struct RawRunFlags {
   double grace_seconds = 10;
   bool prefix = false;
   bool no_prefix = false;
+  bool version = false;
 };
 
 void add_output_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
@@ -158,9 +159,12 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
   RunOptions options;
   RawRunFlags raw;
   add_run_flags(*app, options, raw);
-  app->set_version_flag("-V,--version", "hvdrun " HVD_VERSION, "Print the version")->group("Other");
+  app->add_flag("-V,--version", raw.version,
+                "Print version and revision; with -v also the libraries found here")
+      ->group("Other");
   HVD_TRY_ASSIGN(auto print, parse_with(*app, std::move(respelled), command));
   if (print) return CommandLine(*std::move(print));
+  if (raw.version) return CommandLine(VersionOptions{options.verbose});
   HVD_TRY_ASSIGN(options.command, program_of(*app, arguments, command));
   HVD_TRY_ASSIGN(options.variables, parse_variables(raw.variables));
   HVD_TRY(read_bind(raw, options.bind));

@@ -7,6 +7,8 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "launcher/options/command_table.h"
+#include "launcher/options/nearest.h"
 #include "launcher/run/exit_code.h"
 
 namespace hvd {
@@ -29,6 +31,15 @@ ProgramProblem not_executable(const std::string& path) {
   return {kExitNotExecutable,
           format_text("{} is not executable: {}", path,
                       is_python ? "type `hvdrun python3 " + path + "`" : "try chmod +x " + path)};
+}
+
+/// `hvdrun heaader ...` is taken for a program of that name.
+std::string mistyped_command(const std::string& program) {
+  std::vector<std::string> commands;
+  for (const CommandEntry& entry : command_table()) {
+    if (!entry.group.empty()) commands.emplace_back(entry.name);
+  }
+  return nearest(program, commands);
 }
 
 }  // namespace
@@ -56,8 +67,11 @@ std::variant<std::string, ProgramProblem> find_program(const std::string& progra
   std::string remedy = "check its name and PATH";
   if (is_program("./" + program)) remedy = "it is in this folder: type ./" + program;
   if (program.ends_with(".py")) remedy = "type `hvdrun python3 " + program + "`";
+  if (const std::string command = mistyped_command(program); !command.empty()) {
+    remedy = "did you mean hvdrun " + command + "?";
+  }
   return ProgramProblem{kExitNotFound,
-                        format_text("{}: no such program in PATH; {}", program, remedy)};
+                        format_text("{}: no such program in PATH\nhint: {}", program, remedy)};
 }
 
 }  // namespace hvd

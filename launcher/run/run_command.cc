@@ -21,6 +21,7 @@
 #include "launcher/run/exit_code.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/job_store.h"
+#include "launcher/run/message.h"
 #include "launcher/run/program_path.h"
 #include "launcher/run/srun_report.h"
 #include "launcher/run/supervisor.h"
@@ -30,7 +31,7 @@
 namespace hvd {
 namespace {
 
-void say(const std::string& text) { std::fprintf(stderr, "hvdrun: %s\n", text.c_str()); }
+void say(const std::string& text) { print_message(text); }
 
 int refuse(const Status& status) {
   say(status.message());

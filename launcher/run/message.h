@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/environment.h"
+
+namespace hvd {
+
+/// Whether text for the file `fd` may be coloured: it is a terminal, and neither NO_COLOR
+/// (https://no-color.org) nor TERM=dumb says otherwise.
+bool wants_color(int fd, const Environment& environment);
+
+/// "hvdrun: <sentence>", and each further line ("hint: ...") below it.
+std::string message_text(std::string_view message, bool colored);
+
+/// `help` with its headings in bold.
+std::string help_with_headings(std::string_view help);
+
+/// Prints message_text() on standard error.
+void print_message(std::string_view message);
+
+/// Prints a help text on standard output.
+void print_help(std::string_view help);
+
+}  // namespace hvd
