@@ -4,6 +4,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <vector>
 
 #include "base/format.h"
@@ -13,11 +16,27 @@ namespace {
 
 /// MPI_COMM_WORLD of MPICH and all that share its ABI.
 constexpr int kMpichWorld = 0x44000000;
+constexpr std::array<std::string_view, 4> kMpichFamily = {"MPICH", "Intel(R) MPI", "MVAPICH",
+                                                          "ParaStation"};
 
 template <typename Function>
 bool find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
   return function != nullptr;
+}
+
+/// True where the library calls itself one that shares MPICH's ABI: in another one that number is
+/// no communicator, and asking would end the program.
+bool has_mpich_abi(void* library) {
+  int (*version)(char*, int*) = nullptr;
+  if (!find(library, "MPI_Get_library_version", version)) return false;
+  std::array<char, 8192 + 1> text{};  // MPI_MAX_LIBRARY_VERSION_STRING, the largest there is.
+  int length = 0;
+  if (version(text.data(), &length) != 0) return false;
+  const std::string_view name(text.data());
+  return std::any_of(kMpichFamily.begin(), kMpichFamily.end(), [&](std::string_view family) {
+    return name.find(family) != std::string_view::npos;
+  });
 }
 
 /// Asks one MPI library, if it is initialised and not yet finalised.
@@ -35,6 +54,7 @@ std::optional<int> world_size(void* library) {
     if (!find(library, "MPI_Comm_size", comm_size) || comm_size(world, &size) != 0) return {};
     return size;
   }
+  if (!has_mpich_abi(library)) return std::nullopt;
   int (*comm_size)(int, int*) = nullptr;
   if (!find(library, "MPI_Comm_size", comm_size) || comm_size(kMpichWorld, &size) != 0) return {};
   return size;

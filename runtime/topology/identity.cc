@@ -171,6 +171,13 @@ bool serves_another_step(const Source& source, const Environment& environment) {
   return is_number(name) && in_slurm_step(environment) && step && name != *step;
 }
 
+/// True for what Open MPI 4 writes into its own process where MPI_Init found no launcher: rank 0 of
+/// a numbered job of one, by a server of its own. Its mpirun says OMPI_COMM_WORLD_RANK as well.
+bool is_mpi_singleton(const Source& source, const Environment& environment) {
+  return source.name == kPmix && !environment.has("OMPI_COMM_WORLD_RANK") &&
+         is_number(environment.get("PMIX_NAMESPACE").value_or(""));
+}
+
 bool speaks(const Source& source, const Environment& environment) {
   if (!environment.has(source.rank)) return false;
   if (source.name == kSlurm) return in_slurm_step(environment);
@@ -207,7 +214,7 @@ Result<IdentityClaim> read_claim(const Source& source, const Environment& enviro
   HVD_TRY(read(environment, source.node_count, 1, claim.node_count));
   if (source.name == kSlurm) HVD_TRY(read_slurm_layout(environment, claim));
   HVD_TRY(check_range(source, claim));
-  claim.outer = serves_another_step(source, environment);
+  claim.outer = serves_another_step(source, environment) || is_mpi_singleton(source, environment);
   return claim;
 }
 
