@@ -10,6 +10,7 @@
 
 #include "launcher/node/cpu_topology.h"
 #include "launcher/node/node_map.h"
+#include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
 #include "launcher/run/exit_code.h"
 
@@ -31,6 +32,7 @@ Result<NodeMap> read_map(const TopoOptions& options) {
                  options.sysfs);
   }
   if (!options.sysfs.empty()) return make_node_map(std::move(node), {}, {}, options.ranks);
+  add_nvml_names(kNvmlLibrary, node);
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) == 0) node.origin = host.data();
   return make_node_map(std::move(node), affinity_mask(), Environment::of_process(), options.ranks);

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "launcher/node/cpu_topology.h"
+#include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
 #include "launcher/plan/slurm_job.h"
 #include "topology/hostlist.h"
@@ -100,7 +101,10 @@ NodeTopology read_machine(const RunOptions& options, const Allocation& allocatio
                allocation.environment.has("ZE_AFFINITY_MASK");
   parts.nics = options.bind.report;
   parts.gpu_names = visible.find("GPU-") != std::string::npos;
-  return read_node("", parts);
+  NodeTopology node = read_node("", parts);
+  // Only NVML says which GPU an instance is part of.
+  if (visible.find("MIG-") != std::string::npos) add_nvml_names(kNvmlLibrary, node);
+  return node;
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "launcher/node/node_topology.h"
+
+namespace hvd {
+
+/// The name of NVIDIA's management library, which comes with its driver.
+inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
+
+/// Asks NVML for what the driver's files do not say: UUIDs of MIG instances, and models and UUIDs
+/// that are still empty. Where the library is missing, or refuses, nothing changes. It starts the
+/// driver's tables, which takes tens of milliseconds: only for who needs it.
+void add_nvml_names(const std::string& library, NodeTopology& topology);
+
+}  // namespace hvd

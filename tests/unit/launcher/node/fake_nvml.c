@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library with NVML's names for two GPUs: 0000:07:00.0, cut into MIG instances 0 and 2, and
+// 0000:47:00.0. HVD_FAKE_NVML_BROKEN makes it refuse to start.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum { kSuccess = 0, kNotFound = 6, kUnknown = 999 };
+static const char* const kUuids[] = {"GPU-aa", "GPU-bb", "MIG-00", "", "MIG-02"};
+static int running;
+
+EXPORTED int nvmlInit_v2(void) {
+  if (getenv("HVD_FAKE_NVML_BROKEN") != NULL) return kUnknown;
+  ++running;
+  return kSuccess;
+}
+
+EXPORTED int nvmlShutdown(void) {
+  --running;
+  return kSuccess;
+}
+
+EXPORTED int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
+  if (running != 1) return kUnknown;
+  if (strcmp(bus_id, "0000:07:00.0") == 0) {
+    *device = (void*)&kUuids[0];
+    return kSuccess;
+  }
+  if (strcmp(bus_id, "0000:47:00.0") == 0) {
+    *device = (void*)&kUuids[1];
+    return kSuccess;
+  }
+  return kNotFound;
+}
+
+EXPORTED int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
+  snprintf(text, size, "%s", *(const char* const*)device);
+  return kSuccess;
+}
+
+EXPORTED int nvmlDeviceGetName(void* device, char* text, unsigned size) {
+  snprintf(text, size, "Fake %s", *(const char* const*)device);
+  return kSuccess;
+}
+
+EXPORTED int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
+  *current = *pending = device == (void*)&kUuids[0];
+  return kSuccess;
+}
+
+EXPORTED int nvmlDeviceGetMaxMigDeviceCount(void* device, unsigned* count) {
+  *count = device == (void*)&kUuids[0] ? 3 : 0;
+  return kSuccess;
+}
+
+EXPORTED int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned index, void** instance) {
+  if (device != (void*)&kUuids[0] || index == 1 || index > 2) return kNotFound;
+  *instance = (void*)&kUuids[2 + index];
+  return kSuccess;
+}
