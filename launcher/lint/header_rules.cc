@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/lint/header_rules.h"
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/format.h"
@@ -127,11 +129,46 @@ void add_tasks(const ScriptFacts& facts, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
+/// Launchers that want one task per node and start one process per GPU themselves.
+bool starts_own_processes(const std::string& text) {
+  constexpr std::array<std::string_view, 5> kNames{"torchrun", "torch.distributed", "accelerate",
+                                                   "deepspeed", "ft_launcher"};
+  return std::any_of(kNames.begin(), kNames.end(),
+                     [&](std::string_view name) { return text.find(name) != std::string::npos; });
+}
+
+/// Whether a launch keeps all GPUs open to each task in spite of --gpus-per-task.
+bool keeps_gpus_open(const LaunchLine& launch) {
+  return launch_option(launch, "--gpu-bind", 0) == "none" ||
+         launch_option(launch, "--gres-flags", 0) == "allow-task-sharing";
+}
+
+void add_gpu_binding_of_launches(const SbatchFile& file, std::vector<Finding>& findings) {
+  for (const LaunchLine& launch : file.launches) {
+    const auto bind = launch_option(launch, "--gpu-bind", 0);
+    const bool per_task = launch_option(launch, "--gpus-per-task", 0).has_value();
+    const bool closes = per_task || (bind && *bind != "none" && !bind->empty());
+    if (launch.program != "srun" || !closes || keeps_gpus_open(launch)) continue;
+    Finding finding{.rule = per_task ? "gpus-per-task" : "gpu-bind",
+                    .line = launch.line,
+                    .variable = per_task ? "srun --gpus-per-task" : "srun --gpu-bind"};
+    finding.why =
+        "each task gets a device cgroup with its own GPU alone: CUDA IPC and NVLink "
+        "between ranks of a node are lost";
+    finding.fix =
+        "drop it, and let hvdrun choose each rank's GPU, or add "
+        "--gres-flags=allow-task-sharing (Slurm 23.11.4 and later)";
+    finding.source = std::string(kCgroup);
+    findings.push_back(std::move(finding));
+  }
+}
+
 void add_gpu_binding(const SbatchFile& file, std::vector<Finding>& findings) {
   const Directive* bind = find_directive(file, "gpu-bind");
   const std::string binding = bind == nullptr ? "" : bind->value.value_or("");
   if (const Directive* per_task = find_directive(file, "gpus-per-task");
-      per_task != nullptr && binding != "none") {
+      per_task != nullptr && binding != "none" &&
+      std::none_of(file.launches.begin(), file.launches.end(), keeps_gpus_open)) {
     Finding finding = directive_finding("gpus-per-task", *per_task);
     finding.why =
         "each task gets a device cgroup with its own GPU alone: CUDA IPC and NVLink "
@@ -212,6 +249,7 @@ std::vector<Finding> check_request(const ScriptFacts& facts) {
   std::vector<Finding> findings;
   add_tasks(facts, findings);
   add_gpu_binding(facts.file, findings);
+  add_gpu_binding_of_launches(facts.file, findings);
   add_mixed_gpus(facts.file, findings);
   const JobRequest& request = facts.request;
   const std::optional<int> gpus = request.gpus_on_node();
@@ -225,15 +263,7 @@ std::vector<Finding> check_request(const ScriptFacts& facts) {
       Finding finding = directive_finding("one-task-many-gpus", *at);
       finding.why = format_text("{} GPUs of a node for one task: one rank drives one GPU", *gpus);
       finding.fix = format_text("write --ntasks-per-node={}", *gpus);
-      // Programs that start their own processes (torchrun) want one task.
-      for (const LaunchLine& launch : facts.file.launches) {
-        for (const ShellWord& word : launch.words) {
-          if (word.text.find("torch") != std::string::npos || word.text == "accelerate" ||
-              word.text == "deepspeed") {
-            finding.severity = Severity::kNote;
-          }
-        }
-      }
+      if (starts_own_processes(facts.file.text)) finding.severity = Severity::kNote;
       if (request.tasks) finding.fix += ", and drop --ntasks";
       findings.push_back(std::move(finding));
     }

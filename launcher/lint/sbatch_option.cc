@@ -84,6 +84,7 @@ constexpr auto kOptions = std::to_array<SbatchOption>({
     {"ntasks-per-gpu", 0, kRequired},
     {"ntasks-per-node", 0, kRequired},
     {"ntasks-per-socket", 0, kRequired},
+    {"ntasks-per-tres", 0, kRequired},
     {"oom-kill-step", 0, kOptional},
     {"open-mode", 0, kRequired},
     {"output", 'o', kRequired},

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <regex>
 
 #include "launcher/lint/nearest_word.h"
 #include "launcher/lint/version.h"
@@ -35,6 +38,20 @@ TEST(KnownVariable, WhatHvdrunWritesIsKnown) {
         launch_env::kStartTimeout}) {
     EXPECT_NE(find_variable(name), nullptr) << name;
   }
+}
+
+/// What users read about is no slip.
+TEST(KnownVariable, WhatTheReferenceDescribesIsKnown) {
+  std::ifstream file(HVD_ENVIRONMENT_REFERENCE);
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::regex pattern("`((HVD|HOROVOD)_[A-Z_]*[A-Z])`");
+  int count = 0;
+  for (std::sregex_iterator name(page.begin(), page.end(), pattern), end; name != end; ++name) {
+    EXPECT_NE(find_variable((*name)[1].str()), nullptr)
+        << (*name)[1].str() << " is not in launcher/lint/variables.json";
+    ++count;
+  }
+  EXPECT_GT(count, 15);
 }
 
 TEST(KnownVariable, FindsByNameAndByBeginning) {
