@@ -109,7 +109,9 @@ Status too_large(const SiteQos& qos, const JobSize& size, const SiteQos* roomy) 
 /// The site's own time where the limits allow it, else the limit in its way.
 std::string usual_time(const SiteConfig& site, const SitePartition& partition, const SiteQos* qos) {
   const Result<std::chrono::seconds> usual = parse_time_limit(site.time);
-  if (!usual.is_ok()) return site.time;
+  if (!usual.is_ok()) {  // the partition's own, so that the header says when the job ends
+    return provenance_of(partition, "default_time").is_assumed() ? "" : partition.default_time;
+  }
   if (qos != nullptr && !fits(qos->max_time, usual.value())) return qos->max_time;
   return fits(partition.max_time, usual.value()) ? site.time : partition.max_time;
 }

@@ -15,8 +15,9 @@ namespace hvd {
 std::string plan_qos(const SitePartition& partition, const JobOptions& request,
                      const JobSize& size);
 
-/// The time limit that the header carries (the site's where none is typed, cut to what the QoS
-/// allows; empty: none), after QoS, time and size were held against the partition's limits.
+/// The time limit that the header carries (where none is typed the site's, cut to what the QoS
+/// allows, else what the partition gives; empty: none), after QoS, time and size were held against
+/// the partition's limits.
 Result<std::string> plan_time(const SiteConfig& site, const SitePartition& any_size,
                               const JobOptions& request, const JobSize& size);
 

@@ -70,7 +70,8 @@ Environment submission_environment(const Environment& environment) {
   for (const std::string_view name :
        {launch_env::kRank, launch_env::kSize, launch_env::kLocalRank, launch_env::kLocalSize,
         launch_env::kNode, launch_env::kStore, launch_env::kJobKey, launch_env::kVirtualNode,
-        launch_env::kLocalDevice, launch_env::kGpuId, launch_env::kJobMarker}) {
+        launch_env::kLocalDevice, launch_env::kGpuId, launch_env::kJobMarker,
+        launch_env::kLossPipe}) {
     outside.unset(name);
   }
   if (!environment.has("SLURM_JOB_ID")) return outside;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The tool shellcheck finds nothing in the scripts that hvdrun writes, one of each shape and site.
+# The tools shellcheck and hvdrun lint find nothing in the scripts that hvdrun writes, one of each shape and site.
 #   job_scripts_test.sh HVDRUN
 set -euo pipefail
 if ! command -v shellcheck >/dev/null; then
@@ -25,9 +25,10 @@ write array --site jean-zay --gpus 4 --array 0-9%2
 write requeue --site jean-zay --gpus 8 --requeue --modules a/b,c
 write container --site jean-zay --gpus 8 --container 'my image.sif'
 write all --site jean-zay --gpus 8 --container i.sif --array 0-3 --requeue --signal B:USR1@90
-# At each site that there is.
+# At each site that there is; hvdrun lint agrees with hvdrun script.
 while read -r site _; do
   write "site-$site" --site "$site" --nodes 2
+  "$hvdrun" lint --site "$site" "$folder/site-$site.sh"
 done < <("$hvdrun" header --list | grep -v '^ ')
 # SC2016: a $ in an argument of the program stays as it was typed.
 shellcheck --shell=bash --exclude=SC2016 "$folder"/*.sh
