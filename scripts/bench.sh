@@ -29,4 +29,5 @@ peer gloo_peer g++ "$source_dir/gloo_peer.cc" -lgloo -pthread
 say "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg): $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-)"
 # Open MPI refuses to run as root unless told twice.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+"$HVD_PYTHON" "$source_dir/launcher_bench.py" "$build/launcher/hvdrun"
 exec "$HVD_PYTHON" "$source_dir/compare.py" "$build" "$peers"
