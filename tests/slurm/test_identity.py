@@ -103,19 +103,19 @@ class TestIdentity(slurm_test.SlurmTest):
             self.check_step(section, layout)
 
     def test_steps_of_a_heterogeneous_job(self):
+        """Without --mpi=pmix: its server races over such a step before Slurm 24.11. A recorded one is a unit test."""
         sections = self.in_salloc(
             ["-N1", "-n2", ":", "-p", "gpu_p2", "-N1", "-n3"],
             f"srun -l --het-group=0,1 {self.say}; echo ====\n"
-            f"srun -l --mpi=pmix --het-group=0,1 {self.say}; echo ====\n"
             f"srun -l --het-group=1 {self.say}; echo ====\n"
             f"srun -l {self.say}; echo ====\n"
             f"srun --het-group=0,1 {_PROBE}; echo ====\n"
             f"{slurm_test.HVDRUN} bash -c 'echo started $SLURM_PROCID $(hostname)'",
         )
-        for section, layout in zip(sections, ([2, 3], [2, 3], [3], [2])):
+        for section, layout in zip(sections, ([2, 3], [3], [2])):
             self.check_step(section, layout)
-        self.assertEqual(sections[4].count("size=5"), 5, sections[4])
-        self.assert_started(sections[5], ["jz1"] * 2 + ["p2n1"] * 3)
+        self.assertEqual(sections[3].count("size=5"), 5, sections[3])
+        self.assert_started(sections[4], ["jz1"] * 2 + ["p2n1"] * 3)
 
     def assert_started(self, output: str, hosts: list) -> None:
         """Lines "started RANK HOST", of one rank on each of `hosts`."""
