@@ -57,10 +57,12 @@ bool is_forbidden(const SiteConfig& site, std::string_view option) {
 /// The job's part of the memory of a node, where nodes are shared and the site says how much it is.
 std::string plan_memory(const SiteConfig& site, const SitePartition& partition,
                         const JobOptions& request, const JobSize& size) {
-  const bool whole = partition.exclusive || request.exclusive || partition.gpus_per_node == 0 ||
-                     site.gres_style == GresStyle::kNone;
-  if (!partition.memory_gb || whole || is_forbidden(site, "mem")) return "";
+  const bool comes_whole =
+      partition.exclusive || partition.gpus_per_node == 0 || site.gres_style == GresStyle::kNone;
+  if (!partition.memory_gb || comes_whole || is_forbidden(site, "mem")) return "";
   if (provenance_of(partition, "memory_gb").is_assumed()) return "";
+  // --exclusive gives the cores of the node, not its memory.
+  if (request.exclusive) return format_text("{}G", *partition.memory_gb);
   return format_text("{}G", *partition.memory_gb * size.gpus_per_node / partition.gpus_per_node);
 }
 

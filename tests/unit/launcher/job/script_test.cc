@@ -86,6 +86,19 @@ TEST(Script, OfEachShapeMatchesItsGoldenFile) {
   }
 }
 
+TEST(Script, AsksForThePartOfTheMemoryThatItsGpusHave) {
+  const auto mem = [](const JobOptions& options) {
+    const std::string text = script("lumi", options).value();
+    const std::size_t at = text.find("--mem=");
+    return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .command = kTrain}), "--mem=120G");
+  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .exclusive = true, .command = kTrain}),
+            "--mem=480G");
+  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .mem = "7G", .command = kTrain}), "--mem=7G");
+  EXPECT_EQ(mem({.partition = "standard-g", .gpus = 8, .command = kTrain}), "");
+}
+
 TEST(Script, WantsTheSignalOfARequeueInTheBatchShell) {
   const Result<std::string> text =
       script("jean-zay", {.gpus = 4, .signal = "USR1@60", .requeue = true, .command = kTrain});
