@@ -44,6 +44,8 @@ std::string_view nearest_variable(std::string_view name) {
   std::size_t fewest = tolerated_slips(name, *family) + 1;
   for (const KnownVariable& known : known_variables()) {
     if (!known.name.starts_with(family->prefix) || known.name.ends_with('*')) continue;
+    const std::size_t longer = std::max(name.size(), known.name.size());
+    if (longer - std::min(name.size(), known.name.size()) > fewest) continue;
     const std::size_t slips = edit_distance(name, known.name);
     // What was removed is no likely target, unless nothing else is as near.
     if (slips < fewest || (slips == fewest && !nearest.empty() && known.removed.empty() &&

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 
-
 namespace hvd {
 namespace {
 

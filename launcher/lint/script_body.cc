@@ -103,6 +103,33 @@ void read_module(SbatchFile& file, const ShellCommand& command, std::size_t firs
   file.modules.push_back(std::move(line));
 }
 
+void add_given(SbatchFile& file, std::string_view assignment, const ShellWord& word) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos || equals == 0) return;
+  SetVariable variable{.name = std::string(assignment.substr(0, equals)),
+                       .line = line_of(file.text, word.at.begin)};
+  if (!word.is_expanded) variable.value = assignment.substr(equals + 1);
+  file.variables.push_back(std::move(variable));
+}
+
+/// "srun --export=ALL,NAME=VALUE", and the "-x NAME=VALUE" of mpirun and hvdrun.
+void read_given_variables(SbatchFile& file, const LaunchLine& launch) {
+  for (std::size_t i = 1; i < launch.words.size(); ++i) {
+    const ShellWord& word = launch.words[i];
+    if (word.text == "-x" && i + 1 < launch.words.size()) {
+      add_given(file, launch.words[i + 1].text, launch.words[i + 1]);
+    }
+    constexpr std::string_view kExport = "--export=";
+    if (launch.program != "srun" || !word.text.starts_with(kExport)) continue;
+    std::string_view rest = std::string_view(word.text).substr(kExport.size());
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find(','), rest.size());
+      add_given(file, rest.substr(0, end), word);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+}
+
 void read_launch(SbatchFile& file, const ShellCommand& command, std::size_t first) {
   LaunchLine launch{.line = line_of(file.text, command.words[first].at.begin),
                     .program = std::string(base_name(command.words[first].text)),
@@ -110,6 +137,7 @@ void read_launch(SbatchFile& file, const ShellCommand& command, std::size_t firs
                     .after_program = command.words[first].at.end};
   launch.words.assign(command.words.begin() + static_cast<std::ptrdiff_t>(first),
                       command.words.end());
+  read_given_variables(file, launch);
   file.launches.push_back(std::move(launch));
 }
 

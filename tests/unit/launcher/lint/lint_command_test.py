@@ -7,6 +7,7 @@ Usage: lint_command_test.py HVDRUN
 import json
 import os
 import pathlib
+import pty
 import stat
 import subprocess
 import sys
@@ -106,6 +107,31 @@ def check_environment() -> None:
     expect("an annotation", annotated.startswith("::error title=hvdrun lint wrong-value::FI_LOG"))
 
 
+def lint_on_terminal(**variables: str) -> str:
+    """What the command writes on a terminal."""
+    ours, its = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "FI_LOG_LEVEL": "loud", **variables}
+    subprocess.run(
+        [sys.argv[1], "lint", "--env"], env=environment, stdout=its, timeout=60, check=False
+    )
+    os.close(its)
+    written = b""
+    try:
+        while part := os.read(ours, 4096):
+            written += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    return written.decode()
+
+
+def check_colour() -> None:
+    """Colour on a terminal, unless it is not wanted."""
+    expect("colour on a terminal", "\033[31merror" in lint_on_terminal())
+    expect("none with NO_COLOR", "\033" not in lint_on_terminal(NO_COLOR="1"))
+    expect("an empty NO_COLOR is none", "\033" in lint_on_terminal(NO_COLOR=""))
+
+
 def main() -> None:
     """Run every check."""
     with tempfile.TemporaryDirectory() as name:
@@ -113,6 +139,7 @@ def main() -> None:
         check_usage(folder)
         check_files(folder)
     check_environment()
+    check_colour()
 
 
 main()
