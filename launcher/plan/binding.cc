@@ -68,27 +68,63 @@ std::map<CpuSet, std::vector<std::size_t>> ranks_by_mask(const std::vector<CpuSe
   return groups;
 }
 
+/// GPUs of the node that none of the ranks uses although most cores near them are in the mask:
+/// their share of the cores is left alone, or a rank would get cores in another socket than its
+/// GPU.
+std::vector<int> unused_gpus(const NodeTopology& topology, const CpuSet& mask,
+                             const std::vector<int>& used) {
+  std::vector<int> unused;
+  for (std::size_t i = 0; i < topology.gpus.size(); ++i) {
+    const int gpu = static_cast<int>(i);
+    if (std::find(used.begin(), used.end(), gpu) != used.end()) continue;
+    const CpuSet& near = topology.gpus[i].near_cpus;
+    const int cores = count_cores(topology, near);
+    // Three quarters: sites that keep a core of each cache for the system count as whole nodes.
+    if (cores > 0 && 4 * count_cores(topology, intersect(near, mask)) >= 3 * cores) {
+      unused.push_back(gpu);
+    }
+  }
+  return unused;
+}
+
+/// Shares of the mask for the ranks, some for GPUs that nobody uses; a share may be empty.
+std::vector<CpuSet> share_cores(const NodeTopology& topology, const CpuSet& mask, std::size_t ranks,
+                                std::vector<int> gpus, const std::vector<int>& unused) {
+  MatchRequest match;
+  match.local_size = static_cast<int>(ranks + unused.size());
+  match.allowed = mask;
+  match.gpus = std::move(gpus);
+  match.gpus.insert(match.gpus.end(), unused.begin(), unused.end());
+  const Matching matching = match_node(topology, match);
+  std::vector<CpuSet> shares;
+  for (std::size_t i = 0; i < ranks; ++i) shares.push_back(matching.ranks[i].cpus);
+  return shares;
+}
+
 Status divide_cores(const NodeTopology& topology, const BindRequest& request, const CpuSet& mask,
                     const std::vector<std::size_t>& ranks, std::vector<BoundRank>& bound) {
-  MatchRequest match;
-  match.local_size = static_cast<int>(ranks.size());
-  match.allowed = mask;
-  const bool with_gpus =
-      std::all_of(ranks.begin(), ranks.end(), [&](std::size_t r) { return request.gpus[r] >= 0; });
-  for (const std::size_t rank : ranks) {
-    if (with_gpus) match.gpus.push_back(request.gpus[rank]);
+  std::vector<int> gpus;
+  for (const std::size_t rank : ranks) gpus.push_back(request.gpus[rank]);
+  const bool with_gpus = std::all_of(gpus.begin(), gpus.end(), [](int gpu) { return gpu >= 0; });
+  if (!with_gpus) gpus.clear();
+  std::vector<int> unused;
+  if (with_gpus && ranks.size() > 1) unused = unused_gpus(topology, mask, gpus);
+  std::vector<CpuSet> shares = share_cores(topology, mask, ranks.size(), gpus, unused);
+  const bool enough = std::all_of(shares.begin(), shares.end(), [&](const CpuSet& share) {
+    return static_cast<int>(share.size()) >= request.wanted_cpus;
+  });
+  if (!enough && !unused.empty()) {
+    shares = share_cores(topology, mask, ranks.size(), gpus, {});
   }
-  const Matching matching = match_node(topology, match);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (matching.ranks[i].cpus.empty()) {
+    if (shares[i].empty()) {
+      const int cores = count_cores(topology, mask);
       return error(Code::kInvalidArgument,
                    "{} ranks share {} core{} (CPUs {}): start at most {}, give them more cores, or "
                    "do not bind (--bind none)",
-                   ranks.size(), count_cores(topology, mask),
-                   count_cores(topology, mask) == 1 ? "" : "s", format_cpu_set(mask),
-                   count_cores(topology, mask));
+                   ranks.size(), cores, cores == 1 ? "" : "s", format_cpu_set(mask), cores);
     }
-    bound[ranks[i]].cpus = matching.ranks[i].cpus;
+    bound[ranks[i]].cpus = std::move(shares[i]);
   }
   return Status::ok();
 }

@@ -17,6 +17,7 @@ struct BindRequest {
   BindPolicy policy = BindPolicy::kCores;  ///< Any but kDefault.
   std::vector<CpuSet> map;                 ///< BindPolicy::kMap.
   std::vector<CpuSet> masks;  ///< CPUs that each rank may use; equal where shared; empty: unknown.
+  int wanted_cpus = 1;        ///< For each rank, where the mask has them.
   std::vector<int> gpus;      ///< GPU of the topology; -1: none or not known.
 };
 

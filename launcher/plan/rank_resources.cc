@@ -155,6 +155,7 @@ Result<std::vector<BoundRank>> bind_machine(const Machine& machine, BindPolicy p
   request.map = machine.options.bind.map;
   request.masks = machine.masks;
   request.gpus = machine.gpus;
+  request.wanted_cpus = asked;
   HVD_TRY_ASSIGN(auto bound, bind_ranks(machine.topology, request));
   for (std::size_t i = 0; policy == BindPolicy::kCores && i < bound.size(); ++i) {
     const int cpus = static_cast<int>(bound[i].cpus.size());

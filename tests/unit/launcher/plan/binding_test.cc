@@ -90,6 +90,27 @@ TEST(Binding, FollowsTheGpus) {
   EXPECT_EQ(bound(reversed, far), "0-1");
 }
 
+TEST(Binding, LeavesTheCoresOfUnusedGpusAlone) {
+  NodeTopology topology = two_sockets({0, 0, 2, 2});
+  for (std::size_t i = 0; i < 4; ++i) topology.gpus[i].near_cpus = cpus(i < 2 ? "0-3" : "4-7");
+  BindRequest request = ranks(2, BindPolicy::kCores, "0-7");
+  request.gpus = {0, 1};
+  EXPECT_EQ(bound(topology, request), "0-1|2-3");
+  request.gpus = {1, 2};
+  EXPECT_EQ(bound(topology, request), "0-1|4-5");
+  // More is asked than that leaves.
+  request.wanted_cpus = 4;
+  EXPECT_EQ(bound(topology, request), "0-3|4-7");
+  // The other GPUs' cores are not the job's.
+  request.wanted_cpus = 1;
+  request.gpus = {0, 1};
+  request.masks.assign(2, cpus("0-4"));
+  EXPECT_EQ(bound(topology, request), "0-2|3-4");
+  // A rank alone keeps what it was given.
+  request.masks = {cpus("0-7")};
+  EXPECT_EQ(bound(topology, request), "0-7");
+}
+
 TEST(Binding, RanksThatShareAMaskDivideIt) {
   BindRequest request = ranks(4, BindPolicy::kCores);
   request.masks = {cpus("0-3"), cpus("4-7"), cpus("0-3"), cpus("4-7")};
