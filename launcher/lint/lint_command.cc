@@ -17,6 +17,7 @@
 #include "launcher/lint/site_facts.h"
 #include "launcher/lint/variable_rules.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 #include "launcher/site/site_catalog.h"
 
 namespace hvd {
@@ -94,14 +95,10 @@ Result<std::vector<LintedFile>> lint_all(const LintOptions& options,
   return files;
 }
 
-bool wants_colour(const Environment& environment) {
-  return ::isatty(STDOUT_FILENO) == 1 && environment.get("NO_COLOR").value_or("").empty();
-}
-
-std::string report_of(const std::vector<LintedFile>& files, LintFormat format, bool colour) {
+std::string report_of(const std::vector<LintedFile>& files, LintFormat format, bool color) {
   switch (format) {
     case LintFormat::kText:
-      return report_text(files, colour);
+      return report_text(files, color);
     case LintFormat::kJson:
       return report_json(files);
     case LintFormat::kGithub:
@@ -118,11 +115,12 @@ int run_lint(const LintOptions& options) {
   const Environment environment = Environment::of_process();
   const Result<std::vector<LintedFile>> linted = lint_all(options, environment);
   if (!linted.is_ok()) {
-    std::fprintf(stderr, "hvdrun lint: %s\n", linted.status().message().c_str());
+    print_message(linted.status().message());
     return kExitUsage;
   }
   const std::vector<LintedFile>& files = linted.value();
-  std::fputs(report_of(files, options.format, wants_colour(environment)).c_str(), stdout);
+  std::fputs(report_of(files, options.format, wants_color(STDOUT_FILENO, environment)).c_str(),
+             stdout);
   if (std::fflush(stdout) != 0) return kExitFailure;
   const bool is_wrong = std::any_of(
       files.begin(), files.end(), [](const LintedFile& file) { return has_fault(file.findings); });

@@ -9,8 +9,8 @@
 
 namespace hvd {
 
-/// For people; `colour` writes escape sequences.
-std::string report_text(const std::vector<LintedFile>& files, bool colour);
+/// For people; `color` writes escape sequences.
+std::string report_text(const std::vector<LintedFile>& files, bool color);
 
 /// Workflow commands: "::warning file=job.sbatch,line=3,title=...::..."
 std::string report_github(const std::vector<LintedFile>& files);

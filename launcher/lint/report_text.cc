@@ -6,7 +6,7 @@
 namespace hvd {
 namespace {
 
-struct Colours {
+struct Colors {
   std::string_view error = "";
   std::string_view warning = "";
   std::string_view note = "";
@@ -14,11 +14,11 @@ struct Colours {
   std::string_view plain = "";
 };
 
-constexpr Colours kColours{"\033[31m", "\033[33m", "\033[36m", "\033[1m", "\033[0m"};
+constexpr Colors kColors{"\033[1;31m", "\033[33m", "\033[36m", "\033[1m", "\033[0m"};
 
-std::string_view colour_of(Severity severity, const Colours& colours) {
-  if (severity == Severity::kError) return colours.error;
-  return severity == Severity::kWarning ? colours.warning : colours.note;
+std::string_view color_of(Severity severity, const Colors& colors) {
+  if (severity == Severity::kError) return colors.error;
+  return severity == Severity::kWarning ? colors.warning : colors.note;
 }
 
 std::string place_of(const std::string& path, const Finding& finding) {
@@ -26,10 +26,10 @@ std::string place_of(const std::string& path, const Finding& finding) {
   return finding.line == 0 ? path : format_text("{}:{}", path, finding.line);
 }
 
-std::string finding_text(const std::string& path, const Finding& finding, const Colours& colours) {
-  std::string text = format_text("{}{}:{} {}{}:{} ", colours.strong, place_of(path, finding),
-                                 colours.plain, colour_of(finding.severity, colours),
-                                 severity_name(finding.severity), colours.plain);
+std::string finding_text(const std::string& path, const Finding& finding, const Colors& colors) {
+  std::string text = format_text("{}{}:{} {}{}:{} ", colors.strong, place_of(path, finding),
+                                 colors.plain, color_of(finding.severity, colors),
+                                 severity_name(finding.severity), colors.plain);
   if (!finding.variable.empty()) text += finding.variable + ": ";
   text += format_text("{} [{}]\n", finding.why, finding.rule);
   if (!finding.fix.empty()) text += format_text("    hint: {}\n", finding.fix);
@@ -96,14 +96,14 @@ std::string github_line(const std::string& path, const Finding& finding) {
 
 }  // namespace
 
-std::string report_text(const std::vector<LintedFile>& files, bool colour) {
-  const Colours colours = colour ? kColours : Colours{};
+std::string report_text(const std::vector<LintedFile>& files, bool color) {
+  const Colors colors = color ? kColors : Colors{};
   std::string text;
   for (const LintedFile& file : files) {
     for (const std::string& change : file.mended) {
       text += format_text("{}: mended: {}\n", file.path, change);
     }
-    for (const Finding& finding : file.findings) text += finding_text(file.path, finding, colours);
+    for (const Finding& finding : file.findings) text += finding_text(file.path, finding, colors);
   }
   const Counts counts = counts_of(files);
   if (counts.errors + counts.warnings + counts.notes == 0) return text + "nothing is wrong\n";

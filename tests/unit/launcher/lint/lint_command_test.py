@@ -110,7 +110,7 @@ def check_environment() -> None:
 def lint_on_terminal(**variables: str) -> str:
     """What the command writes on a terminal."""
     ours, its = pty.openpty()
-    environment = {"PATH": os.environ["PATH"], "FI_LOG_LEVEL": "loud", **variables}
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm", "FI_LOG_LEVEL": "loud", **variables}
     subprocess.run(
         [sys.argv[1], "lint", "--env"], env=environment, stdout=its, timeout=60, check=False
     )
@@ -127,7 +127,7 @@ def lint_on_terminal(**variables: str) -> str:
 
 def check_colour() -> None:
     """Colour on a terminal, unless it is not wanted."""
-    expect("colour on a terminal", "\033[31merror" in lint_on_terminal())
+    expect("colour on a terminal", "\033[1;31merror" in lint_on_terminal())
     expect("none with NO_COLOR", "\033" not in lint_on_terminal(NO_COLOR="1"))
     expect("an empty NO_COLOR is none", "\033" in lint_on_terminal(NO_COLOR=""))
 

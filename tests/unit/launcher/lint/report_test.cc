@@ -47,7 +47,7 @@ TEST(LintReport, TextSaysWhereWhyFixAndSource) {
             "    hint: write NVL\n"
             "2 errors, 0 warnings, 1 note\n");
   EXPECT_EQ(report_text({{.path = "x", .site = "", .findings = {}}}, false), "nothing is wrong\n");
-  EXPECT_NE(report_text(example(), true).find("\033[31merror"), std::string::npos);
+  EXPECT_NE(report_text(example(), true).find("\033[1;31merror"), std::string::npos);
 }
 
 TEST(LintReport, GithubEscapesWhatWorkflowCommandsNeed) {
