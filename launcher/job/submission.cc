@@ -88,7 +88,7 @@ std::string describe_environment(const Environment& environment) {
     for (std::size_t at = 0; (at = shown.find('\n', at)) != std::string::npos; at += 2) {
       shown.replace(at, 1, "\\n");
     }
-    text += name + "=" + shown + "\n";
+    text.append(name).append("=").append(shown).append("\n");
   }
   return text;
 }
