@@ -127,8 +127,8 @@ std::string help_text(const CommandDescription& command,
   if (!commands.empty()) text += "       hvdrun COMMAND [OPTIONS] ...\n";
   for (const std::string& line : wrapped(command.about, kLineWidth)) text += line + "\n";
   text += examples_text(command.examples);
-  text += options_text(command);
   text += commands_text(commands);
+  text += options_text(command);
   if (!commands.empty()) text += "\n'hvdrun help COMMAND' tells more; so does 'man hvdrun'.\n";
   return text;
 }

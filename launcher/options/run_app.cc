@@ -138,6 +138,8 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   app.add_flag("--dry-run", options.dry_run,
                "Print placement, environment with origins, and commands; start nothing")
       ->group("Other");
+  app.add_flag("--json", options.json, "Print what --dry-run prints as JSON; start nothing")
+      ->group("Other");
   app.add_flag("-v,--verbose", options.verbose, "Say what is decided and why")->group("Other");
 }
 
@@ -173,7 +175,7 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
   }
   options.grace = std::chrono::milliseconds(static_cast<long long>(raw.grace_seconds * 1000));
   if (raw.prefix || raw.no_prefix) options.prefix = raw.prefix;
-  options.dry_run = options.dry_run || dry_run;
+  options.dry_run = options.dry_run || options.json || dry_run;
   return CommandLine(std::move(options));
 }
 

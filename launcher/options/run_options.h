@@ -34,6 +34,7 @@ struct RunOptions {
   std::optional<bool> prefix;  ///< Absent: prefix unless there is one rank.
   bool timestamp = false;
   bool dry_run = false;
+  bool json = false;  ///< --json: what --dry-run prints, for programs.
   bool verbose = false;
   std::chrono::milliseconds grace{10'000};
   std::vector<std::string> command;  ///< The program and its arguments.

@@ -14,4 +14,8 @@ namespace hvd {
 std::string describe_run(const Placement& placement, const EnvironmentPlan& plan,
                          const std::vector<Command>& commands);
 
+/// The same for programs: `--dry-run --json`. Secrets are left out.
+std::string describe_run_json(const Placement& placement, const EnvironmentPlan& plan,
+                              const std::vector<Command>& commands);
+
 }  // namespace hvd

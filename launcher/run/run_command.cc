@@ -152,7 +152,8 @@ void explain(const RunOptions& options, const Inputs& inputs, const Placement& p
   const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);
   const std::vector<Command> commands =
       build_commands(options, placement, plan, allocation.environment, inputs.self);
-  std::fputs(describe_run(placement, plan, commands).c_str(), stdout);
+  const auto describe = options.json ? describe_run_json : describe_run;
+  std::fputs(describe(placement, plan, commands).c_str(), stdout);
 }
 
 /// What the user is told before the ranks start.

@@ -170,7 +170,9 @@ def wanted() -> dict[str, set[str]]:
     if SHELL == "bash":  # readline itself completes folders there
         del lines["hvdrun run --nodes 2 --output-dir /us"]
     for command in run_hvdrun("describe", "commands").split():
-        options = [line.split("\t") for line in run_hvdrun("describe", "options", command).splitlines()]
+        options = [
+            line.split("\t") for line in run_hvdrun("describe", "options", command).splitlines()
+        ]
         lines[f"hvdrun {command} --"] = {name for name, _ in options if name.startswith("--")}
         for name, value in options:
             if "|" not in value:

@@ -53,6 +53,26 @@ TEST(DryRun, ShowsRanksOnVirtualNodesAndHidesTheKey) {
                 explain(options, allocation, {"127.0.0.1:5", "secret", "m", "5:77"}));
 }
 
+TEST(DryRun, TellsProgramsTheSameWithoutTheKey) {
+  RunOptions options;
+  options.ranks = 2;
+  options.json = true;
+  options.command = {"prog", "a \"b\""};
+  const Allocation allocation = machine(Way::kLocal, "box", {});
+  const Placement placement = place(options, allocation).value();
+  const JobFacts job{"127.0.0.1:5", "secret", "m", "5:77"};
+  const EnvironmentPlan plan = plan_environment(options, allocation, site(), placement, job);
+  const std::string json = describe_run_json(
+      placement, plan,
+      build_commands(options, placement, plan, allocation.environment, "/opt/bin/hvdrun"));
+  for (const char* part :
+       {R"("size": 2)", R"("rank": 1)", R"("name": "HVD_STORE")", R"("value": "127.0.0.1:5")",
+        R"("name": "HVD_JOB_KEY")", R"("a \"b\"")"}) {
+    EXPECT_NE(json.find(part), std::string::npos) << part << " is not in\n" << json;
+  }
+  EXPECT_EQ(json.find("secret"), std::string::npos);
+}
+
 TEST(DryRun, ShowsTheSrunOfABatchShellAndWhatItsTasksAdd) {
   RunOptions options;
   options.variables = {{"A", "b c"}};
