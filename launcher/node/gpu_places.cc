@@ -42,7 +42,7 @@ std::vector<int> counted_gpus(const NodeTopology& topology, const VisibleGpus& v
   auto listed = environment.get("SLURM_STEP_GPUS");
   if (!listed) listed = environment.get("SLURM_JOB_GPUS");
   if (!listed) return all;
-  const std::vector<int> job = parse_cpu_set(*listed).value_or({});
+  std::vector<int> job = parse_cpu_set(*listed).value_or({});
   if (job.empty() || job.size() >= all.size() || job.back() >= static_cast<int>(all.size())) {
     return all;
   }
