@@ -2,7 +2,10 @@
 #include "launcher/lint/known_variable.h"
 
 #include <algorithm>
+#include <charconv>
+#include <vector>
 
+#include "base/check.h"
 #include "base/format.h"
 #include "launcher/options/nearest.h"
 
@@ -15,7 +18,50 @@ std::size_t tolerated_slips(std::string_view name, const VariableFamily& family)
   return own < 5 ? 1 : 2;
 }
 
+/// What stands before the next `end`, cut off `text` with it.
+std::string_view cut(std::string_view& text, char end) {
+  const std::size_t at = std::min(text.find(end), text.size());
+  const std::string_view part = text.substr(0, at);
+  text.remove_prefix(std::min(at + 1, text.size()));
+  return part;
+}
+
+int number_of(std::string_view text) {
+  int number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  HVD_CHECK(parsed.ec == std::errc());  // the generator wrote it
+  return number;
+}
+
+KnownVariable variable_of(std::string_view row) {
+  KnownVariable known{};
+  known.name = cut(row, '\t');
+  known.kind = static_cast<ValueKind>(number_of(cut(row, '\t')));
+  known.lowest = number_of(cut(row, '\t'));
+  known.highest = number_of(cut(row, '\t'));
+  known.case_sensitive = number_of(cut(row, '\t')) != 0;
+  for (std::string_view* field :
+       {&known.values, &known.since, &known.deprecated, &known.removed, &known.renamed_in,
+        &known.renamed_to, &known.replacement, &known.note, &known.source, &known.date}) {
+    *field = cut(row, '\t');
+  }
+  return known;
+}
+
+std::vector<KnownVariable> read_rows() {
+  std::vector<KnownVariable> variables;
+  for (std::string_view rows : variable_rows()) {
+    while (!rows.empty()) variables.push_back(variable_of(cut(rows, '\n')));
+  }
+  return variables;
+}
+
 }  // namespace
+
+std::span<const KnownVariable> known_variables() {
+  static const std::vector<KnownVariable> kVariables = read_rows();
+  return kVariables;
+}
 
 const KnownVariable* find_variable(std::string_view name) {
   const std::span<const KnownVariable> all = known_variables();
