@@ -6,6 +6,7 @@
 
 #include "launcher/check/check_command.h"
 #include "launcher/describe/describe_command.h"
+#include "launcher/env/env_command.h"
 #include "launcher/job/job_command.h"
 #include "launcher/lint/lint_command.h"
 #include "launcher/node/topo_command.h"
@@ -19,6 +20,8 @@ namespace {
 
 struct RunChosen {
   int operator()(const RunOptions& options) const { return run_program(options); }
+  int operator()(const EnvOptions& options) const { return run_env(options); }
+  int operator()(const SitesOptions& options) const { return run_sites(options); }
   int operator()(const JobOptions& options) const { return run_job(options); }
   int operator()(const CheckOptions& options) const { return run_check(options); }
   int operator()(const TopoOptions& options) const { return run_topo(options); }

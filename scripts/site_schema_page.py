@@ -40,10 +40,14 @@ and is said by `hvdrun env --explain`.
 | `plugin_found` | a libfabric plugin of NCCL or RCCL is on `LD_LIBRARY_PATH` or where the loader looks |
 | `container` | inside a container |
 | `fabric=slingshot-11` | on that fabric: {fabrics} |
-| `gpu_vendor=amd` | with GPUs of `nvidia`, `amd` or `intel` |
+| `mixed_ports` | where RDMA ports of the node are down, slower or not of the fabric |
+| `gpu_vendor=amd` | with GPUs of `nvidia` or `amd` |
 | `partition=NAME` | in a job of that partition |
 
-Of two variables with one name the first whose condition holds is taken.
+Of two variables with one name the first whose condition holds is taken. In a value, `{{interfaces}}`, `{{interface}}` (the first),
+`{{devices}}` and `{{ports}}` (devices with `:1`) stand for what the node's ports on the fabric are called.
+
+`site_configs/fabrics.json` holds the variables of each kind of fabric in the same form; a site's own come before them.
 
 ## How a site is recognised
 

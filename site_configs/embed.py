@@ -53,6 +53,8 @@ def main() -> None:
         if path.suffix != ".json" or in_schema:
             continue
         site = json.loads(text)
+        if "id" not in site:
+            continue
         words = (site.get(field, "") for field in ("id", "name"))
         aliases = " ".join(site.get("aliases", []))
         sites.append(row(label, *words, aliases, site.get("retired", ""), site.get("extends", "")))

@@ -44,6 +44,9 @@ data directives(const JobPlan& plan) {
   return list;
 }
 
+std::string reason(const SiteVariable& variable) { return variable.why; }
+std::string reason(const PlannedVariable& variable) { return explained(variable); }
+
 /// One entry per variable; both kinds of variable have these three fields.
 template <typename Variable>
 data variables(const std::vector<Variable>& items) {
@@ -52,7 +55,7 @@ data variables(const std::vector<Variable>& items) {
     data entry;
     entry.set("name", item.name);
     entry.set("value", item.value);
-    entry.set("why", item.why);
+    entry.set("why", reason(item));
     entry.set("assignment", shell_assignment(item.name, item.value));
     list.push_back(entry);
   }

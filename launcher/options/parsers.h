@@ -14,6 +14,8 @@ namespace hvd {
 Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dry_run);
 /// `name`: header, script or submit.
 Result<CommandLine> parse_job(std::string_view name, const std::vector<std::string>& arguments);
+Result<CommandLine> parse_env(const std::vector<std::string>& arguments);
+Result<CommandLine> parse_sites(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_check(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_lint(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_topo(const std::vector<std::string>& arguments);

@@ -128,6 +128,9 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
                  "Site whose settings apply: id, alias or file (default: detected)")
       ->type_name("SITE")
       ->group("Environment");
+  app.add_flag("--assume", options.assume,
+               "Set the variables that a site or fabric marks as assumed, too, and say which")
+      ->group("Environment");
   add_output_flags(app, options, raw);
   app.add_option("--grace", raw.grace_seconds,
                  "Seconds that the other ranks have to end by themselves after one failed (10); "

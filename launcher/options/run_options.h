@@ -29,7 +29,8 @@ struct RunOptions {
   BindOptions bind;
   GpuVisibility gpu_visibility = GpuVisibility::kAll;
   std::vector<VariableOption> variables;
-  std::string site;  ///< Empty: detected.
+  std::string site;     ///< Empty: detected.
+  bool assume = false;  ///< Set variables whose values are assumed, too.
   std::string output_dir;
   std::optional<bool> prefix;  ///< Absent: prefix unless there is one rank.
   bool timestamp = false;

@@ -17,6 +17,7 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
     arguments.insert(arguments.end(), {"--gpu-visibility", "one"});
   }
   if (!options.site.empty()) arguments.insert(arguments.end(), {"--site", options.site});
+  if (options.assume) arguments.emplace_back("--assume");
   if (options.verbose) arguments.emplace_back("--verbose");
 }
 

@@ -16,7 +16,7 @@ std::string shown(const PlannedVariable& variable) {
 
 void describe_variables(const std::vector<PlannedVariable>& variables, std::string& text) {
   for (const PlannedVariable& variable : variables) {
-    text += format_text("  {:<36} {}: {}\n", shown(variable), variable.origin, variable.why);
+    text += format_text("  {:<36} {}: {}\n", shown(variable), variable.origin, explained(variable));
   }
 }
 
@@ -59,6 +59,11 @@ std::string describe_run(const Placement& placement, const EnvironmentPlan& plan
     if (plan.each_rank[i].empty()) continue;
     text += format_text("environment of rank {}:\n", placement.ranks[i].rank);
     describe_variables(plan.each_rank[i], text);
+  }
+  if (!plan.unset.empty()) text += "offered by site or fabric, and not set:\n";
+  for (const UnsetVariable& variable : plan.unset) {
+    text += format_text("  {:<36} {}: {}\n", variable.name + "=" + variable.value, variable.origin,
+                        variable.why_not);
   }
   if (!plan.cleared.empty()) {
     text += "cleared, since another launcher set them:\n ";

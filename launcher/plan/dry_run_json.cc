@@ -15,6 +15,11 @@ Json variables_json(const std::vector<PlannedVariable>& variables) {
     if (!variable.is_secret) one["value"] = variable.value;
     one["origin"] = variable.origin;
     one["why"] = variable.why;
+    if (!variable.provenance.source.empty()) {
+      one["source"] = variable.provenance.source;
+      one["date"] = variable.provenance.date;
+      one["mark"] = variable.provenance.mark;
+    }
     list.push_back(std::move(one));
   }
   return list;

@@ -6,7 +6,6 @@
 
 #include "base/format.h"
 #include "launcher/run/srun_report.h"
-#include "launcher/site/site_environment.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -72,14 +71,19 @@ bool names(const Variables& variables, std::string_view name) {
 
 /// Variables are added from the strongest origin to the weakest; the first one wins.
 void add(PlannedVariable variable, Variables& variables) {
-  if (!names(variables, variable.name)) variables.push_back(std::move(variable));
+  const auto winner =
+      std::find_if(variables.begin(), variables.end(),
+                   [&](const PlannedVariable& other) { return other.name == variable.name; });
+  if (winner == variables.end()) return variables.push_back(std::move(variable));
+  winner->overridden.push_back({std::move(variable.value), std::move(variable.origin)});
 }
 
-/// Adds what a site or hvdrun would like; the user's own value is stronger.
+/// Adds what a site, a fabric or hvdrun would like; the user's own value is stronger.
 void offer(PlannedVariable variable, const Environment& user, Variables& variables) {
-  if (auto value = user.get(variable.name)) {
-    variable = {variable.name, *std::move(value), "user environment",
-                "instead of " + variable.origin, false};
+  auto value = user.get(variable.name);
+  if (value && !names(variables, variable.name)) {
+    variables.push_back({variable.name, *std::move(value), "user environment",
+                         "instead of " + variable.origin, false});
   }
   add(std::move(variable), variables);
 }
@@ -158,8 +162,13 @@ void add_job(const Placement& placement, const JobFacts& job, Variables& variabl
 
 void add_command_line(const RunOptions& options, const Environment& user, Variables& variables) {
   for (const VariableOption& variable : options.variables) {
-    const auto value = variable.value ? variable.value : user.get(variable.name);
-    if (value) add({variable.name, *value, "command line", "-x", false}, variables);
+    const auto inherited = user.get(variable.name);
+    const auto value = variable.value ? variable.value : inherited;
+    if (!value || names(variables, variable.name)) continue;
+    add({variable.name, *value, "command line", "-x", false}, variables);
+    if (inherited && *inherited != *value) {
+      variables.back().overridden.push_back({*inherited, "user environment"});
+    }
   }
 }
 
@@ -168,7 +177,7 @@ bool counts_cuda_devices(const Placement& placement) {
   return rank.gpu && visible_variable(rank, placement) == "CUDA_VISIBLE_DEVICES";
 }
 
-/// What hvdrun wants where neither the user nor the site says anything.
+/// What hvdrun wants where neither the user nor the machine says anything.
 void offer_defaults(const Environment& user, const Placement& placement, EnvironmentPlan& plan) {
   Variables& shared = placement.way == Way::kSlurmShell ? plan.by_task : plan.all;
   offer({"PYTHONUNBUFFERED", "1", "default", "output appears when it is printed", false}, user,
@@ -202,7 +211,7 @@ std::vector<std::string> cleared_variables(Way way, const Environment& user) {
 }  // namespace
 
 EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& allocation,
-                                 const SiteConfig& site, const Placement& placement,
+                                 const MachineEnvironment& machine, const Placement& placement,
                                  const JobFacts& job) {
   const Environment& user = allocation.environment;
   EnvironmentPlan plan;
@@ -215,13 +224,16 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
   }
   add_job(placement, job, plan.all);
   add_command_line(options, user, plan.all);
-  const SiteFacts facts{placement.node_count / placement.virtual_nodes, placement.gpus_per_node};
-  for (PlannedVariable& variable : site_environment(site, facts)) {
+  for (const PlannedVariable& variable : machine.offered) {
     // srun takes none of them: the hvdrun in each task sets them, and can say where they are from.
     const bool later = placement.way == Way::kSlurmShell;
-    if (later && names(plan.all, variable.name)) continue;
-    offer(std::move(variable), user, later ? plan.by_task : plan.all);
+    if (later && names(plan.all, variable.name)) {
+      add(variable, plan.all);
+    } else {
+      offer(variable, user, later ? plan.by_task : plan.all);
+    }
   }
+  plan.unset = machine.unset;
   offer_defaults(user, placement, plan);
   return plan;
 }

@@ -7,19 +7,20 @@
 #include "base/environment.h"
 #include "launcher/options/run_options.h"
 #include "launcher/plan/allocation.h"
+#include "launcher/plan/machine_environment.h"
 #include "launcher/plan/placement.h"
 #include "launcher/site/planned_variable.h"
-#include "launcher/site/site.h"
 
 namespace hvd {
 
 /// The ranks' variables beyond what they inherit, by name; the strongest origin won already:
-/// command line > user environment > site > default.
+/// command line > user environment > site > fabric > default.
 struct EnvironmentPlan {
   std::vector<PlannedVariable> all;                     ///< For every rank.
   std::vector<std::vector<PlannedVariable>> each_rank;  ///< By index in Placement::ranks.
   std::vector<PlannedVariable> by_task;  ///< Way::kSlurmShell: what hvdrun in each task will add.
   std::vector<std::string> cleared;      ///< Inherited variables taken away.
+  std::vector<UnsetVariable> unset;      ///< What site and fabric offer, and why it is not set.
 };
 
 /// What only the running hvdrun knows.
@@ -32,7 +33,7 @@ struct JobFacts {
 
 /// Decides every variable of every rank. Pure.
 EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& allocation,
-                                 const SiteConfig& site, const Placement& placement,
+                                 const MachineEnvironment& machine, const Placement& placement,
                                  const JobFacts& job);
 
 /// "NAME=value" of the rank at `index`, sorted by name.

@@ -54,6 +54,7 @@ std::string new_marker() {
 struct Inputs {
   Allocation allocation;
   SiteConfig site;
+  MachineEnvironment machine;
   std::string self;  ///< Path of hvdrun.
 };
 
@@ -71,6 +72,24 @@ Result<Inputs> read_inputs(const RunOptions& options) {
                                   : find_site(options.site, environment));
   inputs.self = path_of_self();
   return inputs;
+}
+
+/// What site and fabric want; an assumed value is never set without a word.
+MachineEnvironment machine_of(const RunOptions& options, const Inputs& inputs,
+                              const Placement& placement) {
+  SiteFacts facts;
+  facts.nodes = placement.node_count / placement.virtual_nodes;
+  facts.gpus_per_node = placement.gpus_per_node;
+  const Allocation& allocation = inputs.allocation;
+  MachineEnvironment machine =
+      read_machine(inputs.site, allocation.environment, facts, options.assume);
+  if (options.dry_run || (allocation.identity && allocation.identity->rank != 0)) return machine;
+  for (const PlannedVariable& variable : machine.offered) {
+    if (!variable.provenance.is_assumed() || allocation.environment.has(variable.name)) continue;
+    say(format_text("--assume: {} offers {}={}, which is assumed: verify it", variable.origin,
+                    variable.name, variable.value));
+  }
+  return machine;
 }
 
 /// Puts the paths of the programs in place of their names; an exit code where there is none.
@@ -130,7 +149,8 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
     losses = std::move(pipe).value();
     job.losses = losses->name();
   }
-  const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);
+  const EnvironmentPlan plan =
+      plan_environment(options, allocation, inputs.machine, placement, job);
   std::vector<Command> commands =
       build_commands(options, placement, plan, allocation.environment, inputs.self);
   const int problem = resolve_programs(allocation.environment, commands);
@@ -149,7 +169,8 @@ void explain(const RunOptions& options, const Inputs& inputs, const Placement& p
   if (placement.way == Way::kLocal) job = {chosen, chosen, "", chosen};
   if (placement.way != Way::kTask) job.marker = chosen;
   const Allocation& allocation = inputs.allocation;
-  const EnvironmentPlan plan = plan_environment(options, allocation, inputs.site, placement, job);
+  const EnvironmentPlan plan =
+      plan_environment(options, allocation, inputs.machine, placement, job);
   const std::vector<Command> commands =
       build_commands(options, placement, plan, allocation.environment, inputs.self);
   const auto describe = options.json ? describe_run_json : describe_run;
@@ -170,10 +191,11 @@ void report(const RunOptions& options, const Placement& placement) {
 }  // namespace
 
 int run_program(const RunOptions& options) {
-  const Result<Inputs> inputs = read_inputs(options);
+  Result<Inputs> inputs = read_inputs(options);
   if (!inputs.is_ok()) return refuse(inputs.status());
   const Result<Placement> placement = place(options, inputs.value().allocation);
   if (!placement.is_ok()) return refuse(placement.status());
+  inputs.value().machine = machine_of(options, inputs.value(), placement.value());
   if (options.dry_run) {
     explain(options, inputs.value(), placement.value());
     return std::fflush(stdout) == 0 ? 0 : kExitFailure;

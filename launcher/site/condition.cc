@@ -16,7 +16,7 @@ struct KnownFact {
   Kind kind;
 };
 
-constexpr std::array<KnownFact, 10> kFacts{{{"always", Fact::kAlways, Kind::kPlain},
+constexpr std::array<KnownFact, 11> kFacts{{{"always", Fact::kAlways, Kind::kPlain},
                                             {"historical", Fact::kHistorical, Kind::kPlain},
                                             {"nodes", Fact::kNodes, Kind::kNumber},
                                             {"gpus", Fact::kGpus, Kind::kNumber},
@@ -25,11 +25,12 @@ constexpr std::array<KnownFact, 10> kFacts{{{"always", Fact::kAlways, Kind::kPla
                                             {"container", Fact::kContainer, Kind::kPlain},
                                             {"fabric", Fact::kFabric, Kind::kWord},
                                             {"gpu_vendor", Fact::kGpuVendor, Kind::kWord},
-                                            {"partition", Fact::kPartition, Kind::kWord}}};
+                                            {"partition", Fact::kPartition, Kind::kWord},
+                                            {"mixed_ports", Fact::kMixedPorts, Kind::kPlain}}};
 
 constexpr std::string_view kGrammar =
     "write always, historical, nodes>N, gpus>N, nccl>=X.Y, plugin_found, container, fabric=KIND, "
-    "gpu_vendor=NAME or partition=NAME, joined by 'and', 'not' before one";
+    "mixed_ports, gpu_vendor=NAME or partition=NAME, joined by 'and', 'not' before one";
 
 /// "2.27.3" as numbers; empty when it is none.
 std::vector<int> parse_version(std::string_view text) {
@@ -149,6 +150,9 @@ Finding find(const ConditionTerm& term, const SiteFacts& facts) {
       return of_word(term, facts.gpu_vendor, "vendor of the GPUs");
     case Fact::kPartition:
       return of_word(term, facts.partition, "partition");
+    case Fact::kMixedPorts:
+      return of_flag(facts.mixed_ports, "some RDMA ports are not of the fabric",
+                     "all RDMA ports are of the fabric", "the ports of the node are not known");
   }
   return {};
 }

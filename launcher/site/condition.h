@@ -18,8 +18,11 @@ struct SiteFacts {
   std::optional<bool> plugin_found = std::nullopt;   ///< A libfabric plugin of NCCL or RCCL.
   std::optional<bool> container = std::nullopt;      ///< hvdrun runs inside of one.
   std::optional<std::string> fabric = std::nullopt;  ///< "slingshot-11"
-  std::optional<std::string> gpu_vendor = std::nullopt;  ///< "nvidia", "amd", "intel"
+  std::optional<std::string> gpu_vendor = std::nullopt;  ///< "nvidia", "amd"
   std::optional<std::string> partition = std::nullopt;   ///< Of the job.
+  std::optional<bool> mixed_ports = std::nullopt;  ///< RDMA ports not of the fabric, or slower.
+  std::vector<std::string> interfaces = {};        ///< Of the fabric, on this node.
+  std::vector<std::string> devices = {};           ///< RDMA devices of the fabric.
 };
 
 enum class Fact {
@@ -33,6 +36,7 @@ enum class Fact {
   kFabric,
   kGpuVendor,
   kPartition,
+  kMixedPorts,
 };
 
 /// One part of a condition: "nodes>1", "not container".

@@ -14,18 +14,21 @@ namespace {
 
 bool is_embedded(const SiteEntry& entry) { return !entry.embedded_file.empty(); }
 
+bool is_same(const SiteEntry& left, const SiteEntry& right) {
+  return left.origin == right.origin && left.embedded_file == right.embedded_file;
+}
+
 /// The site that the last of `chain` extends. Of its own id it is one behind it in the index.
 Result<const SiteEntry*> base_of(const std::vector<SiteEntry>& entries,
                                  const std::vector<const SiteEntry*>& chain) {
   const SiteEntry& entry = *chain.back();
   const auto is_base = [&](const SiteEntry& other) {
-    return other.id == entry.extends &&
-           other.origin + other.embedded_file != entry.origin + entry.embedded_file;
+    return other.id == entry.extends && !is_same(other, entry);
   };
   auto from = entries.begin();
   if (entry.extends == entry.id) {
-    from =
-        std::find_if(from, entries.end(), [&](const SiteEntry& other) { return &other == &entry; });
+    from = std::find_if(from, entries.end(),
+                        [&](const SiteEntry& other) { return is_same(other, entry); });
     if (from == entries.end()) from = entries.begin();  // a file named on the command line
   }
   const auto base = std::find_if(from, entries.end(), is_base);
@@ -33,8 +36,9 @@ Result<const SiteEntry*> base_of(const std::vector<SiteEntry>& entries,
     return error(Code::kInvalidArgument, "{}: at /extends: no site '{}': the known ones are {}",
                  entry.origin, entry.extends, known_ids(entries));
   }
-  const bool returns =
-      base == entries.end() || std::find(chain.begin(), chain.end(), &*base) != chain.end();
+  const bool returns = base == entries.end() ||
+                       std::any_of(chain.begin(), chain.end(),
+                                   [&](const SiteEntry* link) { return is_same(*link, *base); });
   if (!returns) return &*base;
   std::string circle;
   for (const SiteEntry* link : chain) circle += link->id + " -> ";
@@ -89,23 +93,19 @@ Result<std::vector<SiteConfig>> all_sites(const Environment& environment) {
   return sites;
 }
 
+Result<SiteEntry> choose_entry(const std::vector<SiteEntry>& entries, const std::string& name) {
+  if (name.find('/') != std::string::npos || name.ends_with(".json")) return site_entry(name);
+  if (const SiteEntry* entry = find_entry(entries, name)) return *entry;
+  return error(Code::kInvalidArgument,
+               "no site '{}': the known ones are {}; for another, type --site FILE.json or add its "
+               "folder to HVD_SITE_PATH",
+               name, known_ids(entries));
+}
+
 Result<SiteConfig> find_site(const std::string& name, const Environment& environment) {
   HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
-  SiteEntry file;
-  const SiteEntry* entry = nullptr;
-  if (name.find('/') != std::string::npos || name.ends_with(".json")) {
-    HVD_TRY_ASSIGN(file, site_entry(name));
-    entry = &file;
-  } else {
-    entry = find_entry(entries, name);
-  }
-  if (entry == nullptr) {
-    return error(Code::kInvalidArgument,
-                 "no site '{}': the known ones are {}; for another, type --site FILE.json or add "
-                 "its folder to HVD_SITE_PATH",
-                 name, known_ids(entries));
-  }
-  HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, *entry));
+  HVD_TRY_ASSIGN(const SiteEntry entry, choose_entry(entries, name));
+  HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, entry));
   site.found_by = "--site " + name;
   return site;
 }

@@ -23,6 +23,9 @@ Result<SiteConfig> find_site(const std::string& name, const Environment& environ
 /// `found_by` says why.
 Result<SiteConfig> detect_site(const Environment& environment, const std::string& hostname);
 
+/// The entry that `name` says: an id or alias of `entries`, or a file.
+Result<SiteEntry> choose_entry(const std::vector<SiteEntry>& entries, const std::string& name);
+
 /// The whole document of an entry of `entries`: what it extends is in it. A user's file is checked;
 /// the embedded ones were when hvdrun was built.
 Result<Json> load_document(const std::vector<SiteEntry>& entries, const SiteEntry& entry);

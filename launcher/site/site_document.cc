@@ -129,8 +129,18 @@ Json extend_object(const Json& base, const Json& derived, const std::string& inh
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, const std::string& origin) {
+  // Building and dropping a document takes no stack, but what looks at it later does.
+  constexpr int kDeepest = 32;
+  bool is_too_deep = false;
+  const auto watch = [&is_too_deep](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
+    is_too_deep = is_too_deep || depth > kDeepest;
+    return true;
+  };
   try {
-    return Json::parse(text);
+    Json document = Json::parse(text, watch);
+    if (!is_too_deep) return document;
+    return error(Code::kInvalidArgument, "{}: objects and lists lie more than {} deep", origin,
+                 kDeepest);
   } catch (const Json::parse_error& failure) {
     // "[json.exception.parse_error.101] parse error at line 3, column 5: syntax error ..."
     std::string what = failure.what();

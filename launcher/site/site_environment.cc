@@ -2,25 +2,79 @@
 #include "launcher/site/site_environment.h"
 
 #include <algorithm>
+#include <array>
 
 namespace hvd {
+namespace {
+
+std::string joined(const std::vector<std::string>& words, std::string_view behind_each = "") {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : ",") + word + std::string(behind_each);
+  }
+  return text;
+}
+
+/// Puts names of this node's ports in the place of "{interfaces}" and its like. False: a port is
+/// asked for, and none is known.
+bool fill_in(std::string& value, const SiteFacts& facts) {
+  const std::string first = facts.interfaces.empty() ? "" : facts.interfaces.front();
+  const std::array<std::pair<std::string_view, std::string>, 4> ports{
+      {{"{interfaces}", joined(facts.interfaces)},
+       {"{interface}", first},
+       {"{devices}", joined(facts.devices)},
+       {"{ports}", joined(facts.devices, ":1")}}};
+  for (const auto& [mark, names] : ports) {
+    const std::size_t at = value.find(mark);
+    if (at == std::string::npos) continue;
+    if (names.empty()) return false;
+    value.replace(at, mark.size(), names);
+  }
+  return true;
+}
+
+/// Why a variable is not set; empty: it is.
+std::string obstacle(const SiteVariable& variable, const SiteFacts& facts, bool assume) {
+  const Result<Condition> condition = parse_condition(variable.when);
+  if (!condition.is_ok()) return condition.status().message();
+  const Verdict verdict = evaluate(condition.value(), facts);
+  if (verdict.truth != Verdict::Truth::kTrue) return verdict.reason;
+  if (variable.provenance.is_assumed() && !assume)
+    return "assumed, not documented: --assume sets it";
+  return "";
+}
+
+}  // namespace
+
+OfferedEnvironment offer_variables(const std::vector<SiteVariable>& variables,
+                                   const std::string& origin, const SiteFacts& facts, bool assume) {
+  OfferedEnvironment offered;
+  for (const SiteVariable& variable : variables) {
+    std::string value = variable.value;
+    std::string why_not = obstacle(variable, facts, assume);
+    const bool is_set =
+        std::any_of(offered.variables.begin(), offered.variables.end(),
+                    [&](const PlannedVariable& other) { return other.name == variable.name; });
+    if (why_not.empty() && is_set) why_not = "an earlier entry of its name holds";
+    if (why_not.empty() && !fill_in(value, facts)) why_not = "no port of the fabric is known here";
+    if (why_not.empty()) {
+      offered.variables.push_back(
+          {variable.name, value, origin, variable.why, false, variable.provenance, {}});
+    } else {
+      offered.unset.push_back({variable.name, value, origin, why_not, variable.provenance});
+    }
+  }
+  return offered;
+}
 
 std::vector<PlannedVariable> site_environment(const SiteConfig& site, const SiteFacts& facts) {
-  std::vector<PlannedVariable> settings;
-  for (const SiteVariable& variable : site.env) {
-    const Result<Condition> condition = parse_condition(variable.when);
-    if (!condition.is_ok() || variable.provenance.is_assumed()) continue;
-    if (evaluate(condition.value(), facts).truth != Verdict::Truth::kTrue) continue;
-    const bool is_set =
-        std::any_of(settings.begin(), settings.end(),
-                    [&](const PlannedVariable& other) { return other.name == variable.name; });
-    if (is_set) continue;
-    settings.push_back(
-        {variable.name, variable.value, "site " + site.id,
-         variable.why + " (" + variable.provenance.source + ", " + variable.provenance.date + ")",
-         false});
-  }
-  return settings;
+  return offer_variables(site.env, "site " + site.id, facts, false).variables;
+}
+
+std::string explained(const PlannedVariable& variable) {
+  if (variable.provenance.source.empty()) return variable.why;
+  return format_text("{} ({}, {})", variable.why, variable.provenance.source,
+                     variable.provenance.date);
 }
 
 }  // namespace hvd

@@ -10,8 +10,21 @@
 
 namespace hvd {
 
-/// The variables that `site` sets under `facts`, in the order of its file; of two with one name the
-/// first whose condition holds. Assumed values are left out.
+/// Variables of one origin: those to set, in the order of its file, and those not to.
+struct OfferedEnvironment {
+  std::vector<PlannedVariable> variables;
+  std::vector<UnsetVariable> unset;
+};
+
+/// What `site` sets under `facts`; of two variables with one name the first that can be set.
+/// Assumed values are set with `assume` alone.
+OfferedEnvironment offer_variables(const std::vector<SiteVariable>& variables,
+                                   const std::string& origin, const SiteFacts& facts, bool assume);
+
+/// The variables that `site` sets under `facts`, assumed ones left out.
 std::vector<PlannedVariable> site_environment(const SiteConfig& site, const SiteFacts& facts);
+
+/// "why (source, date)"
+std::string explained(const PlannedVariable& variable);
 
 }  // namespace hvd

@@ -51,12 +51,32 @@ std::vector<std::string> names_of(const Json& object) {
   return names;
 }
 
+/// As in the file, as far as a message has room.
+std::string shown(const Json& value) {
+  constexpr std::size_t kRoom = 120;
+  std::string text = value.dump();
+  return text.size() <= kRoom ? text : text.substr(0, kRoom) + "...";
+}
+
+/// The pointer of a text that is longer than any field's; empty: none. The standard library's
+/// regular expressions, with which the schema is checked, take stack for each character.
+std::string find_long_text(const Json& node, const std::string& pointer) {
+  constexpr std::size_t kLongest = 2000;
+  if (node.is_string() && node.get_ref<const std::string&>().size() > kLongest) return pointer;
+  if (!node.is_structured()) return "";
+  for (const auto& [field, value] : node.items()) {
+    const std::string found = find_long_text(value, pointer + "/" + field.substr(0, kLongest));
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
 /// What `value` should have been, from the schema of its place.
 std::string expectation(const Json& value, const Json& schema) {
   if (schema.contains("enum")) {
     std::vector<std::string> allowed;
     for (const Json& item : schema.at("enum")) allowed.push_back(item.get<std::string>());
-    return format_text("it is {}, but must be one of {}", value.dump(), join(allowed));
+    return format_text("it is {}, but must be one of {}", shown(value), join(allowed));
   }
   if (schema.contains("type") && schema.at("type").get<std::string>() == "object" &&
       value.is_object() && schema.contains("properties")) {
@@ -76,17 +96,17 @@ std::string expectation(const Json& value, const Json& schema) {
     return "";
   }
   if (schema.contains("pattern") && value.is_string()) {
-    return format_text("it is {}, which does not match {}", value.dump(),
+    return format_text("it is {}, which does not match {}", shown(value),
                        schema.at("pattern").get<std::string>());
   }
   const std::string type = schema.value("type", "");
   if (schema.contains("minimum") && value.is_number_integer()) {
     return format_text(
-        "it is {}, but the smallest is {}{}", value.dump(), schema.at("minimum").dump(),
+        "it is {}, but the smallest is {}{}", shown(value), schema.at("minimum").dump(),
         schema.contains("maximum") ? format_text(" and the largest {}", schema.at("maximum").dump())
                                    : "");
   }
-  if (!type.empty()) return format_text("it is {}, but must be of type {}", value.dump(), type);
+  if (!type.empty()) return format_text("it is {}, but must be of type {}", shown(value), type);
   return "";
 }
 
@@ -129,6 +149,10 @@ void relax(Json& schema) {
 
 Status validate_document(const Json& document, std::string_view schema_file,
                          const std::string& origin) {
+  if (const std::string pointer = find_long_text(document, ""); !pointer.empty()) {
+    return error(Code::kInvalidArgument,
+                 "{}: at {}: the text is too long: 1000 characters are enough", origin, pointer);
+  }
   Json schema_json = Json::parse(embedded_file(schema_file));
   if (document.is_object() && document.contains("extends")) relax(schema_json);
   valijson::Schema schema;

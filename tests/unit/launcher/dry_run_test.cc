@@ -13,14 +13,14 @@ namespace {
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-SiteConfig site() {
+MachineEnvironment machine_of(const Placement& placement) {
   SiteConfig site;
   site.id = "lab";
-  const Provenance page{"page", "2026-01", "D"};
+  const Provenance page{"page", "2026-01", "documented"};
   site.env = {{"NCCL_NET", "Socket", "nodes>1", "no other network", page},
               {"OLD", "1", "historical", "kept as text", page},
               {"FI_PROVIDER", "psm2", "always", "the fabric", page}};
-  return site;
+  return plan_machine(site, {}, {placement.node_count / placement.virtual_nodes, 0}, false);
 }
 
 Allocation machine(Way way, const std::string& host, Variables variables) {
@@ -36,7 +36,8 @@ Allocation machine(Way way, const std::string& host, Variables variables) {
 
 std::string explain(const RunOptions& options, const Allocation& allocation, const JobFacts& job) {
   const Placement placement = place(options, allocation).value();
-  const EnvironmentPlan plan = plan_environment(options, allocation, site(), placement, job);
+  const EnvironmentPlan plan =
+      plan_environment(options, allocation, machine_of(placement), placement, job);
   return describe_run(
       placement, plan,
       build_commands(options, placement, plan, allocation.environment, "/opt/bin/hvdrun"));
@@ -61,7 +62,8 @@ TEST(DryRun, TellsProgramsTheSameWithoutTheKey) {
   const Allocation allocation = machine(Way::kLocal, "box", {});
   const Placement placement = place(options, allocation).value();
   const JobFacts job{"127.0.0.1:5", "secret", "m", "5:77"};
-  const EnvironmentPlan plan = plan_environment(options, allocation, site(), placement, job);
+  const EnvironmentPlan plan =
+      plan_environment(options, allocation, machine_of(placement), placement, job);
   const std::string json = describe_run_json(
       placement, plan,
       build_commands(options, placement, plan, allocation.environment, "/opt/bin/hvdrun"));

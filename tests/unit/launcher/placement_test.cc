@@ -134,13 +134,13 @@ TEST(Placement, CountsTheRanksOfABatchShell) {
   EXPECT_THAT(place(three, batch_shell()).status().message(), HasSubstr("more than the 2 nodes"));
 }
 
-SiteConfig site_with(const std::vector<std::string>& names) {
-  SiteConfig site;
-  site.id = "x";
+MachineEnvironment site_with(const std::vector<std::string>& names) {
+  MachineEnvironment machine;
   for (const std::string& name : names) {
-    site.env.push_back({name, "site", "always", "w", {"page", "2026-01", "D"}});
+    machine.offered.push_back({name, "site", "site x", "w"});
+    machine.offered.push_back({name, "fabric", "fabric y", "w"});
   }
-  return site;
+  return machine;
 }
 
 std::string value_of(const std::vector<PlannedVariable>& variables, const std::string& name) {
@@ -148,6 +148,17 @@ std::string value_of(const std::vector<PlannedVariable>& variables, const std::s
     if (variable.name == name) return variable.value + " by " + variable.origin;
   }
   return "";
+}
+
+std::string overridden(const std::vector<PlannedVariable>& variables, const std::string& name) {
+  std::string text;
+  for (const PlannedVariable& variable : variables) {
+    if (variable.name != name) continue;
+    for (const OverriddenValue& other : variable.overridden) {
+      text += (text.empty() ? "" : ", ") + other.value + " by " + other.origin;
+    }
+  }
+  return text;
 }
 
 TEST(EnvironmentPlan, TheStrongestOriginWins) {
@@ -161,6 +172,10 @@ TEST(EnvironmentPlan, TheStrongestOriginWins) {
   EXPECT_EQ(value_of(plan.all, "B"), "user by user environment");
   EXPECT_EQ(value_of(plan.all, "C"), "site by site x");
   EXPECT_EQ(value_of(plan.all, "HANDED"), "on by command line");
+  EXPECT_EQ(overridden(plan.all, "A"),
+            "user by user environment, site by site x, fabric by fabric y");
+  EXPECT_EQ(overridden(plan.all, "B"), "site by site x, fabric by fabric y");
+  EXPECT_EQ(overridden(plan.all, "C"), "fabric by fabric y");
   EXPECT_EQ(value_of(plan.all, "PYTHONUNBUFFERED"), "1 by default");
   EXPECT_EQ(value_of(plan.all, "OMP_NUM_THREADS"), "4 by default");
 }

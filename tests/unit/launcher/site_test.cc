@@ -97,6 +97,11 @@ TEST(SiteFile, NamesPointerAndRemedyOfEachWrongField) {
     EXPECT_THAT(refusal(with(site, from, to)), HasSubstr(message));
   }
   EXPECT_THAT(refusal("[]"), HasSubstr("x.json: at /"));
+  EXPECT_THAT(refusal(std::string(100000, '[')), HasSubstr("x.json: line 1, column 100001"));
+  EXPECT_THAT(refusal(std::string(50000, '[') + std::string(50000, ']')),
+              HasSubstr("x.json: objects and lists lie more than 32 deep"));
+  EXPECT_THAT(refusal(with(site, "Jean Zay, IDRIS", std::string(500000, 'x'))),
+              HasSubstr("x.json: at /name: the text is too long"));
 }
 
 TEST(SiteFile, AVariableCarriesWhenWhyAndSource) {
@@ -240,7 +245,7 @@ TEST(SiteEnvironment, HoldsWhatItsConditionsAllow) {
   EXPECT_EQ(settings[1].name, "NCCL_SOCKET_IFNAME");
   EXPECT_EQ(settings[1].value, "ipogif0");
   EXPECT_EQ(settings[1].origin, "site piz-daint");
-  EXPECT_THAT(settings[1].why, HasSubstr("2026-06"));
+  EXPECT_EQ(settings[1].provenance.date, "2026-06");
 }
 
 TEST(SiteCatalog, AFolderOrAMissingFileIsOneSentence) {

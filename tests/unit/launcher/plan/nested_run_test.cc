@@ -54,7 +54,7 @@ TEST(NestedRun, RanksOfNpAreHvdrunsInEverySituation) {
     const auto placement = place(options, allocation);
     ASSERT_TRUE(placement.is_ok()) << placement.status().message();
     const EnvironmentPlan plan =
-        plan_environment(options, allocation, SiteConfig{}, placement.value(), JobFacts{});
+        plan_environment(options, allocation, MachineEnvironment{}, placement.value(), JobFacts{});
     const auto identity =
         derive_identity(of_lines(rank_environment(plan, allocation.environment, 2)));
     ASSERT_TRUE(identity.is_ok()) << identity.status().message();

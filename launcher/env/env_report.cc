@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/env/env_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/format.h"
+#include "launcher/job/shell_word.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::string_view kUser = "user environment";
+
+bool is_secret_name(const std::string& name) {
+  constexpr std::array<std::string_view, 6> kWords{"SECRET", "TOKEN",      "PASSWORD",
+                                                   "PASSWD", "CREDENTIAL", "_KEY"};
+  std::string upper = name;
+  std::transform(upper.begin(), upper.end(), upper.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return std::any_of(kWords.begin(), kWords.end(),
+                     [&](std::string_view word) { return upper.find(word) != std::string::npos; });
+}
+
+std::string shown(const PlannedVariable& variable, const std::string& value) {
+  return variable.is_secret ? "(redacted)" : value;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// "2 nodes, 4 GPUs per node, fabric infiniband (ib0), NCCL 2.27.3"
+std::string facts_text(const SiteFacts& facts) {
+  std::vector<std::string> known{
+      format_text("{} node{}", facts.nodes, facts.nodes == 1 ? "" : "s"),
+      format_text("{} GPU{} per node", facts.gpus_per_node, facts.gpus_per_node == 1 ? "" : "s")};
+  const std::string fabric = facts.fabric.value_or("");
+  known.push_back(fabric.empty() ? "no fabric" : "fabric " + fabric);
+  if (!facts.interfaces.empty()) known.back() += " (" + joined(facts.interfaces) + ")";
+  if (facts.nccl) known.push_back("NCCL " + *facts.nccl);
+  if (facts.plugin_found) {
+    known.emplace_back(*facts.plugin_found ? "libfabric plugin found" : "no libfabric plugin");
+  }
+  if (facts.container) known.emplace_back(*facts.container ? "in a container" : "no container");
+  if (facts.gpu_vendor) known.push_back("GPUs of " + *facts.gpu_vendor);
+  if (facts.partition) known.push_back("partition " + *facts.partition);
+  return joined(known);
+}
+
+void add_source(const Provenance& provenance, std::string& text) {
+  if (provenance.source.empty()) return;
+  text +=
+      format_text("  source  {}, {}, {}\n", provenance.source, provenance.date, provenance.mark);
+}
+
+}  // namespace
+
+std::vector<PlannedVariable> shown_variables(const EnvironmentPlan& plan) {
+  std::vector<PlannedVariable> variables;
+  const auto take = [&variables](const std::vector<PlannedVariable>& list) {
+    for (const PlannedVariable& variable : list) {
+      if (variable.origin == "hvdrun") continue;
+      variables.push_back(variable);
+      variables.back().is_secret = variable.is_secret || is_secret_name(variable.name);
+    }
+  };
+  take(plan.all);
+  take(plan.by_task);
+  // More than one: the ranks of this machine differ, and none of them is this process.
+  if (plan.each_rank.size() == 1) take(plan.each_rank.front());
+  std::stable_sort(variables.begin(), variables.end(),
+                   [](const auto& left, const auto& right) { return left.name < right.name; });
+  return variables;
+}
+
+std::string env_text(const EnvReport& report) {
+  std::string text;
+  for (const PlannedVariable& variable : report.variables) {
+    text += format_text("{}={}\n", variable.name, shown(variable, variable.value));
+  }
+  return text;
+}
+
+std::string env_explained(const EnvReport& report) {
+  std::string text =
+      format_text("site {} ({}): {}\n", report.site.id, report.site.name, report.site.found_by);
+  text += "machine: " + facts_text(report.facts) + "\n";
+  for (const PlannedVariable& variable : report.variables) {
+    text += format_text("\n{}={}\n", variable.name, shown(variable, variable.value));
+    text += format_text("  origin  {}\n  why     {}\n", variable.origin, variable.why);
+    add_source(variable.provenance, text);
+    for (const OverriddenValue& other : variable.overridden) {
+      text += format_text("  beats   {} ({})\n", shown(variable, other.value), other.origin);
+    }
+  }
+  if (report.unset.empty()) return text;
+  text += "\nnot set:\n";
+  for (const UnsetVariable& variable : report.unset) {
+    text += format_text("\n{}={}\n  origin  {}\n  why not {}\n", variable.name, variable.value,
+                        variable.origin, variable.why_not);
+    add_source(variable.provenance, text);
+  }
+  return text;
+}
+
+std::string env_export(const EnvReport& report) {
+  std::string text;
+  for (const PlannedVariable& variable : report.variables) {
+    if (variable.origin == kUser || variable.is_secret) continue;
+    text += format_text("export {}={}\n", variable.name, shell_word(variable.value));
+  }
+  return text;
+}
+
+}  // namespace hvd

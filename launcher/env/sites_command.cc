@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "launcher/env/env_command.h"
+#include "launcher/env/sites_report.h"
+#include "launcher/run/exit_code.h"
+#include "launcher/site/site_catalog.h"
+#include "launcher/site/site_detect.h"
+
+namespace hvd {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  (void)::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+Result<std::string> list_sites(const SitesOptions& options, const Environment& environment) {
+  HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
+  HVD_TRY_ASSIGN(const std::optional<SiteClaim> claim,
+                 claim_site(entries, environment, read_host_facts(host_name())));
+  SitesReport report;
+  report.here = claim ? claim->entry->id : "generic";
+  report.evidence = claim ? claim->evidence : "no site claims this machine";
+  for (const SiteEntry& entry : entries) {
+    if (find_entry(entries, entry.id) != &entry) continue;
+    HVD_TRY_ASSIGN(const Json document, load_document(entries, entry));
+    report.sites.push_back({entry, count_marks(site_values(document)), entry.id == report.here});
+  }
+  return options.json ? sites_json(report) : sites_text(report);
+}
+
+Result<std::string> show_site(const SitesOptions& options, const Environment& environment) {
+  HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
+  HVD_TRY_ASSIGN(const SiteEntry entry, choose_entry(entries, options.site));
+  HVD_TRY_ASSIGN(const Json document, load_document(entries, entry));
+  const std::vector<SiteValue> values = site_values(document);
+  const SiteLine line{entry, count_marks(values), false};
+  return options.json ? site_json(line, values) : site_text(line, values);
+}
+
+}  // namespace
+
+int run_sites(const SitesOptions& options) {
+  const Environment environment = Environment::of_process();
+  const Result<std::string> text =
+      options.site.empty() ? list_sites(options, environment) : show_site(options, environment);
+  if (!text.is_ok()) {
+    std::fprintf(stderr, "hvdrun sites: %s\n", text.status().message().c_str());
+    return kExitUsage;
+  }
+  std::fputs(text.value().c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+}
+
+}  // namespace hvd

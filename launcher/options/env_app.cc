@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/options/app.h"
+#include "launcher/options/parsers.h"
+
+namespace hvd {
+
+Result<CommandLine> parse_env(const std::vector<std::string>& arguments) {
+  auto app = make_app(
+      "Prints the variables that hvdrun sets for the ranks here, beside those that tell a rank who "
+      "it is. Works in a task, in a batch shell and on a login node.",
+      "hvdrun env", false);
+  EnvOptions options;
+  bool explain = false;
+  bool json = false;
+  bool shell = false;
+  app->add_option("--site", options.site, "Site, by id, alias or file (default: detected)")
+      ->type_name("SITE")
+      ->group("Machine");
+  app->add_option("--nodes", options.nodes, "As on N nodes (default: those of the job, else 1)")
+      ->type_name("N")
+      ->group("Machine")
+      ->check(CLI::Range(1, 65536));
+  app->add_option("--gpus", options.gpus, "As with N GPUs per node (default: those seen)")
+      ->type_name("N")
+      ->group("Machine")
+      ->check(CLI::Range(0, 64));
+  app->add_option("--fabric", options.fabric, "As on that fabric (default: detected)")
+      ->type_name("KIND")
+      ->group("Machine");
+  app->add_flag("--assume", options.assume, "Take assumed values, too")->group("Machine");
+  app->add_flag("--explain", explain,
+                "Origin, reason, source and date of each, what it overrides, and what is not set")
+      ->group("Output");
+  app->add_flag("--json", json, "The same for programs")->group("Output")->excludes("--explain");
+  app->add_flag("--export", shell, "Lines for a shell: eval \"$(hvdrun env --export)\"")
+      ->group("Output")
+      ->excludes("--explain")
+      ->excludes("--json");
+  HVD_TRY_ASSIGN(auto print, parse_with(*app, arguments, "env"));
+  if (print) return *std::move(print);
+  if (explain) options.form = EnvForm::kExplain;
+  if (json) options.form = EnvForm::kJson;
+  if (shell) options.form = EnvForm::kExport;
+  return CommandLine(std::move(options));
+}
+
+Result<CommandLine> parse_sites(const std::vector<std::string>& arguments) {
+  auto app = make_app(
+      "Lists the known sites and says which of them this machine is; with a name, prints every "
+      "value of that site with its source.",
+      "hvdrun sites", false);
+  SitesOptions options;
+  app->add_option("SITE", options.site, "Id, alias or file of a site")->type_name("");
+  app->add_flag("--json", options.json, "Print it as JSON")->group("Output");
+  HVD_TRY_ASSIGN(auto print, parse_with(*app, arguments, "sites"));
+  if (print) return *std::move(print);
+  return CommandLine(std::move(options));
+}
+
+}  // namespace hvd

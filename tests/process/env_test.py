@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hvdrun env` and `hvdrun sites` as programs and shells use them.
+
+Usage: env_test.py HVDRUN PAGE [unittest arguments]
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HVDRUN, PAGE = sys.argv[1:3]
+VALUE = "it's $HOME `id` \\ \"q\" *\ttab"
+SITE = {
+    "id": "lab",
+    "name": "Lab",
+    "provenance": {
+        "wiki": {"source": "wiki", "date": "2026-09", "mark": "documented"},
+        "guess": {"source": "guess", "date": "2026-09", "mark": "assumed"},
+    },
+    "source": "wiki",
+    "detect": {"variables": {"LAB_HOST": "lab"}, "source": "wiki"},
+    "partitions": [],
+    "gres_style": "none",
+    "env": [
+        {"name": "LAB_VALUE", "value": VALUE, "when": "nodes>1", "why": "w", "source": "wiki"},
+        {"name": "LAB_TYPED", "value": "site", "when": "always", "why": "w", "source": "wiki"},
+        {"name": "LAB_TOKEN", "value": "hush", "when": "always", "why": "w", "source": "wiki"},
+        {"name": "LAB_GUESS", "value": "1", "when": "always", "why": "w", "source": "guess"},
+    ],
+}
+
+
+class TestEnv(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        path = pathlib.Path(self.folder.name, "lab.json")
+        path.write_text(json.dumps(SITE), encoding="utf-8")
+        self.variables = {
+            "PATH": "/usr/bin:/bin",
+            "HVD_SITE_PATH": self.folder.name,
+            "LAB_HOST": "lab",
+            "LAB_TYPED": "mine",
+            "HVDRUN": HVDRUN,
+        }
+
+    def run_it(self, *command: str, code: int = 0) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=self.variables, check=False
+        )
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_a_shell_gets_the_values_as_they_are(self) -> None:
+        script = 'eval "$("$HVDRUN" env --nodes 2 --export)"; env -0'
+        done = self.run_it("sh", "-c", script)
+        found = dict(pair.split("=", 1) for pair in done.stdout.split("\0") if pair)
+        self.assertEqual(found["LAB_VALUE"], VALUE)
+        self.assertEqual(found["LAB_TYPED"], "mine")
+        self.assertNotIn("LAB_TOKEN", found)
+        self.assertNotIn("LAB_GUESS", found)
+
+    def test_json_names_origin_source_and_what_was_overridden(self) -> None:
+        report = json.loads(self.run_it(HVDRUN, "env", "--nodes", "2", "--json").stdout)
+        self.assertEqual(report["site"]["found_by"], "LAB_HOST=lab")
+        variables = {variable["name"]: variable for variable in report["variables"]}
+        self.assertEqual(variables["LAB_VALUE"]["mark"], "documented")
+        self.assertEqual(variables["LAB_TYPED"]["origin"], "user environment")
+        self.assertEqual(
+            variables["LAB_TYPED"]["overridden"], [{"value": "site", "origin": "site lab"}]
+        )
+        self.assertIsNone(variables["LAB_TOKEN"]["value"])
+        self.assertEqual(
+            [item["why_not"] for item in report["not_set"] if item["name"] == "LAB_GUESS"],
+            ["assumed, not documented: --assume sets it"],
+        )
+
+    def test_an_assumed_value_is_set_on_demand_and_said(self) -> None:
+        done = self.run_it(HVDRUN, "env", "--assume")
+        self.assertIn("LAB_GUESS=1\n", done.stdout)
+        self.assertIn("LAB_GUESS=1 of site lab is assumed: verify it", done.stderr)
+        program = ("sh", "-c", "echo $LAB_GUESS")
+        done = self.run_it(HVDRUN, "-np", "1", "--assume", *program)
+        self.assertEqual(done.stdout, "1\n")
+        self.assertIn("LAB_GUESS=1, which is assumed: verify it", done.stderr)
+        self.assertEqual(self.run_it(HVDRUN, "-np", "1", *program).stdout, "\n")
+
+    def test_wrong_words_are_usage_errors(self) -> None:
+        self.assertIn(
+            "no site 'nowhere'", self.run_it(HVDRUN, "env", "--site", "nowhere", code=2).stderr
+        )
+        self.assertIn("no fabric 'x'", self.run_it(HVDRUN, "env", "--fabric", "x", code=2).stderr)
+        self.assertIn("no site 'nowhere'", self.run_it(HVDRUN, "sites", "nowhere", code=2).stderr)
+
+    def test_the_list_counts_as_the_reference_does(self) -> None:
+        report = json.loads(self.run_it(HVDRUN, "sites", "--json").stdout)
+        self.assertEqual(report["here"], {"id": "lab", "evidence": "LAB_HOST=lab"})
+        del self.variables["HVD_SITE_PATH"]
+        report = json.loads(self.run_it(HVDRUN, "sites", "--json").stdout)
+        total = {"documented": 0, "seen": 0, "assumed": 0}
+        for site in report["sites"]:
+            for mark, count in site["values"].items():
+                total[mark] += count
+        counts = ", ".join(f"{count} {mark}" for mark, count in total.items())
+        self.assertIn(f"Together: {counts}.", pathlib.Path(PAGE).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

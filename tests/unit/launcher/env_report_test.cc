@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/env/env_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "golden.h"
+#include "launcher/env/sites_report.h"
+#include "launcher/site/site_catalog.h"
+
+namespace hvd {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// A plan with each origin, a value that needs quotes, and a secret.
+EnvReport report() {
+  const Provenance wiki{"https://wiki.example.org", "2026-09-30", "documented"};
+  EnvironmentPlan plan;
+  plan.all = {
+      {"HVD_SIZE", "2", "hvdrun", "ranks of the job"},
+      {"NCCL_DEBUG", "INFO", "command line", "-x", false, {}, {{"WARN", "user environment"}}},
+      {"NCCL_NET",
+       "Socket",
+       "user environment",
+       "instead of site lab",
+       false,
+       {},
+       {{"AWS Libfabric", "site lab"}}},
+      {"NCCL_SOCKET_IFNAME", "hsn0,hsn1", "fabric slingshot-11", "not a management network", false,
+       wiki},
+      {"QUOTED", "it's $HOME `x`\\ \"y\"", "site lab", "hard to quote", false, wiki},
+      {"WANDB_API_KEY", "abc", "site lab", "a secret", false, wiki, {{"def", "fabric x"}}},
+  };
+  plan.each_rank = {{{"HVD_RANK", "0", "hvdrun", "rank"},
+                     {"OMP_NUM_THREADS", "8", "default", "cores of the rank"}}};
+  plan.unset = {{"OLD", "1", "site lab", "historical: kept as text, never set", wiki}};
+  EnvReport report;
+  report.site.id = "lab";
+  report.site.name = "The lab";
+  report.site.origin = "embedded";
+  report.site.found_by = "SLURM_CLUSTER_NAME=lab";
+  report.facts.nodes = 2;
+  report.facts.gpus_per_node = 4;
+  report.facts.fabric = "slingshot-11";
+  report.facts.interfaces = {"hsn0", "hsn1"};
+  report.facts.plugin_found = true;
+  report.facts.nccl = "2.27.3";
+  report.variables = shown_variables(plan);
+  report.unset = plan.unset;
+  return report;
+}
+
+TEST(EnvReport, MatchesTheGoldenFiles) {
+  const std::string folder = HVD_GOLDEN_DIR "/";
+  expect_golden(folder + "env-plain.golden", env_text(report()));
+  expect_golden(folder + "env-explain.golden", env_explained(report()));
+  expect_golden(folder + "env-export.golden", env_export(report()));
+  expect_golden(folder + "env-json.golden", env_json(report()));
+}
+
+TEST(EnvReport, ShowsNoSecretInAnyForm) {
+  for (const std::string& text :
+       {env_text(report()), env_explained(report()), env_export(report()), env_json(report())}) {
+    EXPECT_THAT(text, Not(HasSubstr("abc")));
+    EXPECT_THAT(text, Not(HasSubstr("def\"")));
+  }
+}
+
+TEST(EnvReport, LeavesOutWhatTellsARankWhoItIs) {
+  EXPECT_THAT(env_text(report()), Not(HasSubstr("HVD_")));
+  EXPECT_THAT(env_text(report()), HasSubstr("OMP_NUM_THREADS=8\n"));
+}
+
+TEST(SiteValues, CountEachValueByTheMarkOfItsSource) {
+  const std::vector<SiteEntry> entries = site_index(Environment()).value();
+  const auto document = load_document(entries, *find_entry(entries, "piz-daint"));
+  const std::vector<SiteValue> values = site_values(document.value());
+  const auto find = [&](const std::string& place) {
+    for (const SiteValue& value : values) {
+      if (value.place == place) return value.value + " | " + value.provenance.mark;
+    }
+    return std::string("absent");
+  };
+  EXPECT_EQ(find("partitions/gpu/gpus/count"), "1 | documented");
+  EXPECT_EQ(find("env/NCCL_NET"), "Socket, when nodes>1 | documented");
+  EXPECT_EQ(find("name"), "absent");
+  EXPECT_EQ(find("notes"), "absent");
+  const MarkCounts counts = count_marks(values);
+  EXPECT_EQ(static_cast<std::size_t>(counts.documented + counts.seen + counts.assumed),
+            values.size());
+}
+
+TEST(SiteValues, ASiteIsShownWithNumberedSources) {
+  SiteLine line;
+  line.entry.id = "lab";
+  line.entry.name = "The lab";
+  line.entry.origin = "embedded";
+  const Provenance wiki{"wiki", "2026", "documented"};
+  const Provenance guess{"general knowledge", "2026", "assumed"};
+  const std::vector<SiteValue> values{{"time", "01:00:00", wiki}, {"hint", "x", guess}};
+  line.counts = count_marks(values);
+  EXPECT_EQ(site_text(line, values),
+            "lab: The lab\n"
+            "values: 1 documented, 0 seen, 1 assumed\n\n"
+            "[1] wiki, 2026, documented\n"
+            "[2] general knowledge, 2026, assumed\n\n"
+            "  [1] time = 01:00:00\n"
+            "  [2] hint = x  (assumed: verify)\n");
+}
+
+}  // namespace
+}  // namespace hvd
