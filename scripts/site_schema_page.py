@@ -17,18 +17,19 @@ INTRODUCTION = """# Site files
 
 Generated from `site_configs/schema/` by `scripts/site_schema_page.py`. Task: [add a site](../how-to/add-a-site.md).
 
-JSON, checked against the schema (draft 7). An unknown field is an error. Of sites with one `id` the first counts: the folders of
-`HVD_SITE_PATH`, then `$XDG_CONFIG_HOME/hvdrun/sites` (else `~/.config/hvdrun/sites`), then the ones embedded in hvdrun;
-`--site FILE.json` reads that file. Fields in bold are required; with `extends` the other site may supply them.
+JSON, checked against the schema (draft 7). An unknown field is an error. Of sites with one `id` the first counts: the
+folders of `HVD_SITE_PATH`, then `$XDG_CONFIG_HOME/hvdrun/sites` (else `~/.config/hvdrun/sites`), then the ones
+embedded in hvdrun; `--site FILE.json` reads that file. Fields in bold are required; with `extends` the other site may
+supply them.
 
-Every object has a `source`, a key of `provenance`; one inside another has its parent's unless it names one. `sources` names
-those of single fields.
+Every object has a `source`, a key of `provenance`; one inside another has its parent's unless it names one. `sources`
+names those of single fields.
 """
 
 CONDITIONS = """## Conditions
 
-`when` of a variable is one or more of these, joined by `and`; `not` before one turns it round. What is not known counts as false
-and is said by `hvdrun env --explain`.
+`when` of a variable is one or more of these, joined by `and`; `not` before one turns it round. What is not known
+counts as false and is said by `hvdrun env --explain`.
 
 | condition | holds |
 |---|---|
@@ -51,9 +52,9 @@ Of two variables with one name the first whose condition holds is taken. In a va
 
 ## How a site is recognised
 
-In this order over all sites: an environment variable (`variables`, `system_names`), `SLURM_CLUSTER_NAME` (`cluster_names`), the host
-name, the domain (behind the first dot of the host name, else what `/etc/resolv.conf` searches). Where two claim a machine, the
-first found counts. None: `generic`. `hvdrun sites` says which, and why.
+In this order over all sites: an environment variable (`variables`, `system_names`), `SLURM_CLUSTER_NAME`
+(`cluster_names`), the host name, the domain (behind the first dot of the host name, else what `/etc/resolv.conf`
+searches). Where two claim a machine, the first found counts. None: `generic`. `hvdrun sites` says which, and why.
 """
 
 

@@ -8,7 +8,8 @@
 namespace hvd {
 namespace {
 
-constexpr std::array<std::string_view, 5> kOwn{"id", "aliases", "detect", "retired", "extends"};
+constexpr std::array<std::string_view, 5> kNotInherited{"id", "aliases", "detect", "retired",
+                                                        "extends"};
 
 bool is_bookkeeping(const std::string& field) {
   return field == "source" || field == "sources" || field == "provenance" || field == "$schema";
@@ -157,7 +158,7 @@ Json extend_document(const Json& base, const Json& derived) {
   const std::string older_id = base.at("id").get<std::string>();
   const std::string newer_id = derived.at("id").get<std::string>();
   if (older_id != newer_id) {
-    for (const std::string_view field : kOwn) {
+    for (const std::string_view field : kNotInherited) {
       older.erase(std::string(field));
       if (older.contains("sources")) older["sources"].erase(std::string(field));
     }

@@ -26,8 +26,8 @@ inline constexpr std::string_view kGpuId = "HVD_GPU_ID";
 inline constexpr std::string_view kShareGpu = "HVD_SHARE_GPU";
 /// Unique per job; descendants are found by it when all must go.
 inline constexpr std::string_view kJobMarker = "HVD_JOB_MARKER";
-/// "FD:INODE" of a pipe that hvdrun reads: a rank that loses a peer writes "RANK LOST\n" into it, so
-/// that hvdrun names the peer first, however the ends of the two are ordered.
+/// "FD:INODE" of a pipe that hvdrun reads: a rank that loses a peer writes "RANK LOST\n" into it,
+/// so that hvdrun names the peer first, however the ends of the two are ordered.
 inline constexpr std::string_view kLossPipe = "HVD_LOSS_PIPE";
 /// Folder of the rendezvous file (default ~/.cache/hvd), for steps without PMI-2 or hvdrun.
 inline constexpr std::string_view kRendezvousDir = "HVD_RENDEZVOUS_DIR";

@@ -111,7 +111,7 @@ class ExitCodes(unittest.TestCase):
                 done = hvdrun(*arguments)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(text, done.stderr)
-                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertRegex(done.stderr, r"\Ahvdrun: .*\n(hint: .*\n)?\Z")
                 self.assertEqual(done.stdout, "")
 
 
