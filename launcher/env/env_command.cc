@@ -9,6 +9,7 @@
 #include "launcher/plan/machine_facts.h"
 #include "launcher/plan/placement.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 #include "launcher/site/fabric_variables.h"
 #include "launcher/site/site_catalog.h"
 
@@ -75,7 +76,7 @@ void say_assumed(const EnvReport& report, const EnvOptions& options) {
   if (!options.assume || options.form == EnvForm::kExplain) return;
   for (const PlannedVariable& variable : report.variables) {
     if (!variable.provenance.is_assumed()) continue;
-    std::fprintf(stderr, "hvdrun env: --assume: %s=%s of %s is assumed: verify it\n",
+    std::fprintf(stderr, "hvdrun: --assume: %s=%s of %s is assumed: verify it\n",
                  variable.name.c_str(), variable.value.c_str(), variable.origin.c_str());
   }
 }
@@ -85,7 +86,7 @@ void say_assumed(const EnvReport& report, const EnvOptions& options) {
 int run_env(const EnvOptions& options) {
   const Result<EnvReport> report = read_report(options);
   if (!report.is_ok()) {
-    std::fprintf(stderr, "hvdrun env: %s\n", report.status().message().c_str());
+    print_message(report.status().message());
     return report.status().code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
   }
   say_assumed(report.value(), options);

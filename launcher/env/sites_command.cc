@@ -8,6 +8,7 @@
 #include "launcher/env/env_command.h"
 #include "launcher/env/sites_report.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 #include "launcher/site/site_catalog.h"
 #include "launcher/site/site_detect.h"
 
@@ -51,7 +52,7 @@ int run_sites(const SitesOptions& options) {
   const Result<std::string> text =
       options.site.empty() ? list_sites(options, environment) : show_site(options, environment);
   if (!text.is_ok()) {
-    std::fprintf(stderr, "hvdrun sites: %s\n", text.status().message().c_str());
+    print_message(text.status().message());
     return kExitUsage;
   }
   std::fputs(text.value().c_str(), stdout);

@@ -20,6 +20,7 @@
 #include "launcher/job/job_status.h"
 #include "launcher/job/pace.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 #include "launcher/run/output_lines.h"
 
 namespace hvd {
@@ -46,7 +47,7 @@ struct Followed {
   OutputLines lines;
 };
 
-void say(const std::string& text) { std::fprintf(stderr, "hvdrun: %s\n", text.c_str()); }
+void say(const std::string& text) { print_message(text); }
 
 void show(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);

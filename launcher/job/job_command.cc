@@ -9,14 +9,10 @@
 #include "launcher/job/site_list.h"
 #include "launcher/job/submit_command.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 
 namespace hvd {
 namespace {
-
-const char* name_of(JobAction action) {
-  if (action == JobAction::kScript) return "script";
-  return action == JobAction::kSubmit ? "submit" : "header";
-}
 
 int print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
@@ -44,7 +40,7 @@ Result<int> do_job(const JobOptions& options, const Environment& environment) {
 int run_job(const JobOptions& options) {
   const Result<int> code = do_job(options, Environment::of_process());
   if (code.is_ok()) return code.value();
-  std::fprintf(stderr, "hvdrun %s: %s\n", name_of(options.action), code.status().message().c_str());
+  print_message(code.status().message());
   return kExitUsage;
 }
 

@@ -14,6 +14,7 @@
 #include "launcher/job/submission.h"
 #include "launcher/run/exec.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 #include "launcher/run/program_path.h"
 
 namespace hvd {
@@ -23,7 +24,7 @@ namespace {
 constexpr std::chrono::seconds kSbatchLimit{180};
 
 int fail(const std::string& what, int code) {
-  std::fprintf(stderr, "hvdrun submit: %s\n", what.c_str());
+  print_message(what);
   return code;
 }
 
@@ -92,7 +93,7 @@ Result<std::string> submit(const PreparedJob& job, const JobOptions& options,
 }
 
 int dry_run(const PreparedJob& job, const JobOptions& options, const SubmissionPlaces& places) {
-  std::fprintf(stderr, "hvdrun submit: would write %s/job.sh, and run: %s\n", places.folder.c_str(),
+  std::fprintf(stderr, "hvdrun: would write %s/job.sh, and run: %s\n", places.folder.c_str(),
                shell_line(sbatch_command(options, places)).c_str());
   std::fputs(job.text.c_str(), stdout);
   return std::fflush(stdout) == 0 ? 0 : kExitFailure;
@@ -119,7 +120,7 @@ int submit_job(const PreparedJob& job, const JobOptions& options, const Environm
   if (!folder.is_ok()) return fail(folder.status().message(), kExitUsage);
   const SubmissionPlaces places{folder.value(), std::filesystem::current_path().string()};
   for (const std::string& sentence : overriding_variables(job.plan, outside)) {
-    std::fprintf(stderr, "hvdrun submit: %s\n", sentence.c_str());
+    print_message(sentence);
   }
   if (options.dry_run) return dry_run(job, options, places);
   Captured answer;

@@ -13,6 +13,7 @@
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
 #include "launcher/run/exit_code.h"
+#include "launcher/run/message.h"
 
 namespace hvd {
 namespace {
@@ -52,13 +53,13 @@ Status write_file(const std::string& path, const std::string& text) {
 int run_topo(const TopoOptions& options) {
   const Result<NodeMap> map = read_map(options);
   if (!map.is_ok()) {
-    std::fprintf(stderr, "hvdrun topo: %s\n", map.status().message().c_str());
+    print_message(map.status().message());
     return kExitUsage;
   }
   if (!options.svg.empty()) {
     const Status written = write_file(options.svg, node_map_svg(map.value()));
     if (!written.is_ok()) {
-      std::fprintf(stderr, "hvdrun topo: %s\n", written.message().c_str());
+      print_message(written.message());
       return kExitFailure;
     }
     if (!options.json) return 0;

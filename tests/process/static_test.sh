@@ -48,6 +48,8 @@ wants 'srun' 0 hvdrun script --site generic --nodes 1 -- busybox sh -c true
 wants 'no site' 2 hvdrun header --site nowhere --gpus 8
 wants 'jean-zay' 0 hvdrun header --list
 wants 'HVD_RANK' 0 hvdrun explain -np 2 busybox true
+wants '"size": 2' 0 hvdrun explain --json -np 2 busybox true
+wants 'shows no CPUs' 2 hvdrun topo
 wants 'hvdrun' 0 hvdrun --version
 wants 'loads no libraries' 1 hvdrun check --build
 wants 'Usage: hvdrun' 0 hvdrun --help
