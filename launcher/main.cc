@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "launcher/check/check_command.h"
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/describe/describe_command.h"
 #include "launcher/env/env_command.h"
 #include "launcher/job/job_command.h"
 #include "launcher/lint/lint_command.h"
 #include "launcher/node/topo_command.h"
 #include "launcher/options/command_line.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 #include "launcher/run/run_command.h"
 
 namespace hvd {

@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "launcher/check/check_library.h"
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/options/version.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 
 namespace hvd {
 

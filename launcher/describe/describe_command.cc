@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/describe/describe_command.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <cstdio>
 
+#include "bootstrap/local_host.h"
+#include "launcher/console/exit_code.h"
 #include "launcher/describe/completion.h"
 #include "launcher/describe/pages.h"
 #include "launcher/options/command_table.h"
-#include "launcher/run/exit_code.h"
 #include "launcher/site/site_catalog.h"
 
 namespace hvd {
@@ -29,10 +27,8 @@ std::string site_names(const Environment& environment) {
 }
 
 std::string partition_names(const std::string& name, const Environment& environment) {
-  std::array<char, 256> host{};
-  (void)::gethostname(host.data(), host.size() - 1);
   const Result<SiteConfig> site =
-      name.empty() ? detect_site(environment, host.data()) : find_site(name, environment);
+      name.empty() ? detect_site(environment, local_host_name()) : find_site(name, environment);
   std::string text;
   if (!site.is_ok()) return text;
   for (const SitePartition& partition : site.value().partitions) text += partition.name + "\n";

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/env/env_report.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/machine_facts.h"
 #include "launcher/plan/placement.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 #include "launcher/site/fabric_variables.h"
 #include "launcher/site/site_catalog.h"
 

@@ -6,7 +6,7 @@
 #include <cctype>
 
 #include "base/format.h"
-#include "launcher/job/shell_word.h"
+#include "launcher/console/shell_word.h"
 
 namespace hvd {
 namespace {

@@ -1,30 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
-#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bootstrap/local_host.h"
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/env/env_command.h"
 #include "launcher/env/sites_report.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 #include "launcher/site/site_catalog.h"
 #include "launcher/site/site_detect.h"
 
 namespace hvd {
 namespace {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  (void)::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 Result<std::string> list_sites(const SitesOptions& options, const Environment& environment) {
   HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
   HVD_TRY_ASSIGN(const std::optional<SiteClaim> claim,
-                 claim_site(entries, environment, read_host_facts(host_name())));
+                 claim_site(entries, environment, read_host_facts(local_host_name())));
   SitesReport report;
   report.here = claim ? claim->entry->id : "generic";
   report.evidence = claim ? claim->evidence : "no site claims this machine";

@@ -15,12 +15,12 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/job/capture.h"
 #include "launcher/job/growing_file.h"
 #include "launcher/job/job_status.h"
 #include "launcher/job/pace.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 #include "launcher/run/output_lines.h"
 
 namespace hvd {

@@ -3,13 +3,13 @@
 
 #include <cstdio>
 
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
+#include "launcher/console/shell_word.h"
 #include "launcher/job/prepared_job.h"
 #include "launcher/job/salloc.h"
-#include "launcher/job/shell_word.h"
 #include "launcher/job/site_list.h"
 #include "launcher/job/submit_command.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 
 namespace hvd {
 namespace {

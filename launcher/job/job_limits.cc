@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job/job_limits.h"
 
-#include "launcher/job/time_limit.h"
 #include "launcher/site/pattern.h"
 #include "launcher/site/site_limits.h"
+#include "launcher/site/time_limit.h"
 
 namespace hvd {
 namespace {

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "base/format.h"
-#include "launcher/run/exit_code.h"
+#include "launcher/console/exit_code.h"
 
 namespace hvd {
 namespace {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job/prepared_job.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <filesystem>
 
+#include "bootstrap/local_host.h"
 #include "launcher/job/template.h"
 #include "launcher/site/site_catalog.h"
 
@@ -14,15 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  (void)::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 Result<SiteConfig> choose_site(const std::string& name, const Environment& environment) {
   if (!name.empty()) return find_site(name, environment);
-  HVD_TRY_ASSIGN(SiteConfig here, detect_site(environment, host_name()));
+  HVD_TRY_ASSIGN(SiteConfig here, detect_site(environment, local_host_name()));
   if (here.id != "generic") return here;
   HVD_TRY_ASSIGN(const std::vector<SiteConfig> sites, all_sites(environment));
   std::string known;

@@ -7,14 +7,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
+#include "launcher/console/shell_word.h"
 #include "launcher/job/capture.h"
 #include "launcher/job/follow.h"
 #include "launcher/job/launch_directory.h"
-#include "launcher/job/shell_word.h"
 #include "launcher/job/submission.h"
 #include "launcher/run/exec.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 #include "launcher/run/program_path.h"
 
 namespace hvd {

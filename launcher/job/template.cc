@@ -3,7 +3,7 @@
 
 #include <kainjow/mustache.hpp>
 
-#include "launcher/job/shell_word.h"
+#include "launcher/console/shell_word.h"
 
 namespace hvd {
 namespace {

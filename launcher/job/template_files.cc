@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "launcher/site/config_folder.h"
 #include "launcher/site/site_embedded.h"
 
 namespace hvd {
@@ -32,13 +33,6 @@ Status check_folder(const std::string& folder) {
                known);
 }
 
-std::string user_folder(const Environment& environment) {
-  const std::string config = environment.get("XDG_CONFIG_HOME").value_or("");
-  if (!config.empty()) return config + "/hvdrun/templates";
-  const std::string home = environment.get("HOME").value_or("");
-  return home.empty() ? "" : home + "/.config/hvdrun/templates";
-}
-
 }  // namespace
 
 Result<TemplateFolders> find_templates(const std::string& typed, const Environment& environment) {
@@ -48,8 +42,9 @@ Result<TemplateFolders> find_templates(const std::string& typed, const Environme
     found.folders.push_back(typed);
   }
   std::error_code failure;
-  const std::string own = user_folder(environment);
-  if (!own.empty() && fs::is_directory(own, failure)) found.folders.push_back(own);
+  const std::string config = config_folder(environment);
+  const std::string own = config + "/templates";
+  if (!config.empty() && fs::is_directory(own, failure)) found.folders.push_back(own);
   return found;
 }
 

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/format.h"
-#include "launcher/job/time_limit.h"
 #include "launcher/lint/rule_table.h"
+#include "launcher/site/time_limit.h"
 
 namespace hvd {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "launcher/job/time_limit.h"
+#include "launcher/site/time_limit.h"
 
 namespace hvd {
 namespace {

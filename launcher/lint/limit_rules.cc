@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "launcher/job/time_limit.h"
 #include "launcher/lint/header_rules.h"
 #include "launcher/lint/nearest_word.h"
 #include "launcher/lint/site_facts.h"
 #include "launcher/site/site_limits.h"
+#include "launcher/site/time_limit.h"
 
 namespace hvd {
 namespace {

@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <cstdio>
 
 #include "base/environment.h"
+#include "bootstrap/local_host.h"
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/lint/lint_script.h"
 #include "launcher/lint/machine_facts.h"
 #include "launcher/lint/report.h"
@@ -16,8 +17,6 @@
 #include "launcher/lint/script_file.h"
 #include "launcher/lint/site_facts.h"
 #include "launcher/lint/variable_rules.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 #include "launcher/site/site_catalog.h"
 
 namespace hvd {
@@ -48,11 +47,6 @@ struct SiteChoice {
   SiteConfig fallback;
 };
 
-std::string hostname() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 Result<SiteChoice> choose_sites(const LintOptions& options, const Environment& environment) {
   SiteChoice choice;
   if (!options.site.empty()) {
@@ -60,7 +54,7 @@ Result<SiteChoice> choose_sites(const LintOptions& options, const Environment& e
     return choice;
   }
   HVD_TRY_ASSIGN(choice.sites, all_sites(environment));
-  HVD_TRY_ASSIGN(choice.fallback, detect_site(environment, hostname()));
+  HVD_TRY_ASSIGN(choice.fallback, detect_site(environment, local_host_name()));
   return choice;
 }
 

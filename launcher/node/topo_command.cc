@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/node/topo_command.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
 
+#include "bootstrap/local_host.h"
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/node/cpu_topology.h"
 #include "launcher/node/node_map.h"
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
-#include "launcher/run/exit_code.h"
-#include "launcher/run/message.h"
 
 namespace hvd {
 namespace {
@@ -34,8 +32,7 @@ Result<NodeMap> read_map(const TopoOptions& options) {
   }
   if (!options.sysfs.empty()) return make_node_map(std::move(node), {}, {}, options.ranks);
   add_nvml_names(kNvmlLibrary, node);
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) == 0) node.origin = host.data();
+  node.origin = local_host_name();
   return make_node_map(std::move(node), affinity_mask(), Environment::of_process(), options.ranks);
 }
 

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
+#include "bootstrap/local_host.h"
 #include "launcher/node/cpu_topology.h"
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
@@ -36,12 +36,6 @@ void count_nvidia_devices(Allocation& allocation) {
     const std::string path = "/dev/" + std::string(name);
     if (::access(path.c_str(), R_OK | W_OK) == 0) ++allocation.gpus_open;
   }
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  (void)::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 /// The nodes of the step that made this process a rank, where Slurm says them.
@@ -112,7 +106,7 @@ NodeTopology read_machine(const RunOptions& options, const Allocation& allocatio
 Result<Allocation> read_allocation(const RunOptions& options, const Environment& environment) {
   Allocation allocation;
   allocation.environment = environment;
-  allocation.host = host_name();
+  allocation.host = local_host_name();
   allocation.hosts = {allocation.host};
   // With -np the user asks for ranks on this machine, whatever is around it.
   if (!options.ranks) HVD_TRY(read_way(allocation));

@@ -79,24 +79,4 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
   return commands;
 }
 
-std::string quote_for_shell(const std::vector<std::string>& arguments) {
-  std::string line;
-  for (const std::string& argument : arguments) {
-    if (!line.empty()) line += " ";
-    const bool plain =
-        !argument.empty() && std::all_of(argument.begin(), argument.end(), [](char c) {
-          return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                 std::string_view("-_=./,:+@%").find(c) != std::string_view::npos;
-        });
-    if (plain) {
-      line += argument;
-      continue;
-    }
-    line += "'";
-    for (const char c : argument) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += "'";
-  }
-  return line;
-}
-
 }  // namespace hvd

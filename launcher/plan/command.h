@@ -36,7 +36,4 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
                                     const EnvironmentPlan& plan, const Environment& environment,
                                     const std::string& self);
 
-/// As one would type it in a shell.
-std::string quote_for_shell(const std::vector<std::string>& arguments);
-
 }  // namespace hvd

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "launcher/console/shell_word.h"
 #include "launcher/plan/binding_report.h"
 #include "topology/hostlist.h"
 
@@ -73,7 +74,7 @@ std::string describe_run(const Placement& placement, const EnvironmentPlan& plan
   std::set<std::string> hosts;
   for (const Command& command : commands) {
     if (!hosts.insert(command.host).second) continue;
-    text += format_text("command on {}:\n  {}\n", command.host, quote_for_shell(command.arguments));
+    text += format_text("command on {}:\n  {}\n", command.host, shell_line(command.arguments));
   }
   return text + "nothing was started\n";
 }

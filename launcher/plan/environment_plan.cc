@@ -5,7 +5,6 @@
 #include <array>
 
 #include "base/format.h"
-#include "launcher/run/srun_report.h"
 #include "topology/launch_env.h"
 
 namespace hvd {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/environment.h"
@@ -22,6 +23,9 @@ struct EnvironmentPlan {
   std::vector<std::string> cleared;      ///< Inherited variables taken away.
   std::vector<UnsetVariable> unset;      ///< What site and fabric offer, and why it is not set.
 };
+
+/// Asks the hvdrun in task 0 to tell the one around srun which step it is.
+inline constexpr std::string_view kStepRequest = "HVD_REPORT_STEP";
 
 /// What only the running hvdrun knows.
 struct JobFacts {

@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "launcher/run/exit_code.h"
+#include "launcher/console/exit_code.h"
 
 namespace hvd {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "launcher/run/exit_code.h"
+#include "launcher/console/exit_code.h"
 #include "launcher/run/memory_binding.h"
 
 namespace hvd {

@@ -15,8 +15,8 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "launcher/console/exit_code.h"
 #include "launcher/run/exec.h"
-#include "launcher/run/exit_code.h"
 #include "launcher/run/process_tree.h"
 
 namespace hvd {

@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "launcher/console/exit_code.h"
 #include "launcher/options/command_table.h"
 #include "launcher/options/nearest.h"
-#include "launcher/run/exit_code.h"
 
 namespace hvd {
 namespace {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <variant>
 
+#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/binding_report.h"
 #include "launcher/plan/command.h"
@@ -18,10 +20,8 @@
 #include "launcher/plan/environment_plan.h"
 #include "launcher/plan/placement.h"
 #include "launcher/run/exec.h"
-#include "launcher/run/exit_code.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/job_store.h"
-#include "launcher/run/message.h"
 #include "launcher/run/program_path.h"
 #include "launcher/run/srun_report.h"
 #include "launcher/run/supervisor.h"

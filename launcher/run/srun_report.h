@@ -21,7 +21,5 @@ std::optional<TaskFailure> parse_task_failure(std::string_view line);
 
 /// By this line the hvdrun in task 0 tells the one around srun which step it is; not shown.
 inline constexpr std::string_view kStepLine = "hvdrun-step ";
-/// Asks for that line.
-inline constexpr std::string_view kStepRequest = "HVD_REPORT_STEP";
 
 }  // namespace hvd

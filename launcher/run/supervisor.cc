@@ -14,9 +14,9 @@
 #include <csignal>
 #include <cstdio>
 
+#include "launcher/console/exit_code.h"
 #include "launcher/run/end_order.h"
 #include "launcher/run/ending.h"
-#include "launcher/run/exit_code.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/keeper.h"
 #include "launcher/run/output_files.h"

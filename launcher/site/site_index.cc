@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "launcher/site/config_folder.h"
 #include "launcher/site/site_document.h"
 #include "launcher/site/site_embedded.h"
 #include "launcher/site/site_schema.h"
@@ -77,17 +78,12 @@ Result<std::vector<std::string>> files_of(const std::string& folder) {
   return paths;
 }
 
-/// $XDG_CONFIG_HOME/hvdrun/sites where there is one.
-std::string config_folder(const Environment& environment) {
-  std::string folder = environment.get("XDG_CONFIG_HOME").value_or("");
-  if (folder.empty()) {
-    const auto home = environment.get("HOME");
-    if (!home || home->empty()) return "";
-    folder = *home + "/.config";
-  }
-  folder += "/hvdrun/sites";
+/// The user's own sites, where there are some.
+std::string user_folder(const Environment& environment) {
+  const std::string config = config_folder(environment);
+  const std::string folder = config + "/sites";
   std::error_code failure;
-  return std::filesystem::is_directory(folder, failure) ? folder : "";
+  return !config.empty() && std::filesystem::is_directory(folder, failure) ? folder : "";
 }
 
 Status add_folder(const std::string& folder, std::vector<SiteEntry>& entries) {
@@ -182,7 +178,7 @@ Result<std::vector<SiteEntry>> site_index(const Environment& environment) {
     const Status added = add_folder(folder, entries);
     if (!added.is_ok()) return added.with_context(kSitePath);
   }
-  if (const std::string folder = config_folder(environment); !folder.empty()) {
+  if (const std::string folder = user_folder(environment); !folder.empty()) {
     HVD_TRY(add_folder(folder, entries));
   }
   add_embedded(entries);

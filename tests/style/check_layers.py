@@ -22,6 +22,18 @@ _ORDER = [
 ]
 _RANK = {layer: rank for rank, group in enumerate(_ORDER) for layer in group}
 _LAUNCHER_MAY_USE = {"base", "topology", "transport", "bootstrap"}
+# The same within the launcher; the commands beside `run` know nothing of each other.
+_LAUNCHER_ORDER = [
+    ["console"],
+    ["options"],
+    ["site"],
+    ["node"],
+    ["plan"],
+    ["run"],
+    ["check", "describe", "env", "job", "lint"],
+    ["main"],
+]
+_LAUNCHER_RANK = {folder: rank for rank, group in enumerate(_LAUNCHER_ORDER) for folder in group}
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 # The one file that may know all backends by name stands in c, above them: no exception is needed.
 
@@ -41,6 +53,16 @@ def _layer_of(path: pathlib.Path) -> str:
     return parts[1] if parts[0] == "runtime" and len(parts) > 2 and parts[1] in _RANK else ""
 
 
+def _folder_of(name: str) -> str:
+    """The folder below launcher/ of a file or an include; main.cc stands above all."""
+    parts = pathlib.PurePosixPath(name).parts
+    return parts[1] if len(parts) > 2 else "main"
+
+
+def _launcher_allowed(folder: str, used: str) -> bool:
+    return folder == used or _LAUNCHER_RANK[used] < _LAUNCHER_RANK[folder]
+
+
 def violations(path: pathlib.Path, text: str) -> list[str]:
     """One sentence per include of `path` that runs up."""
     layer = _layer_of(path)
@@ -53,6 +75,10 @@ def violations(path: pathlib.Path, text: str) -> list[str]:
             continue
         if not _allowed(layer, used):
             found.append(f"{path}: {layer} may not include {include} ({used} is not below it)")
+        elif layer == used == "launcher":
+            folder, below = _folder_of(path.as_posix()), _folder_of(include)
+            if not _launcher_allowed(folder, below):
+                found.append(f"{path}: {folder} may not include {include} ({below} is not below it)")
     return found
 
 
@@ -70,6 +96,10 @@ class TestLayers(unittest.TestCase):
         }
         self.assertEqual(folders - set(_RANK) - {"include"}, set())
 
+    def test_every_folder_of_launcher_has_a_place_in_the_list(self):
+        files = sources.tracked("launcher/*.cc", "launcher/*.h")
+        self.assertEqual({_folder_of(p.as_posix()) for p in files} - set(_LAUNCHER_RANK), set())
+
     def test_planted_violations_are_found(self):
         for path, include in [
             ("runtime/base/status.cc", "engine/engine.h"),
@@ -78,6 +108,10 @@ class TestLayers(unittest.TestCase):
             ("runtime/backends/shm/plane.cc", "engine/engine.h"),
             ("launcher/main.cc", "engine/engine.h"),
             ("runtime/c/process.cc", "launcher/options/command_line.h"),
+            ("launcher/plan/environment_plan.cc", "launcher/run/exec.h"),
+            ("launcher/node/topo_command.cc", "launcher/plan/placement.h"),
+            ("launcher/lint/job_request.cc", "launcher/job/job_size.h"),
+            ("launcher/options/app.cc", "launcher/site/site.h"),
         ]:
             planted = f'#include <vector>\n#include "base/status.h"\n#include "{include}"\n'
             self.assertEqual(len(violations(pathlib.Path(path), planted)), 1, path)
@@ -88,6 +122,9 @@ class TestLayers(unittest.TestCase):
             ("runtime/engine/engine.cc", "collective/backend.h"),
             ("launcher/run/run_command.cc", "bootstrap/store.h"),
             ("runtime/base/status.cc", "fmt/core.h"),
+            ("launcher/main.cc", "launcher/run/run_command.h"),
+            ("launcher/job/submit_command.cc", "launcher/run/exec.h"),
+            ("launcher/node/topo_command.cc", "launcher/node/read_node.h"),
         ]:
             self.assertEqual(violations(pathlib.Path(path), f'#include "{include}"\n'), [], path)
 

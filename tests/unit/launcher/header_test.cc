@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "golden.h"
+#include "launcher/console/shell_word.h"
 #include "launcher/job/salloc.h"
-#include "launcher/job/shell_word.h"
 #include "launcher/job/template.h"
 #include "launcher/site/site_catalog.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/message.h"
+#include "launcher/console/message.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

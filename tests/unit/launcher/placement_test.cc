@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plan/placement.h"
+#include "launcher/console/shell_word.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -213,7 +214,7 @@ TEST(Command, SrunIsToldWhatItDoesNotInherit) {
   const auto commands =
       build_commands(options, placement, plan, allocation.environment, "/bin/hvdrun");
   ASSERT_EQ(commands.size(), 1U);
-  EXPECT_EQ(quote_for_shell(commands[0].arguments),
+  EXPECT_EQ(shell_line(commands[0].arguments),
             "srun --label --input=0 --kill-on-bad-exit=0 --cpus-per-task=10 "
             "/bin/hvdrun run -x 'A=b c' -- python3 train.py");
   EXPECT_THAT(plan.cleared, ElementsAre("PMIX_RANK", "SLURM_CPU_BIND"));
@@ -227,12 +228,12 @@ TEST(Command, SrunOnFewerNodesGetsTheTasksOfThoseNodes) {
   allocation.tasks_per_node = {3, 1};
   const Placement placement = place(options, allocation).value();
   const auto commands = build_commands(options, placement, {}, allocation.environment, "h");
-  EXPECT_EQ(quote_for_shell(commands[0].arguments),
+  EXPECT_EQ(shell_line(commands[0].arguments),
             "srun --label --input=0 --kill-on-bad-exit=0 --nodes=1 --ntasks=3 h run -- prog");
 }
 
 TEST(Command, QuotesForTheShell) {
-  EXPECT_EQ(quote_for_shell({"a", "", "it's", "$x"}), "a '' 'it'\\''s' '$x'");
+  EXPECT_EQ(shell_line({"a", "", "it's", "$x"}), "a '' 'it'\\''s' '$x'");
 }
 
 TEST(Placement, RefusesABindingThatIsAskedForAndCannotBe) {

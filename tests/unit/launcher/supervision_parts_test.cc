@@ -5,9 +5,9 @@
 #include <csignal>
 #include <string>
 
+#include "launcher/console/exit_code.h"
 #include "launcher/options/command_line.h"
 #include "launcher/run/ending.h"
-#include "launcher/run/exit_code.h"
 #include "launcher/run/output_lines.h"
 #include "launcher/run/srun_report.h"
 

@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "../golden.h"
+#include "launcher/console/shell_word.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/salloc.h"
-#include "launcher/job/shell_word.h"
 #include "launcher/job/template.h"
 #include "launcher/site/site_catalog.h"
 

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <numeric>
 #include <ostream>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +20,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 /// A machine of topologies/, and what its ranks get, one a GPU on the whole node.
@@ -258,6 +262,42 @@ TEST(NodeXml, SaysWhatIsNoSuchFile) {
   const auto none = read_node_xml("/nonexistent.xml");
   EXPECT_FALSE(none.is_ok());
   EXPECT_NE(none.status().message().find("/nonexistent.xml"), std::string::npos);
+}
+
+std::string laptop_xml() {
+  std::ostringstream text;
+  text << std::ifstream(HVD_TOPOLOGY_DIR "/laptop.xml").rdbuf();
+  return text.str();
+}
+
+Result<NodeTopology> written_xml(const std::string& text) {
+  const WrittenSysfs folder;
+  folder.file("/node.xml", text);
+  return read_node_xml(folder.root() + "/node.xml");
+}
+
+TEST(NodeXml, RefusesAFileThatEndsEarly) {
+  if (!machine("laptop").is_ok()) GTEST_SKIP() << "built without hwloc";
+  const std::string text = laptop_xml();
+  ASSERT_TRUE(written_xml(text).is_ok());
+  for (const std::size_t part : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    const auto node = written_xml(text.substr(0, text.size() * part / 10));
+    ASSERT_FALSE(node.is_ok()) << part;
+    EXPECT_THAT(node.status().message(), HasSubstr("node.xml' cannot be read")) << part;
+  }
+}
+
+// hwloc 2.9 crashes where an object has cpuset and no complete_cpuset.
+TEST(NodeXml, SurvivesObjectsWithoutAnAttribute) {
+  if (!machine("laptop").is_ok()) GTEST_SKIP() << "built without hwloc";
+  for (const std::string name :
+       {"complete_cpuset", "cpuset", "complete_nodeset", "nodeset", "os_index", "pci_busid", "kind",
+        "type", "gp_index", "osdev_type", "bridge_type", "bridge_pci", "local_memory"}) {
+    const std::regex attribute(" " + name + "=\"[^\"]*\"");
+    const auto node = written_xml(std::regex_replace(laptop_xml(), attribute, ""));
+    if (node.is_ok()) continue;
+    EXPECT_THAT(node.status().message(), HasSubstr("cannot be read as a node")) << name;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job/shell_word.h"
+#include "launcher/console/shell_word.h"
 
 namespace hvd {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/exit_code.h"
+#include "launcher/console/exit_code.h"
 
 #include <sys/wait.h>
 

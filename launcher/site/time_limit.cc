@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job/time_limit.h"
+#include "launcher/site/time_limit.h"
 
 #include <algorithm>
 #include <charconv>
