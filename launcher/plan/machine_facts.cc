@@ -10,20 +10,16 @@
 
 #include "base/format.h"
 #include "launcher/node/fabric.h"
+#include "launcher/plan/open_library.h"
 
 namespace hvd {
 namespace {
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-/// Left in place: a library with threads or exit handlers does not survive being unloaded.
-void* load(const std::string& name) {
-  return ::dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
-}
-
 std::optional<std::string> read_nccl_version() {
   for (const char* name : {"libnccl.so.2", "librccl.so.1"}) {
-    void* library = load(name);
+    void* library = open_library(name);
     if (library == nullptr) continue;
     using GetVersion = int (*)(int*);
     const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "ncclGetVersion"));
@@ -49,7 +45,7 @@ bool has_plugin(const Environment& environment) {
   if (!find_plugin(environment.get("LD_LIBRARY_PATH").value_or(""), plugin).empty()) return true;
   const std::vector<std::string> names = plugin_names(plugin);
   return std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return load(name) != nullptr; });
+                     [](const std::string& name) { return open_library(name) != nullptr; });
 }
 
 bool is_container(const Environment& environment) {
