@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every header compiles alone, in C++20; hvd.h also as C11."""
+"""Every header compiles alone, in C++20; hvd.h also as C11.
+
+The build shows it already for a header that its own source file includes before all else.
+"""
 
 import concurrent.futures
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,18 +40,29 @@ def complaint(header: pathlib.Path, language: list) -> str:
     return f"{header} does not compile alone as {language[1]}:\n{finished.stderr[:2000]}"
 
 
+def is_built_alone(header: pathlib.Path) -> bool:
+    """Whether a source file of the same name includes this header before all else."""
+    source = sources.ROOT / header.with_suffix(".cc")
+    if not source.exists():
+        return False
+    first = re.search(r"^#include [<\"](.*)[>\"]", source.read_text(), re.MULTILINE)
+    return first is not None and str(header).endswith(first.group(1))
+
+
 def _self_test() -> None:
     with tempfile.TemporaryDirectory() as folder:
         lacking = pathlib.Path(folder) / "lacking.h"
         lacking.write_text("#pragma once\ninline std::string name() { return {}; }\n")
         if not complaint(lacking, _CXX):
             sys.exit("a header that lacks an include was not found: the check is blind")
+    if is_built_alone(pathlib.Path("runtime/include/hvd/hvd.h")):
+        sys.exit("a header without a source file was taken for one that is built: the check is blind")
 
 
 def main() -> None:
     _self_test()
     headers = sources.tracked("runtime/*.h", "runtime/*.hpp", "launcher/*.h", "tests/*.h")
-    jobs = [(header, _CXX) for header in headers]
+    jobs = [(header, _CXX) for header in headers if not is_built_alone(header)]
     jobs += [(header, _C) for header in headers if header.name == "hvd.h"]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         complaints = pool.map(lambda job: complaint(*job), jobs)
