@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a C++ file that holds the texts of the given files, and what finds a site among them.
 
-Usage: embed.py OUTPUT FILE...; a file is named by its last part, below "schema/" where it lies there.
+Usage: embed.py OUTPUT DEPFILE SITES FILE...; embeds every .json in the folder SITES and each FILE. A file
+is named by its last part, below "schema/" where it lies there.
 """
 
 import json
@@ -40,12 +41,20 @@ def table(kind: str, name: str, rows: list[str]) -> str:
     return f"constexpr std::array<{kind}, {len(rows)}> {name}{{{{\n{body}\n}}}};"
 
 
+def write_depfile(depfile: str, output: str, names: list[str]) -> None:
+    """Tell ninja what the output was made of, beside what the command line names."""
+    escaped = " ".join(name.replace(" ", "\\ ") for name in names)
+    pathlib.Path(depfile).write_text(f"{output}: {escaped}\n", encoding="utf-8")
+
+
 def main() -> None:
     """Generate the file."""
-    output, *names = sys.argv[1:]
+    output, depfile, folder, *names = sys.argv[1:]
+    found = sorted(pathlib.Path(folder).glob("*.json"))
+    # The folder's own time changes when a file comes or goes.
+    write_depfile(depfile, output, [folder, *map(str, found)])
     files, sites, detects = [], [], []
-    for name in names:
-        path = pathlib.Path(name)
+    for path in [*found, *map(pathlib.Path, names)]:
         text = path.read_text(encoding="utf-8")
         in_schema = path.parent.name == "schema"
         label = f"schema/{path.name}" if in_schema else path.name
