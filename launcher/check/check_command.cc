@@ -37,8 +37,7 @@ int run_version(const VersionOptions& options) {
   // Libraries are opened to be found: only on demand, --version is quick.
   const std::string text =
       options.verbose ? report_text(make_report()) : format_text("hvdrun {}\n", version_text());
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  return print_answer(text);
 }
 
 }  // namespace hvd

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "launcher/console/exit_code.h"
+
 namespace hvd {
 namespace {
 
@@ -57,6 +59,11 @@ std::string help_with_headings(std::string_view help) {
 void print_message(std::string_view message) {
   const bool colored = wants_color(STDERR_FILENO, Environment::of_process());
   std::fputs(message_text(message, colored).c_str(), stderr);
+}
+
+int print_answer(std::string_view text) {
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  return std::fflush(stdout) == 0 && is_written ? 0 : kExitFailure;
 }
 
 void print_help(std::string_view help) {

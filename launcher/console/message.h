@@ -21,6 +21,10 @@ std::string help_with_headings(std::string_view help);
 /// Prints message_text() on standard error.
 void print_message(std::string_view message);
 
+/// Prints what a command was asked for on standard output; hvdrun's exit code: 1 where it cannot be
+/// written.
+int print_answer(std::string_view text);
+
 /// Prints a help text on standard output.
 void print_help(std::string_view help);
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/describe/describe_command.h"
 
-#include <cstdio>
-
 #include "bootstrap/local_host.h"
-#include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/describe/completion.h"
 #include "launcher/describe/pages.h"
 #include "launcher/options/command_table.h"
@@ -12,11 +10,6 @@
 
 namespace hvd {
 namespace {
-
-int print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
-}
 
 std::string site_names(const Environment& environment) {
   std::string text;
@@ -48,24 +41,26 @@ std::string option_lines(const CommandDescription& command) {
 
 int run_completion(const CompletionOptions& options) {
   const Environment environment = Environment::of_process();
-  if (options.values == "SITE") return print(site_names(environment));
-  if (options.values == "PARTITION") return print(partition_names(options.site, environment));
+  if (options.values == "SITE") return print_answer(site_names(environment));
+  if (options.values == "PARTITION")
+    return print_answer(partition_names(options.site, environment));
   const std::vector<CommandDescription> commands = describe_commands();
-  if (options.shell == "bash") return print(bash_completion(commands));
-  if (options.shell == "zsh") return print(zsh_completion(commands));
-  return print(fish_completion(commands));
+  if (options.shell == "bash") return print_answer(bash_completion(commands));
+  if (options.shell == "zsh") return print_answer(zsh_completion(commands));
+  return print_answer(fish_completion(commands));
 }
 
 int run_describe(const DescribeOptions& options) {
   const std::vector<CommandDescription> commands = describe_commands();
-  if (options.format == "markdown") return print(reference_page(commands));
+  if (options.format == "markdown") return print_answer(reference_page(commands));
   if (options.format == "commands") {
     std::string text;
     for (const CommandDescription& command : commands) text += command.name + "\n";
-    return print(text);
+    return print_answer(text);
   }
   const CommandDescription command = describe_command(*find_command(options.command));
-  return print(options.format == "scdoc" ? man_page(command, commands) : option_lines(command));
+  return print_answer(options.format == "scdoc" ? man_page(command, commands)
+                                                : option_lines(command));
 }
 
 }  // namespace hvd

@@ -90,8 +90,7 @@ int run_env(const EnvOptions& options) {
     return report.status().code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
   }
   say_assumed(report.value(), options);
-  std::fputs(text_of(report.value(), options.form).c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  return print_answer(text_of(report.value(), options.form));
 }
 
 }  // namespace hvd

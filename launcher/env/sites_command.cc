@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "bootstrap/local_host.h"
@@ -47,8 +46,7 @@ int run_sites(const SitesOptions& options) {
     print_message(text.status().message());
     return kExitUsage;
   }
-  std::fputs(text.value().c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  return print_answer(text.value());
 }
 
 }  // namespace hvd

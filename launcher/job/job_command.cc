@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job/job_command.h"
 
-#include <cstdio>
-
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
 #include "launcher/console/shell_word.h"
@@ -14,25 +12,20 @@
 namespace hvd {
 namespace {
 
-int print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
-}
-
 /// Prints or submits; a failure is one of the request.
 Result<int> do_job(const JobOptions& options, const Environment& environment) {
   if (options.list) {
     HVD_TRY_ASSIGN(const std::string sites, describe_sites(environment));
-    return print(sites);
+    return print_answer(sites);
   }
   HVD_TRY_ASSIGN(const PreparedJob job, prepare_job(options, environment));
   const bool submits = options.action == JobAction::kSubmit;
   if (options.interactive) {
     HVD_TRY_ASSIGN(const std::vector<std::string> words, plan_salloc(job.plan, options));
     if (submits && !options.dry_run) return become_salloc(words, environment);
-    return print(shell_line(words) + "\n");
+    return print_answer(shell_line(words) + "\n");
   }
-  return submits ? submit_job(job, options, environment) : print(job.text);
+  return submits ? submit_job(job, options, environment) : print_answer(job.text);
 }
 
 }  // namespace

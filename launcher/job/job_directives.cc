@@ -165,8 +165,9 @@ Status check_directives(const SiteConfig& site, const std::vector<JobDirective>&
     HVD_TRY(check_form(line));
     for (const SiteForbidden& forbidden : site.forbidden) {
       if (!matches(forbidden, line)) continue;
-      return error(Code::kInvalidArgument, "site {} does not want --{}{}{}: {}", site.id,
-                   line.option, line.value.empty() ? "" : "=", line.value, forbidden.why);
+      return error(Code::kInvalidArgument, "site {} does not want --{}{}{}: {}{}", site.id,
+                   line.option, line.value.empty() ? "" : "=", line.value, forbidden.why,
+                   forbidden.provenance.is_assumed() ? " (assumed: verify it)" : "");
     }
   }
   return Status::ok();

@@ -20,6 +20,7 @@ std::vector<std::string> plan_modules(const SiteConfig& site, const SitePartitio
                                       const JobOptions& request) {
   std::vector<std::string> modules = partition.modules;
   append_unless_there(modules, site.modules);
+  if (!site.mpi_module.empty()) append_unless_there(modules, {site.mpi_module});
   if (!request.container.empty() && !site.container.module.empty()) {
     append_unless_there(modules, {site.container.module});
   }
@@ -125,17 +126,37 @@ std::vector<std::string> plan_notes(const SiteConfig& site, const SitePartition&
   return notes;
 }
 
-}  // namespace
+/// Of what the site says of containers, that which a job takes and nobody documents.
+void note_assumed_container(const SiteConfig& site, const JobOptions& request,
+                            std::vector<std::string>& notes) {
+  if (request.container.empty()) return;
+  for (const std::string& field :
+       assumed_fields(site, {"container/runtime", "container/flags", "container/module"})) {
+    notes.push_back(format_text("The site file assumes {}: verify it.", field));
+  }
+}
 
-Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
-                         const std::string& hvdrun) {
-  if (site.scheduler.kind != "slurm") {
+Status check_scheduler(const SiteConfig& site) {
+  const SiteScheduler& scheduler = site.scheduler;
+  if (scheduler.kind != "slurm") {
     return error(
         Code::kInvalidArgument,
         "site {} runs {}, and hvdrun writes scripts for Slurm alone: start hvdrun in a job "
         "script of your own",
-        site.id, site.scheduler.kind);
+        site.id, scheduler.kind);
   }
+  if (scheduler.launcher == "srun" || scheduler.launcher == "ibrun") return Status::ok();
+  return error(Code::kInvalidArgument,
+               "site {} starts tasks with {}, and hvdrun writes lines for srun and ibrun alone: "
+               "start hvdrun in a job script of your own",
+               site.id, scheduler.launcher);
+}
+
+}  // namespace
+
+Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
+                         const std::string& hvdrun) {
+  HVD_TRY(check_scheduler(site));
   HVD_TRY_ASSIGN(const SitePartition partition, choose_partition(site, request));
   JobDecisions decided;
   HVD_TRY_ASSIGN(decided.size, plan_size(site, partition, request));
@@ -170,6 +191,7 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   plan.container = plan_container({request.container, site.container.runtime, site.container.flags,
                                    gpu_model(partition, decided.size)});
   plan.step_notes = plan.container.notes;
+  note_assumed_container(site, request, plan.step_notes);
   if (request.requeue && site.scheduler.launcher != "srun") {
     plan.step_notes.push_back(format_text(
         "Nobody tried whether {} hands {} on to the program: try it before you rely on it.",

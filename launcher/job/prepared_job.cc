@@ -37,7 +37,7 @@ std::string own_name(JobAction action) {
 Result<PreparedJob> prepare_job(const JobOptions& options, const Environment& environment) {
   PreparedJob job;
   HVD_TRY_ASSIGN(job.site, choose_site(options.site, environment));
-  HVD_TRY_ASSIGN(const TemplateFolders templates, find_templates(options.templates, environment));
+  HVD_TRY_ASSIGN(const TemplateFiles templates, read_templates(options.templates, environment));
   HVD_TRY_ASSIGN(job.plan, plan_job(job.site, options, own_name(options.action)));
   const bool header = options.action == JobAction::kHeader || options.command.empty();
   HVD_TRY_ASSIGN(job.text,

@@ -95,8 +95,7 @@ Result<std::string> submit(const PreparedJob& job, const JobOptions& options,
 int dry_run(const PreparedJob& job, const JobOptions& options, const SubmissionPlaces& places) {
   std::fprintf(stderr, "hvdrun: would write %s/job.sh, and run: %s\n", places.folder.c_str(),
                shell_line(sbatch_command(options, places)).c_str());
-  std::fputs(job.text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  return print_answer(job.text);
 }
 
 int follow(const std::string& id, const Environment& environment) {

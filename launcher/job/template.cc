@@ -62,7 +62,7 @@ data variables(const std::vector<Variable>& items) {
   return list;
 }
 
-Result<std::string> render_setup(const JobPlan& plan, const TemplateFolders& templates) {
+Result<std::string> render_setup(const JobPlan& plan, const TemplateFiles& templates) {
   data values;
   values.set("newline", "\n");  // A line break written in the template goes with its section's tag.
   values.set("has_modules", !plan.modules.empty());
@@ -73,38 +73,38 @@ Result<std::string> render_setup(const JobPlan& plan, const TemplateFolders& tem
              !plan.environment.empty() || !plan.historical.empty() || !plan.undecided.empty());
   values.set("historical", variables(plan.historical));
   values.set("environment", variables(plan.environment));
-  HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, "setup.mustache"));
+  const TemplateText form = template_named(templates, "setup.mustache");
   HVD_TRY_ASSIGN(const std::string text, render(form, values, shell_word));
   return text.empty() ? text : text + "\n\n";
 }
 
-Result<std::string> render_step(const JobPlan& plan, const TemplateFolders& templates) {
+Result<std::string> render_step(const JobPlan& plan, const TemplateFiles& templates) {
   data values;
   values.set("notes", words(plan.step_notes));
   values.set("has_cores", plan.repeats_cores);
   values.set("step", shell_line(plan.step));
-  HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, "step.mustache"));
+  const TemplateText form = template_named(templates, "step.mustache");
   return render(form, values, shell_word);
 }
 
-Result<std::string> header_text(const JobPlan& plan, const TemplateFolders& templates) {
+Result<std::string> header_text(const JobPlan& plan, const TemplateFiles& templates) {
   data values;
   values.set("shell", plan.shell);
   values.set("notes", words(plan.notes));
   values.set("directives", directives(plan));
-  HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, "header.mustache"));
+  const TemplateText form = template_named(templates, "header.mustache");
   // The characters of directives were checked when they were decided: they stay as they are.
   return render(form, values, [](const std::string& text) { return text; });
 }
 
 }  // namespace
 
-Result<std::string> render_header(const JobPlan& plan, const TemplateFolders& templates) {
+Result<std::string> render_header(const JobPlan& plan, const TemplateFiles& templates) {
   HVD_TRY_ASSIGN(const std::string header, header_text(plan, templates));
   return header + "\n";
 }
 
-Result<std::string> render_script(const JobPlan& plan, const TemplateFolders& templates) {
+Result<std::string> render_script(const JobPlan& plan, const TemplateFiles& templates) {
   HVD_TRY_ASSIGN(const std::string header, header_text(plan, templates));
   HVD_TRY_ASSIGN(const std::string setup, render_setup(plan, templates));
   HVD_TRY_ASSIGN(const std::string run, render_step(plan, templates));
@@ -116,7 +116,7 @@ Result<std::string> render_script(const JobPlan& plan, const TemplateFolders& te
   values.set("signal", plan.signal);
   values.set("grace", std::to_string(plan.grace_seconds));
   const std::string name = std::string(shape_name(plan.shape)) + ".mustache";
-  HVD_TRY_ASSIGN(const TemplateText form, read_template(templates, name));
+  const TemplateText form = template_named(templates, name);
   HVD_TRY_ASSIGN(const std::string script, render(form, values, shell_word));
   return script + "\n";
 }

@@ -8,10 +8,10 @@
 
 namespace hvd {
 
-/// The header alone, as sbatch takes it.
-Result<std::string> render_header(const JobPlan& plan, const TemplateFolders& templates = {});
+/// The header alone, as sbatch takes it. Pure.
+Result<std::string> render_header(const JobPlan& plan, const TemplateFiles& templates = {});
 
-/// The whole script, in the plan's shape.
-Result<std::string> render_script(const JobPlan& plan, const TemplateFolders& templates = {});
+/// The whole script, in the plan's shape. Pure.
+Result<std::string> render_script(const JobPlan& plan, const TemplateFiles& templates = {});
 
 }  // namespace hvd

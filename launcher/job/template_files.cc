@@ -33,23 +33,8 @@ Status check_folder(const std::string& folder) {
                known);
 }
 
-}  // namespace
-
-Result<TemplateFolders> find_templates(const std::string& typed, const Environment& environment) {
-  TemplateFolders found;
-  if (!typed.empty()) {
-    HVD_TRY(check_folder(typed));
-    found.folders.push_back(typed);
-  }
-  std::error_code failure;
-  const std::string config = config_folder(environment);
-  const std::string own = config + "/templates";
-  if (!config.empty() && fs::is_directory(own, failure)) found.folders.push_back(own);
-  return found;
-}
-
-Result<TemplateText> read_template(const TemplateFolders& where, std::string_view name) {
-  for (const std::string& folder : where.folders) {
+Status add_folder(const std::string& folder, TemplateFiles& files) {
+  for (const std::string& name : embedded_templates()) {
     const fs::path path = fs::path(folder) / name;
     std::error_code failure;
     if (!fs::exists(path, failure)) continue;
@@ -61,9 +46,29 @@ Result<TemplateText> read_template(const TemplateFolders& where, std::string_vie
                    "template '{}' cannot be read, or is empty: check path and rights",
                    path.string());
     }
-    return TemplateText{path.string(), text.str()};
+    files.own.push_back({name, path.string(), text.str()});
   }
-  return TemplateText{format_text("{} of hvdrun", name), std::string(embedded_file(name))};
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<TemplateFiles> read_templates(const std::string& typed, const Environment& environment) {
+  TemplateFiles files;
+  if (!typed.empty()) {
+    HVD_TRY(check_folder(typed));
+    HVD_TRY(add_folder(typed, files));
+  }
+  const std::string config = config_folder(environment);
+  if (!config.empty()) HVD_TRY(add_folder(config + "/templates", files));
+  return files;
+}
+
+TemplateText template_named(const TemplateFiles& files, std::string_view name) {
+  for (const TemplateText& own : files.own) {
+    if (own.name == name) return own;
+  }
+  return {std::string(name), format_text("{} of hvdrun", name), std::string(embedded_file(name))};
 }
 
 }  // namespace hvd

@@ -10,21 +10,22 @@
 
 namespace hvd {
 
-/// Where templates are looked for: these folders in order, file by file, then inside hvdrun.
-struct TemplateFolders {
-  std::vector<std::string> folders;
-};
-
-/// `typed` (--templates), then hvdrun/templates in the user's configuration folder where there is
-/// one. A typed folder that does not exist, or that holds no template, is an error.
-Result<TemplateFolders> find_templates(const std::string& typed, const Environment& environment);
-
 struct TemplateText {
+  std::string name;    ///< "gpu.mustache"
   std::string origin;  ///< Its path, or "gpu.mustache of hvdrun".
   std::string text;
 };
 
-/// The template of that name: "gpu.mustache".
-Result<TemplateText> read_template(const TemplateFolders& where, std::string_view name);
+/// Templates that take the place of hvdrun's own; of one name the first counts.
+struct TemplateFiles {
+  std::vector<TemplateText> own;
+};
+
+/// Reads those of `typed` (--templates), then those of hvdrun/templates in the user's configuration
+/// folder. A typed folder that does not exist, or that holds no template, is an error.
+Result<TemplateFiles> read_templates(const std::string& typed, const Environment& environment);
+
+/// The template of that name. Pure.
+TemplateText template_named(const TemplateFiles& files, std::string_view name);
 
 }  // namespace hvd

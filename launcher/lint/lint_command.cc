@@ -17,6 +17,7 @@
 #include "launcher/lint/script_file.h"
 #include "launcher/lint/site_facts.h"
 #include "launcher/lint/variable_rules.h"
+#include "launcher/plan/machine_facts.h"
 #include "launcher/site/site_catalog.h"
 
 namespace hvd {
@@ -37,7 +38,7 @@ LintedFile lint_environment(const Environment& environment) {
   const bool asks = std::any_of(variables.begin(), variables.end(), [](const SetVariable& one) {
     return one.name.starts_with("NCCL_");
   });
-  if (asks) machine.nccl_version = loaded_nccl_version();
+  if (asks) machine.nccl_version = loaded_nccl_version().value_or("");
   return {.path = "", .site = "", .findings = check_variables(variables, &machine)};
 }
 

@@ -16,7 +16,4 @@ struct MachineFacts {
 /// Reads them below `root` ("" or the folder of a written tree).
 MachineFacts read_machine_facts(const std::string& root);
 
-/// The version of the libnccl that the loader finds, or that is in this process; empty: none.
-std::string loaded_nccl_version();
-
 }  // namespace hvd

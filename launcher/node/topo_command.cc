@@ -62,8 +62,7 @@ int run_topo(const TopoOptions& options) {
     if (!options.json) return 0;
   }
   const std::string text = options.json ? node_map_json(map.value()) : node_map_text(map.value());
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  return print_answer(text);
 }
 
 }  // namespace hvd

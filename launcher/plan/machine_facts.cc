@@ -17,18 +17,6 @@ namespace {
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-std::optional<std::string> read_nccl_version() {
-  for (const char* name : {"libnccl.so.2", "librccl.so.1"}) {
-    void* library = open_library(name);
-    if (library == nullptr) continue;
-    using GetVersion = int (*)(int*);
-    const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "ncclGetVersion"));
-    int number = 0;
-    if (get_version != nullptr && get_version(&number) == 0) return nccl_version(number);
-  }
-  return std::nullopt;
-}
-
 /// The names under which NCCL and RCCL look for a plugin.
 std::vector<std::string> plugin_names(const std::string& plugin) {
   std::vector<std::string> names{"libnccl-net.so", "librccl-net.so", "libnccl-net-ofi.so",
@@ -96,7 +84,7 @@ void set_fabric(const std::vector<NodeNic>& nics, SiteFacts& facts) {
 
 void read_facts(const std::set<Fact>& asked, const Environment& environment, SiteFacts& facts) {
   const auto is_asked = [&](Fact fact) { return asked.count(fact) != 0; };
-  if (is_asked(Fact::kNccl) && !facts.nccl) facts.nccl = read_nccl_version();
+  if (is_asked(Fact::kNccl) && !facts.nccl) facts.nccl = loaded_nccl_version();
   if (is_asked(Fact::kPluginFound) && !facts.plugin_found) {
     facts.plugin_found = has_plugin(environment);
   }
@@ -105,6 +93,20 @@ void read_facts(const std::set<Fact>& asked, const Environment& environment, Sit
   if (is_asked(Fact::kPartition) && !facts.partition) {
     facts.partition = environment.get("SLURM_JOB_PARTITION");
   }
+}
+
+std::optional<std::string> loaded_nccl_version() {
+  for (const char* name : {"libnccl.so.2", "libnccl.so", "librccl.so.1"}) {
+    void* library = open_library(name);
+    if (library == nullptr) continue;
+    using GetVersion = int (*)(int*);
+    const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "ncclGetVersion"));
+    int number = 0;
+    if (get_version != nullptr && get_version(&number) == 0 && number > 0) {
+      return nccl_version(number);
+    }
+  }
+  return std::nullopt;
 }
 
 std::string nccl_version(int number) {

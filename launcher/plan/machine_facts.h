@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ void set_fabric(const std::vector<NodeNic>& nics, SiteFacts& facts);
 /// Reads those of the `asked` facts that are not known yet, and no others: looking for NCCL loads a
 /// large library.
 void read_facts(const std::set<Fact>& asked, const Environment& environment, SiteFacts& facts);
+
+/// The version of the libnccl or librccl that the loader finds; nothing: there is none, or this
+/// hvdrun is static and loads none.
+std::optional<std::string> loaded_nccl_version();
 
 /// The version that ncclGetVersion gives as a number: 22703 is "2.27.3", 2804 "2.8.4". Pure.
 std::string nccl_version(int number);

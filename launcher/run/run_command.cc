@@ -163,7 +163,7 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
 }
 
 /// The same decisions, with words in place of what only a running job knows.
-void explain(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+int explain(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
   const std::string chosen = "(chosen at start)";
   JobFacts job;
   if (placement.way == Way::kLocal) job = {chosen, chosen, "", chosen};
@@ -174,7 +174,7 @@ void explain(const RunOptions& options, const Inputs& inputs, const Placement& p
   const std::vector<Command> commands =
       build_commands(options, placement, plan, allocation.environment, inputs.self);
   const auto describe = options.json ? describe_run_json : describe_run;
-  std::fputs(describe(placement, plan, commands).c_str(), stdout);
+  return print_answer(describe(placement, plan, commands));
 }
 
 /// What the user is told before the ranks start.
@@ -196,10 +196,7 @@ int run_program(const RunOptions& options) {
   const Result<Placement> placement = place(options, inputs.value().allocation);
   if (!placement.is_ok()) return refuse(placement.status());
   inputs.value().machine = machine_of(options, inputs.value(), placement.value());
-  if (options.dry_run) {
-    explain(options, inputs.value(), placement.value());
-    return std::fflush(stdout) == 0 ? 0 : kExitFailure;
-  }
+  if (options.dry_run) return explain(options, inputs.value(), placement.value());
   report(options, placement.value());
   return spawn(options, inputs.value(), placement.value());
 }

@@ -21,7 +21,7 @@ Result<JobPlan> plan(const std::string& site, JobOptions options) {
 }
 
 Result<std::string> script(const std::string& site, const JobOptions& options,
-                           const TemplateFolders& templates = {}) {
+                           const TemplateFiles& templates = {}) {
   HVD_TRY_ASSIGN(const JobPlan planned, plan(site, options));
   return render_script(planned, templates);
 }
@@ -106,6 +106,31 @@ TEST(Script, WantsTheSignalOfARequeueInTheBatchShell) {
             "--requeue waits for the signal in the batch shell: type --signal B:USR1@60");
 }
 
+TEST(Script, LoadsTheModuleOfMpiBehindTheSites) {
+  SiteConfig site = find_site("generic", Environment()).value();
+  site.modules = {"arch/a100"};
+  site.mpi_module = "openmpi/4.1";
+  const JobOptions options{.nodes = 2, .modules = {"python"}, .command = kTrain};
+  EXPECT_EQ(plan_job(site, options).value().modules,
+            (std::vector<std::string>{"arch/a100", "openmpi/4.1", "python"}));
+}
+
+TEST(Script, IsRefusedWhereAnotherProgramStartsTasks) {
+  SiteConfig site = find_site("generic", Environment()).value();
+  site.scheduler.launcher = "pals";
+  EXPECT_EQ(plan_job(site, {.nodes = 2, .command = kTrain}).status().message(),
+            "site generic starts tasks with pals, and hvdrun writes lines for srun and ibrun "
+            "alone: start hvdrun in a job script of your own");
+}
+
+TEST(Script, SaysWhatOfTheContainerIsAssumed) {
+  const auto planned = plan("lumi", {.nodes = 1, .container = "a.sif", .command = kTrain});
+  EXPECT_EQ(planned.value().step_notes,
+            std::vector<std::string>{"The site file assumes container/runtime: verify it."});
+  const auto without = plan("lumi", {.nodes = 1, .command = kTrain});
+  EXPECT_TRUE(without.value().step_notes.empty());
+}
+
 struct ContainerCase {
   ContainerRequest request;
   std::string flags;
@@ -167,7 +192,7 @@ class Templates : public testing::Test {
   }
   Result<std::string> render(const std::string& typed) const {
     const Environment environment({{"XDG_CONFIG_HOME", (folder_ / "config").string()}});
-    HVD_TRY_ASSIGN(const TemplateFolders templates, find_templates(typed, environment));
+    HVD_TRY_ASSIGN(const TemplateFiles templates, read_templates(typed, environment));
     return script("jean-zay", {.gpus = 4, .name = "j", .command = {"a b"}}, templates);
   }
   std::filesystem::path folder_;
