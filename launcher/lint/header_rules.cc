@@ -21,6 +21,26 @@ bool may_repeat(std::string_view option) {
   return option == "comment" || option == "verbose" || option == "quiet";
 }
 
+/// What makes sbatch refuse the file as a whole. Files without directives are not meant for sbatch.
+void add_file_form(const SbatchFile& file, std::vector<Finding>& findings) {
+  if (file.directives.empty() && file.broken.empty()) return;
+  const LintRule& rule = lint_rule("no-batch-script");
+  Finding finding{
+      .rule = rule.id, .severity = rule.severity, .line = 1, .source = std::string(kManual)};
+  if (!file.text.starts_with("#!")) {
+    finding.why = "the first line names no interpreter, so sbatch refuses the file";
+    finding.fix = "write #!/bin/bash above it";
+    finding.edit = Edit{0, 0, "#!/bin/bash\n"};
+    findings.push_back(std::move(finding));
+  } else if (const std::size_t at = file.text.find("\r\n"); at != std::string::npos) {
+    const auto end = file.text.begin() + static_cast<std::ptrdiff_t>(at);
+    finding.line += static_cast<int>(std::count(file.text.begin(), end, '\n'));
+    finding.why = "the line ends as on DOS (\\r\\n), so sbatch refuses the file";
+    finding.fix = "run dos2unix on it, or sed -i 's/\\r$//'";
+    findings.push_back(std::move(finding));
+  }
+}
+
 void add_broken_lines(const SbatchFile& file, std::vector<Finding>& findings) {
   for (const BrokenDirective& broken : file.broken) {
     const LintRule& rule = lint_rule(broken.rule);
@@ -238,6 +258,7 @@ Edit new_directive(const SbatchFile& file, const std::string& option) {
 
 std::vector<Finding> check_syntax(const ScriptFacts& facts) {
   std::vector<Finding> findings;
+  add_file_form(facts.file, findings);
   add_broken_lines(facts.file, findings);
   add_options(facts.file, findings);
   add_constraint(facts.file, findings);

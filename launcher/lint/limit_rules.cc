@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
 
 #include "base/format.h"
 #include "launcher/lint/header_rules.h"
@@ -188,6 +189,11 @@ const Directive* gpu_directive(const SbatchFile& file) {
   return nullptr;
 }
 
+/// Full nodes of the partition that have at least the GPUs of `nodes` times `gpus`.
+std::int64_t nodes_for(std::int64_t gpus, std::int64_t nodes, const SitePartition& partition) {
+  return (gpus * nodes + partition.gpus_per_node - 1) / partition.gpus_per_node;
+}
+
 void add_gpus(const ScriptFacts& facts, std::vector<Finding>& findings) {
   const Directive* directive = gpu_directive(facts.file);
   const SitePartition& partition = *facts.partition;
@@ -198,8 +204,7 @@ void add_gpus(const ScriptFacts& facts, std::vector<Finding>& findings) {
     finding.why = format_text("{} GPUs on a node of {}, which has {}", *gpus, partition.name,
                               partition.gpus_per_node);
     finding.fix = format_text("ask for {} on each of {} nodes", partition.gpus_per_node,
-                              (*gpus + partition.gpus_per_node - 1) / partition.gpus_per_node *
-                                  facts.request.nodes.value_or(1));
+                              nodes_for(*gpus, facts.request.nodes.value_or(1), partition));
     findings.push_back(held_against(std::move(finding), provenance_of(partition, "gpus/count")));
   } else if (*gpus < partition.gpus_per_node && partition.exclusive) {
     Finding finding = directive_finding("idle-gpus", *directive);

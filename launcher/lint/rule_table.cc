@@ -44,6 +44,8 @@ constexpr std::array kRules = std::to_array<LintRule>({
     {"no-such-interface", kError, "An interface that is not on this node",
      "NCCL and Gloo stop at start", false},
 
+    {"no-batch-script", kError, "A file that sbatch refuses as a whole",
+     "the first line must be #! with an interpreter, and no line may end as on DOS", true},
     {"unread-directive", kError, "An #SBATCH line that sbatch does not read",
      "sbatch stops at the first command, and wants #SBATCH at the very beginning of a line", true},
     {"bad-directive", kError, "An #SBATCH line that sbatch refuses",

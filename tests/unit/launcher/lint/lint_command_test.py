@@ -85,6 +85,7 @@ def check_usage(folder: pathlib.Path) -> None:
         ([str(folder / "absent")], "absent"),
         ([str(folder)], "sbatch file"),
         (["--site", "nowhere", "x"], "nowhere"),
+        (["--slurm", "new", "x"], "'new' is no version"),
     ):
         done = lint(*words)
         expect(f"{words}: exit code 2, not {done.returncode}", done.returncode == 2)

@@ -89,6 +89,39 @@ TEST(LintScript, KnowsWhereSrunTakesTheCoresFromTheJob) {
   }
 }
 
+TEST(LintScript, FindsWhatSbatchRefusesAsAWhole) {
+  const SiteConfig generic = site_named("generic");
+  const std::pair<const char*, int> cases[] = {
+      {"#SBATCH -t 1\ntrue\n", 1},
+      {"\n#!/bin/bash\n#SBATCH -t 1\n", 1},
+      {"#!/bin/bash\n#SBATCH -t 1\r\ntrue\n", 2},
+      {"#!/bin/bash\n#SBATCH -t 1\ntrue\n", 0},
+      {"export A=1\n", 0},  // no sbatch file
+      {"", 0},
+  };
+  for (const auto& [text, line] : cases) {
+    int found = 0;
+    for (const Finding& finding : lint_script(parse_sbatch_file(text), generic, "")) {
+      if (finding.rule == "no-batch-script") found = finding.line;
+    }
+    EXPECT_EQ(found, line) << text;
+  }
+  EXPECT_EQ(mend_script("#SBATCH -t 1\ntrue\n", generic, "").text,
+            "#!/bin/bash\n#SBATCH -t 1\ntrue\n");
+}
+
+TEST(LintScript, AsksForTheFewestFullNodes) {
+  const SbatchFile file = parse_sbatch_file(
+      "#!/bin/bash\n#SBATCH -A abc@v100 -N 8 --ntasks-per-node=4 --gres=gpu:5 -t 1:00:00\n");
+  bool is_found = false;
+  for (const Finding& finding : lint_script(file, site_named("jean-zay"), "")) {
+    if (finding.rule != "too-many-gpus") continue;
+    is_found = true;
+    EXPECT_EQ(finding.fix, "ask for 4 on each of 10 nodes");
+  }
+  EXPECT_TRUE(is_found);
+}
+
 TEST(LintScript, FindsTheSiteByWhatIsItsOwn) {
   const std::vector<SiteConfig> sites = test_sites();
   const std::pair<const char*, const char*> cases[] = {

@@ -49,6 +49,8 @@ CASES = (
 )
 # Lines that are comments to sbatch.
 COMMENTS = (" #SBATCH --nodes=7", "#sbatch --nodes=7", "##SBATCH --nodes=7", "# SBATCH --nodes=7")
+# Files that sbatch refuses as a whole.
+REFUSED = ("#SBATCH --nodes=1\necho\n", "#!/bin/bash\r\n#SBATCH --nodes=1\r\necho\r\n")
 
 
 def run(words: list[str], **variables: str) -> subprocess.CompletedProcess:
@@ -75,11 +77,11 @@ def main() -> None:
         job = folder / "job.sbatch"
 
         def read_by_sbatch(text: str) -> str:
-            job.write_text(text)
+            job.write_bytes(text.encode())
             return run(["sbatch", "--test-only", "-v", str(job)], SLURM_CONF=str(config)).stderr
 
         def errors_of_lint(text: str) -> list[str]:
-            job.write_text(text)
+            job.write_bytes(text.encode())
             done = run([sys.argv[1], "lint", "--site", "generic", "--format", "json", str(job)])
             findings = json.loads(done.stdout)["files"][0]["findings"]
             return [one["rule"] for one in findings if one["severity"] == "error"]
@@ -97,6 +99,9 @@ def main() -> None:
                 wanted = f"{option[0]:<20}: {option[1]}\n"
                 assert wanted in said, f"sbatch does not read {wanted!r} in {line!r}: {said}"
                 assert not errors, f"lint finds {errors} in {line!r}"
+        for text in REFUSED:
+            assert "defined options" not in read_by_sbatch(text), f"sbatch takes {text!r}"
+            assert "no-batch-script" in errors_of_lint(text), f"lint takes {text!r}"
         for line in COMMENTS:
             said = read_by_sbatch(f"#!/bin/bash\n#SBATCH --ntasks=1\n{line}\necho\n")
             assert "defined options" in said and ": 7\n" not in said, f"sbatch reads {line!r}"
