@@ -62,6 +62,21 @@ const SiteQos* roomy_qos(const SitePartition& partition, const JobSize& size,
   return nullptr;
 }
 
+/// ", or --time T or less with --qos Q" for the QoS of the longest jobs of this size, where that is
+/// longer than `limit`.
+std::string longer_qos(const SitePartition& partition, const JobSize& size,
+                       const std::string& limit) {
+  std::string longest = limit;
+  std::string advice;
+  for (const SiteQos& qos : partition.qos) {
+    const Result<std::chrono::seconds> time = parse_time_limit(qos.max_time);
+    if (!has_room(qos, size) || !time.is_ok() || fits(longest, time.value())) continue;
+    longest = qos.max_time;
+    advice = format_text(", or --time {} or less with --qos {}", longest, qos.name);
+  }
+  return advice;
+}
+
 Status check_time(const SitePartition& partition, const SiteQos* qos, const JobSize& size,
                   const std::string& text) {
   HVD_TRY_ASSIGN(const std::chrono::seconds time, parse_time_limit(text));
@@ -70,7 +85,9 @@ Status check_time(const SitePartition& partition, const SiteQos* qos, const JobS
     const SiteQos* other = roomy_qos(partition, size, text);
     return error(Code::kInvalidArgument, "--time {} is over the {} of QoS {}: type {}", text, limit,
                  qos->name,
-                 other != nullptr ? "--qos " + other->name : "--time " + limit + " or less");
+                 other != nullptr
+                     ? "--qos " + other->name
+                     : "--time " + limit + " or less" + longer_qos(partition, size, limit));
   }
   if (!limit.empty()) return Status::ok();  // a QoS may go beyond its partition
   if (!fits(known_max_time(partition), time)) {

@@ -17,6 +17,7 @@
 #include "launcher/lint/script_file.h"
 #include "launcher/lint/site_facts.h"
 #include "launcher/lint/variable_rules.h"
+#include "launcher/lint/version.h"
 #include "launcher/plan/machine_facts.h"
 #include "launcher/site/site_catalog.h"
 
@@ -80,6 +81,10 @@ Result<LintedFile> lint_file(const std::string& path, const SiteChoice& choice,
 
 Result<std::vector<LintedFile>> lint_all(const LintOptions& options,
                                          const Environment& environment) {
+  if (!options.slurm.empty() && !compare_versions(options.slurm, "0")) {
+    return error(Code::kInvalidArgument, "--slurm: '{}' is no version: type it as in 23.02",
+                 options.slurm);
+  }
   if (options.environment) return std::vector<LintedFile>{lint_environment(environment)};
   HVD_TRY_ASSIGN(const SiteChoice choice, choose_sites(options, environment));
   std::vector<LintedFile> files;

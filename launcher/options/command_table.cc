@@ -66,7 +66,7 @@ constexpr CommandEntry kCommands[] = {
      "print the variables that hvdrun sets here, and why",
      "",
      {{"hvdrun env --explain", "each variable with its source, and what it overrides"},
-      {"hvdrun env --site lumi --nodes 2", "as on two nodes of LUMI"},
+      {"hvdrun env --site lumi --nodes 2 --fabric slingshot-11", "as on two nodes of LUMI"},
       {"eval \"$(hvdrun env --export)\"", "for a script that starts its ranks itself"}},
      parse_env},
     {"sites",

@@ -25,7 +25,7 @@ Result<CommandLine> parse_env(const std::vector<std::string>& arguments) {
       ->group("Machine")
       ->check(CLI::Range(0, 64));
   app->add_option("--fabric", options.fabric, "As on that fabric (default: detected)")
-      ->type_name("KIND")
+      ->type_name("infiniband|roce|omni-path|aries|slingshot-10|slingshot-11|efa|ethernet")
       ->group("Machine");
   app->add_flag("--assume", options.assume, "Take assumed values, too")->group("Machine");
   app->add_flag("--explain", explain,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/lint/version.h"
 #include "launcher/options/app.h"
 #include "launcher/options/parsers.h"
 
@@ -41,10 +40,6 @@ Result<CommandLine> parse_lint(const std::vector<std::string>& arguments) {
   HVD_TRY_ASSIGN(auto print, parse_with(*app, arguments, "lint"));
   if (print) return CommandLine(*std::move(print));
   HVD_TRY_ASSIGN(options.format, parse_format(format));
-  if (!options.slurm.empty() && !compare_versions(options.slurm, "0")) {
-    return usage(format_text("--slurm: '{}' is no version: type it as in 23.02", options.slurm),
-                 "lint");
-  }
   if (options.environment && (options.fix || !options.files.empty())) {
     return usage("--env checks this environment: it goes with neither files nor --fix", "lint");
   }

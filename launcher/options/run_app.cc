@@ -14,7 +14,7 @@ Result<std::vector<VariableOption>> parse_variables(const std::vector<std::strin
     const std::size_t equals = text.find('=');
     VariableOption variable{text.substr(0, equals), std::nullopt};
     if (equals != std::string::npos) variable.value = text.substr(equals + 1);
-    if (variable.name.empty()) {
+    if (variable.name.empty() || variable.name.starts_with('-')) {
       return error(Code::kInvalidArgument,
                    "-x '{}' names no variable: type -x NAME or -x NAME=value", text);
     }

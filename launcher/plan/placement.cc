@@ -166,7 +166,9 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
   placement.hosts = allocation.hosts;
   placement.node_count = options.nodes.value_or(static_cast<int>(allocation.hosts.size()));
   if (placement.node_count > static_cast<int>(allocation.hosts.size())) {
-    return error(Code::kInvalidArgument, "--nodes {} is more than the {} nodes of this allocation",
+    return error(Code::kInvalidArgument,
+                 "--nodes {0} is more than this allocation has: type --nodes {1} or less, or ask "
+                 "Slurm for {0} nodes",
                  placement.node_count, allocation.hosts.size());
   }
   placement.hosts.resize(static_cast<std::size_t>(placement.node_count));

@@ -104,6 +104,7 @@ class ExitCodes(unittest.TestCase):
             ("-np", "2", "--nodes", "3", "true"): "--nodes 3 is more than -np 2",
             ("--bind", "elbows", "true"): "elbows",
             ("-x", "=1", "true"): "names no variable",
+            ("-x", "-np", "2", "true"): "names no variable",
             ("-x", "NOT_SET_HERE", "true"): "type -x NOT_SET_HERE=value",
         }
         for arguments, text in cases.items():

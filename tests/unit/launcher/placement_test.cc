@@ -132,7 +132,7 @@ TEST(Placement, CountsTheRanksOfABatchShell) {
   EXPECT_EQ(place(options, batch_shell()).value().size, 2);
   RunOptions three;
   three.nodes = 3;
-  EXPECT_THAT(place(three, batch_shell()).status().message(), HasSubstr("more than the 2 nodes"));
+  EXPECT_THAT(place(three, batch_shell()).status().message(), HasSubstr("type --nodes 2 or less"));
 }
 
 MachineEnvironment site_with(const std::vector<std::string>& names) {
