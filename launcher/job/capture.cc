@@ -13,6 +13,7 @@
 
 #include "base/unique_fd.h"
 #include "launcher/run/program_path.h"
+#include "launcher/run/text_pointers.h"
 
 namespace hvd {
 namespace {
@@ -26,14 +27,6 @@ Result<Pipe> make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::system("pipe2", errno);
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 Result<pid_t> spawn(const std::string& path, const std::vector<std::string>& words,

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job/prepared_job.h"
 
-#include <filesystem>
-
 #include "bootstrap/local_host.h"
 #include "launcher/job/template.h"
+#include "launcher/run/program_path.h"
 #include "launcher/site/site_catalog.h"
 
 namespace hvd {
 namespace {
-
-namespace fs = std::filesystem;
 
 Result<SiteConfig> choose_site(const std::string& name, const Environment& environment) {
   if (!name.empty()) return find_site(name, environment);
@@ -27,9 +24,7 @@ Result<SiteConfig> choose_site(const std::string& name, const Environment& envir
 /// be another. A printed script may be for another machine, where the path says nothing.
 std::string own_name(JobAction action) {
   if (action != JobAction::kSubmit) return "hvdrun";
-  std::error_code failure;
-  const fs::path own = fs::read_symlink("/proc/self/exe", failure);
-  return failure ? "hvdrun" : own.string();
+  return path_of_self();
 }
 
 }  // namespace

@@ -2,9 +2,8 @@
 #include "launcher/job/template_files.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "base/text_file.h"
 #include "launcher/site/config_folder.h"
 #include "launcher/site/site_embedded.h"
 
@@ -38,15 +37,13 @@ Status add_folder(const std::string& folder, TemplateFiles& files) {
     const fs::path path = fs::path(folder) / name;
     std::error_code failure;
     if (!fs::exists(path, failure)) continue;
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file.is_open() || text.fail()) {
+    std::optional<std::string> text = read_text_file(path.string());
+    if (!text) {
       return error(Code::kInvalidArgument,
                    "template '{}' cannot be read, or is empty: check path and rights",
                    path.string());
     }
-    files.own.push_back({name, path.string(), text.str()});
+    files.own.push_back({name, path.string(), *std::move(text)});
   }
   return Status::ok();
 }

@@ -9,13 +9,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <type_traits>
 
+#include "base/text_file.h"
 #include "launcher/node/read_node.h"
 
 namespace hvd {
@@ -242,26 +241,16 @@ bool parses_in_child(const std::string& xml) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-Result<std::string> read_xml(const std::string& path) {
-  constexpr std::size_t kLargest = 64U << 20U;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  std::string xml = text.str();
-  if (!file.is_open() || text.fail() || xml.size() > kLargest) {
-    return error(Code::kInvalidArgument,
-                 "'{}' cannot be read, is empty, or is larger than {} MiB: check path and rights",
-                 path, kLargest >> 20U);
-  }
-  return xml;
-}
-
 }  // namespace
 
 Result<NodeTopology> read_node_xml(const std::string& path) {
-  HVD_TRY_ASSIGN(const std::string xml, read_xml(path));
+  const std::optional<std::string> xml = read_text_file(path);
+  if (!xml) {
+    return error(Code::kInvalidArgument, "'{}' cannot be read, or is empty: check path and rights",
+                 path);
+  }
   std::optional<NodeTopology> topology;
-  if (parses_in_child(xml)) topology = parse_node(xml);
+  if (parses_in_child(*xml)) topology = parse_node(*xml);
   if (!topology) {
     return error(Code::kInvalidArgument,
                  "'{}' cannot be read as a node in hwloc's XML form: make it with `lstopo --of xml "

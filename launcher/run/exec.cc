@@ -12,17 +12,10 @@
 
 #include "launcher/console/exit_code.h"
 #include "launcher/run/memory_binding.h"
+#include "launcher/run/text_pointers.h"
 
 namespace hvd {
 namespace {
-
-std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 /// A rank starts with the signals as a shell would give them, whatever hvdrun blocked or ignored.
 void restore_signals() {

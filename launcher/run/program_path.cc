@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/format.h"
 #include "launcher/console/exit_code.h"
@@ -72,6 +73,12 @@ std::variant<std::string, ProgramProblem> find_program(const std::string& progra
   }
   return ProgramProblem{kExitNotFound,
                         format_text("{}: no such program in PATH\nhint: {}", program, remedy)};
+}
+
+std::string path_of_self() {
+  std::error_code failure;
+  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", failure);
+  return failure ? "hvdrun" : own.string();
 }
 
 }  // namespace hvd

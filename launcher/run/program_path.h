@@ -18,4 +18,7 @@ struct ProgramProblem {
 std::variant<std::string, ProgramProblem> find_program(const std::string& program,
                                                        const Environment& environment);
 
+/// The path of this hvdrun; "hvdrun" where /proc does not say it.
+std::string path_of_self();
+
 }  // namespace hvd

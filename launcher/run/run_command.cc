@@ -2,9 +2,7 @@
 #include "launcher/run/run_command.h"
 
 #include <sys/random.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -36,12 +34,6 @@ void say(const std::string& text) { print_message(text); }
 int refuse(const Status& status) {
   say(status.message());
   return status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
-}
-
-std::string path_of_self() {
-  std::array<char, 4096> path{};
-  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
-  return length > 0 ? std::string(path.data(), static_cast<std::size_t>(length)) : "hvdrun";
 }
 
 std::string new_marker() {

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/check.h"
+#include "base/text_file.h"
 #include "launcher/site/config_folder.h"
 #include "launcher/site/site_document.h"
 #include "launcher/site/site_embedded.h"
@@ -147,17 +146,14 @@ std::string_view embedded_file(std::string_view name) {
 }
 
 Result<SiteEntry> site_entry(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  // A folder opens as a file does; then a bare stream iterator throws, and this operator does not.
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file.is_open() || text.fail()) {
+  std::optional<std::string> text = read_text_file(path);
+  if (!text) {
     return error(Code::kInvalidArgument,
                  "site file '{}' cannot be read, or is empty: check path and rights", path);
   }
   SiteEntry entry;
   entry.origin = path;
-  entry.text = text.str();
+  entry.text = *std::move(text);
   HVD_TRY_ASSIGN(const Json document, parse_json(entry.text, path));
   if (document.is_object()) entry.id = text_at(document, "id");
   if (entry.id.empty()) {
