@@ -8,7 +8,7 @@
 #include "bootstrap/local_host.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
-#include "launcher/node/cpu_topology.h"
+#include "launcher/node/affinity_mask.h"
 #include "launcher/node/node_map.h"
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"

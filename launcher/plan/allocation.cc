@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "bootstrap/local_host.h"
-#include "launcher/node/cpu_topology.h"
+#include "launcher/node/affinity_mask.h"
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
 #include "launcher/plan/slurm_job.h"

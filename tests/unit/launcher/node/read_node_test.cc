@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/node/cpu_topology.h"
+#include "launcher/node/affinity_mask.h"
 #include "written_sysfs.h"
 
 namespace hvd {

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/node/cpu_topology.h"
+#include "launcher/node/affinity_mask.h"
 
 #include <sched.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <iterator>
-
-#include "launcher/node/read_node.h"
 
 namespace hvd {
 
@@ -25,22 +21,6 @@ CpuSet affinity_mask() {
     if (!failed || errno != EINVAL) return cpus;  // EINVAL: the kernel counts more CPUs.
   }
   return cpus;
-}
-
-std::vector<CpuSet> read_cores(const CpuSet& mask) {
-  std::vector<CpuSet> cores;
-  std::size_t found = 0;
-  for (const NodeCore& core : read_node("", {}).cores) {
-    CpuSet cpus;
-    std::set_intersection(core.cpus.begin(), core.cpus.end(), mask.begin(), mask.end(),
-                          std::back_inserter(cpus));
-    found += cpus.size();
-    if (!cpus.empty()) cores.push_back(std::move(cpus));
-  }
-  if (found == mask.size()) return cores;
-  cores.clear();
-  for (const int cpu : mask) cores.push_back({cpu});
-  return cores;
 }
 
 }  // namespace hvd
