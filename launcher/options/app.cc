@@ -132,6 +132,9 @@ Status option_failure(CLI::App& app, const CLI::ParseError& failure, std::string
   const OptionDescription described{names_of(*option), value_of(*option), "", "", false};
   const std::string name = described.names.back();
   const std::string value = option->results().empty() ? "" : option->results().back();
+  if (failure.get_name() == "ArgumentMismatch" && option->count() > 1) {
+    return usage(format_text("{} is given {} times: type it once", name, option->count()), command);
+  }
   if (failure.get_name() == "ArgumentMismatch") {
     return usage(format_text("{0} needs a value: {0} {1}", name, described.value), command);
   }

@@ -103,6 +103,7 @@ TEST(CommandLine, SaysWhatIsWrongAndWhatToType) {
       {{"header", "--stie=x"}, "unknown option '--stie=x'\nhint: did you mean --site?"},
       {{"--frobnicate", "true"}, "unknown option '--frobnicate'\nhint: 'hvdrun --help' lists"},
       {{"-np"}, "-np needs a value: -np N\n"},
+      {{"-np", "2", "-np", "4", "true"}, "-np is given 2 times: type it once\n"},
       {{"-np", "0", "true"}, "-np: Value 0 not in range 1 to 65536\nhint: "},
       {{"--bind", "core", "true"}, "--bind: 'core' is not one of cores,"},
       {{"--prefix", "--no-prefix", "true"}, "--prefix and --no-prefix exclude each other"},
