@@ -14,6 +14,12 @@ bool fits(const std::string& limit, std::chrono::seconds time) {
   return !longest.is_ok() || time <= longest.value();
 }
 
+/// The time that a job may take; to Slurm 0 is no limit.
+Result<std::chrono::seconds> asked_time(const std::string& text) {
+  HVD_TRY_ASSIGN(const std::chrono::seconds time, parse_time_limit(text));
+  return time.count() == 0 ? std::chrono::seconds::max() : time;
+}
+
 /// The longest time, where it is not merely assumed.
 template <typename Limits>
 std::string known_max_time(const Limits& limits) {
@@ -55,7 +61,7 @@ bool has_room(const SiteQos& qos, const JobSize& size) {
 /// The first QoS that takes a job of this size and time; null where none does.
 const SiteQos* roomy_qos(const SitePartition& partition, const JobSize& size,
                          const std::string& time_text) {
-  const Result<std::chrono::seconds> time = parse_time_limit(time_text);
+  const Result<std::chrono::seconds> time = asked_time(time_text);
   for (const SiteQos& qos : partition.qos) {
     if (has_room(qos, size) && (!time.is_ok() || fits(qos.max_time, time.value()))) return &qos;
   }
@@ -79,12 +85,13 @@ std::string longer_qos(const SitePartition& partition, const JobSize& size,
 
 Status check_time(const SitePartition& partition, const SiteQos* qos, const JobSize& size,
                   const std::string& text) {
-  HVD_TRY_ASSIGN(const std::chrono::seconds time, parse_time_limit(text));
+  HVD_TRY_ASSIGN(const std::chrono::seconds time, asked_time(text));
+  const std::string asked = text + (time == std::chrono::seconds::max() ? " (no limit)" : "");
   const std::string limit = qos == nullptr ? "" : known_max_time(*qos);
   if (!fits(limit, time)) {
     const SiteQos* other = roomy_qos(partition, size, text);
-    return error(Code::kInvalidArgument, "--time {} is over the {} of QoS {}: type {}", text, limit,
-                 qos->name,
+    return error(Code::kInvalidArgument, "--time {} is over the {} of QoS {}: type {}", asked,
+                 limit, qos->name,
                  other != nullptr
                      ? "--qos " + other->name
                      : "--time " + limit + " or less" + longer_qos(partition, size, limit));
@@ -92,7 +99,7 @@ Status check_time(const SitePartition& partition, const SiteQos* qos, const JobS
   if (!limit.empty()) return Status::ok();  // a QoS may go beyond its partition
   if (!fits(known_max_time(partition), time)) {
     return error(Code::kInvalidArgument,
-                 "--time {} is over the {} of partition {}{}: type --time {} or less", text,
+                 "--time {} is over the {} of partition {}{}: type --time {} or less", asked,
                  partition.max_time, partition.name, up_to_nodes(partition), partition.max_time);
   }
   return Status::ok();

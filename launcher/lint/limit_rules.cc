@@ -133,11 +133,14 @@ void add_time_limit(const ScriptFacts& facts, std::vector<Finding>& findings) {
   const int nodes = facts.request.nodes.value_or(1);
   const std::string limit = by_qos ? qos->max_time : max_time_for(partition, nodes);
   const auto most = seconds_of(limit);
-  if (!most || *facts.request.time <= *most) return;
+  const bool is_endless = facts.request.time->count() == 0;  // to Slurm 0 is no limit
+  const auto asked = is_endless ? std::chrono::seconds::max() : *facts.request.time;
+  if (!most || asked <= *most) return;
   Finding finding = directive_finding("time-over-limit", *directive);
-  finding.why = format_text("{} is more than the {} of {}", *directive->value, limit,
-                            by_qos ? qos->name : partition.name);
-  const SiteQos* longer = sufficient_qos(partition, *facts.request.time);
+  finding.why =
+      format_text("{}{} is more than the {} of {}", *directive->value,
+                  is_endless ? " (no limit)" : "", limit, by_qos ? qos->name : partition.name);
+  const SiteQos* longer = sufficient_qos(partition, asked);
   if (longer == nullptr) {
     finding.fix =
         format_text("ask for {} at most, and let the job continue from a checkpoint", limit);
@@ -164,12 +167,13 @@ void add_cores(const ScriptFacts& facts, std::vector<Finding>& findings) {
   const bool counts_cores = hint != nullptr && hint->value == "nomultithread";
   // Without the hint Slurm counts hardware threads.
   const int threads = counts_cores ? 1 : partition.smt.value_or(facts.site.hint.empty() ? 1 : 2);
-  const int wanted = *facts.request.cpus_per_task;
+  const std::int64_t wanted = *facts.request.cpus_per_task;
   if (wanted * tasks.value_or(1) <= *cores * threads) return;
   const int share = *cores * threads / tasks.value_or(1);
   Finding finding = directive_finding("too-many-cores", *directive);
   finding.why = format_text(
-      "{} tasks with {} {} are {} on a node of {}, which has {}{}", tasks.value_or(1), wanted,
+      "{} with {} {} are {} on a node of {}, which has {}{}",
+      tasks.value_or(1) == 1 ? "1 task" : format_text("{} tasks", *tasks), wanted,
       threads > 1 ? "hardware threads" : "cores", wanted * tasks.value_or(1), partition.name,
       *cores * threads,
       partition.cores_reserved.empty()

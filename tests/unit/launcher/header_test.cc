@@ -158,6 +158,10 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
        "--time 300:00:00 is over the 20:00:00 of QoS qos_gpu-t3: type --time 20:00:00 or less, or "
        "--time 100:00:00 or less with --qos qos_gpu-t4"},
       {"jean-zay",
+       {.gpus = 4, .time = "0"},
+       "--time 0 (no limit) is over the 20:00:00 of QoS qos_gpu-t3: type --time 20:00:00 or less, "
+       "or --time 100:00:00 or less with --qos qos_gpu-t4"},
+      {"jean-zay",
        {.gpus = 4, .qos = "qos_gpu-t4", .time = "5-00:00:00"},
        "--time 5-00:00:00 is over the 100:00:00 of QoS qos_gpu-t4: type --time 100:00:00 or less"},
       {"jean-zay",

@@ -110,6 +110,26 @@ TEST(LintScript, FindsWhatSbatchRefusesAsAWhole) {
             "#!/bin/bash\n#SBATCH -t 1\ntrue\n");
 }
 
+TEST(LintScript, TakesATimeOfZeroForNoLimit) {
+  const SbatchFile file = parse_sbatch_file(
+      "#!/bin/bash\n#SBATCH -A abc@v100 -N 1 --gres=gpu:1 --hint=nomultithread --time=0\n");
+  const std::vector<Finding> findings = lint_script(file, site_named("jean-zay"), "");
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings.front().rule, "time-over-limit");
+  EXPECT_FALSE(findings.front().edit);
+}
+
+TEST(LintScript, CountsMoreCoresThanFitInAnInt) {
+  const SbatchFile file = parse_sbatch_file(
+      "#!/bin/bash\n#SBATCH -A abc@v100 -N 1 --ntasks-per-node=65536 --gres=gpu:4 -c 65536 "
+      "--hint=nomultithread --time=1:00:00\n");
+  bool is_found = false;
+  for (const Finding& finding : lint_script(file, site_named("jean-zay"), "")) {
+    is_found = is_found || finding.rule == "too-many-cores";
+  }
+  EXPECT_TRUE(is_found);
+}
+
 TEST(LintScript, AsksForTheFewestFullNodes) {
   const SbatchFile file = parse_sbatch_file(
       "#!/bin/bash\n#SBATCH -A abc@v100 -N 8 --ntasks-per-node=4 --gres=gpu:5 -t 1:00:00\n");
