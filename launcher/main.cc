@@ -29,10 +29,7 @@ struct RunChosen {
   int operator()(const CompletionOptions& options) const { return run_completion(options); }
   int operator()(const DescribeOptions& options) const { return run_describe(options); }
   int operator()(const LintOptions& options) const { return run_lint(options); }
-  int operator()(const PrintAndExit& print) const {
-    print_help(print.text);
-    return 0;
-  }
+  int operator()(const PrintAndExit& print) const { return print_help(print.text); }
   int operator()(const CommandDescription& /*description*/) const { return kExitUsage; }
 };
 

@@ -66,9 +66,9 @@ int print_answer(std::string_view text) {
   return std::fflush(stdout) == 0 && is_written ? 0 : kExitFailure;
 }
 
-void print_help(std::string_view help) {
+int print_help(std::string_view help) {
   const bool colored = wants_color(STDOUT_FILENO, Environment::of_process());
-  std::fputs(colored ? help_with_headings(help).c_str() : std::string(help).c_str(), stdout);
+  return print_answer(colored ? help_with_headings(help) : std::string(help));
 }
 
 }  // namespace hvd

@@ -25,7 +25,7 @@ void print_message(std::string_view message);
 /// written.
 int print_answer(std::string_view text);
 
-/// Prints a help text on standard output.
-void print_help(std::string_view help);
+/// Prints a help text, with headings on a terminal, as print_answer does.
+int print_help(std::string_view help);
 
 }  // namespace hvd

@@ -94,6 +94,11 @@ class ExitCodes(unittest.TestCase):
         self.assertIn(f"hvdrun python3 {path}", done.stderr)
         self.assertEqual(hvdrun("/").returncode, 126)
 
+    def test_help_that_cannot_be_written_is_1(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([HVDRUN, "--help"], stdout=full, check=False, timeout=60)
+        self.assertEqual(done.returncode, 1)
+
     def test_bad_usage_is_2_and_one_sentence(self):
         cases = {
             ("--frobnicate", "true"): "unknown option '--frobnicate'",
