@@ -123,7 +123,8 @@ std::string find_plugin(const std::string& folders, const std::string& plugin) {
     const std::size_t end = std::min(folders.find(':', begin), folders.size());
     const std::string folder = folders.substr(begin, end - begin);
     for (const std::string& name : names) {
-      const std::string path = folder + "/" + name;
+      std::string path = folder;
+      path.append("/").append(name);
       if (!folder.empty() && exists(path)) return path;
     }
     begin = end + 1;

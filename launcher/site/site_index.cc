@@ -196,6 +196,7 @@ const SiteEntry* find_entry(const std::vector<SiteEntry>& entries, std::string_v
 
 std::string known_ids(const std::vector<SiteEntry>& entries) {
   std::vector<std::string> ids;
+  ids.reserve(entries.size());
   for (const SiteEntry& entry : entries) ids.push_back(entry.id);
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
