@@ -194,13 +194,13 @@ Result<std::vector<std::string>> program_of(CLI::App& app,
                                             std::string_view command) {
   const std::vector<std::string> rest = app.remaining();
   const bool marked = !rest.empty() && rest.front() == "--";
-  const std::size_t count = rest.size() - (marked ? 1 : 0);
-  std::vector<std::string> program(arguments.end() - static_cast<std::ptrdiff_t>(count),
-                                   arguments.end());
-  if (!marked && !program.empty() && program.front().starts_with("-")) {
-    return unknown_option(app, program.front(), command);
+  // CLI11 reads on behind an option that it does not know.
+  if (!marked && !rest.empty() && rest.front().starts_with("-")) {
+    return unknown_option(app, rest.front(), command);
   }
-  return program;
+  const std::size_t count = rest.size() - (marked ? 1 : 0);
+  return std::vector<std::string>(arguments.end() - static_cast<std::ptrdiff_t>(count),
+                                  arguments.end());
 }
 
 }  // namespace hvd

@@ -102,6 +102,8 @@ TEST(CommandLine, SaysWhatIsWrongAndWhatToType) {
       {{"header", "--gpu", "4"}, "unknown option '--gpu'\nhint: did you mean --gpus?"},
       {{"header", "--stie=x"}, "unknown option '--stie=x'\nhint: did you mean --site?"},
       {{"--frobnicate", "true"}, "unknown option '--frobnicate'\nhint: 'hvdrun --help' lists"},
+      {{"submit", "--josn", "--site", "lumi", "--gpus", "4", "--", "a"}, "unknown option '--josn'"},
+      {{"--frobnicate", "--bind", "cores", "-np", "2", "true"}, "unknown option '--frobnicate'"},
       {{"-np"}, "-np needs a value: -np N\n"},
       {{"-np", "2", "-np", "4", "true"}, "-np is given 2 times: type it once\n"},
       {{"-np", "0", "true"}, "-np: Value 0 not in range 1 to 65536\nhint: "},
