@@ -59,8 +59,8 @@ std::vector<KnownVariable> read_rows() {
 }  // namespace
 
 std::span<const KnownVariable> known_variables() {
-  static const std::vector<KnownVariable> kVariables = read_rows();
-  return kVariables;
+  static const std::vector<KnownVariable> variables = read_rows();
+  return variables;
 }
 
 const KnownVariable* find_variable(std::string_view name) {

@@ -7,11 +7,11 @@ namespace hvd {
 namespace {
 
 struct Colors {
-  std::string_view error = "";
-  std::string_view warning = "";
-  std::string_view note = "";
-  std::string_view strong = "";
-  std::string_view plain = "";
+  std::string_view error;
+  std::string_view warning;
+  std::string_view note;
+  std::string_view strong;
+  std::string_view plain;
 };
 
 constexpr Colors kColors{"\033[1;31m", "\033[33m", "\033[36m", "\033[1m", "\033[0m"};

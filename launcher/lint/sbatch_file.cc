@@ -135,14 +135,18 @@ class HeaderReader {
       directive.value = word.text.substr(equals + 1);
       const std::size_t raw = file_.text.find('=', word.at.begin);
       directive.value_at = {std::min(raw + 1, word.at.end), word.at.end};
-    } else if (option != nullptr && option->argument == OptionArgument::kRequired) {
+    } else if (takes_next_word(line, next, option)) {
       next = take_next(line, i, directive);
-    } else if (option == nullptr && next < line.words.size() &&
-               !line.words[next].text.starts_with('-')) {
-      next = take_next(line, i, directive);  // most options take a value
     }
     file_.directives.push_back(std::move(directive));
     return next;
+  }
+
+  /// Of an option that we do not know: most take a value.
+  static bool takes_next_word(const HeaderLine& line, std::size_t next,
+                              const SbatchOption* option) {
+    if (option != nullptr) return option->argument == OptionArgument::kRequired;
+    return next < line.words.size() && !line.words[next].text.starts_with('-');
   }
 
   std::size_t read_short(const HeaderLine& line, std::size_t i) {

@@ -136,10 +136,10 @@ std::optional<Finding> check_words(const SetVariable& variable, const KnownVaria
 }
 
 std::optional<Finding> check_flag(const SetVariable& variable, const KnownVariable& known) {
-  static const std::vector<std::string_view> kWords = {"0",    "1",     "on", "off", "yes", "no",
-                                                       "true", "false", "y",  "n",   "try"};
-  if (is_word_of(*variable.value, kWords, false)) return std::nullopt;
-  return wrong_word(variable, known, *variable.value, kWords);
+  static const std::vector<std::string_view> words = {"0",    "1",     "on", "off", "yes", "no",
+                                                      "true", "false", "y",  "n",   "try"};
+  if (is_word_of(*variable.value, words, false)) return std::nullopt;
+  return wrong_word(variable, known, *variable.value, words);
 }
 
 std::optional<Finding> check_quotes(const SetVariable& variable) {
