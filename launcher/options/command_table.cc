@@ -10,7 +10,7 @@ constexpr std::string_view kRunning = "Run and look";
 constexpr std::string_view kJobs = "Write jobs";
 constexpr std::string_view kItself = "Ask hvdrun";
 
-constexpr std::string_view kHidden = "";
+constexpr std::string_view kHidden;
 
 constexpr std::string_view kProgram = "PROGRAM [ARGUMENTS...]";
 constexpr std::string_view kMaybeProgram = "[-- PROGRAM [ARGUMENTS...]]";
