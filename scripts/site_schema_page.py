@@ -45,8 +45,9 @@ counts as false and is said by `hvdrun env --explain`.
 | `gpu_vendor=amd` | with GPUs of `nvidia` or `amd` |
 | `partition=NAME` | in a job of that partition |
 
-Of two variables with one name the first whose condition holds is taken. In a value, `{{interfaces}}`, `{{interface}}` (the first),
-`{{devices}}` and `{{ports}}` (devices with `:1`) stand for what the node's ports on the fabric are called.
+Of two variables with one name the first whose condition holds is taken. In a value, `{{interfaces}}`, `{{interface}}`
+(the first), `{{devices}}` and `{{ports}}` (devices with `:1`) stand for what the node's ports on the fabric are
+called.
 
 `site_configs/fabrics.json` holds the variables of each kind of fabric in the same form; a site's own come before them.
 

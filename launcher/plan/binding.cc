@@ -104,6 +104,7 @@ std::vector<CpuSet> share_cores(const NodeTopology& topology, const CpuSet& mask
 Status divide_cores(const NodeTopology& topology, const BindRequest& request, const CpuSet& mask,
                     const std::vector<std::size_t>& ranks, std::vector<BoundRank>& bound) {
   std::vector<int> gpus;
+  gpus.reserve(ranks.size());
   for (const std::size_t rank : ranks) gpus.push_back(request.gpus[rank]);
   const bool with_gpus = std::all_of(gpus.begin(), gpus.end(), [](int gpu) { return gpu >= 0; });
   if (!with_gpus) gpus.clear();

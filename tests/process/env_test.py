@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 HVDRUN, PAGE = sys.argv[1:3]
-VALUE = "it's $HOME `id` \\ \"q\" *\ttab"
+VALUE = 'it\'s $HOME `id` \\ "q" *\ttab'
 SITE = {
     "id": "lab",
     "name": "Lab",

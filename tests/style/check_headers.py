@@ -56,7 +56,9 @@ def _self_test() -> None:
         if not complaint(lacking, _CXX):
             sys.exit("a header that lacks an include was not found: the check is blind")
     if is_built_alone(pathlib.Path("runtime/include/hvd/hvd.h")):
-        sys.exit("a header without a source file was taken for one that is built: the check is blind")
+        sys.exit(
+            "a header without a source file was taken for one that is built: the check is blind"
+        )
 
 
 def main() -> None:

@@ -78,7 +78,9 @@ def violations(path: pathlib.Path, text: str) -> list[str]:
         elif layer == used == "launcher":
             folder, below = _folder_of(path.as_posix()), _folder_of(include)
             if not _launcher_allowed(folder, below):
-                found.append(f"{path}: {folder} may not include {include} ({below} is not below it)")
+                found.append(
+                    f"{path}: {folder} may not include {include} ({below} is not below it)"
+                )
     return found
 
 
