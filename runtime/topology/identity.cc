@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "topology/hostlist.h"
-#include "topology/launch_env.h"
+#include "topology/launch_source.h"
 #include "topology/task_map.h"
 
 namespace hvd {
@@ -17,53 +17,7 @@ constexpr long long kMaxRanks = 1LL << 24;
 /// Above are interactive, batch and extern steps, which are no launched tasks.
 constexpr long long kMaxStepId = 0xfffffff0LL;
 
-/// Which launchers run inside which: a later one may have started an earlier one, by daemons or by
-/// a script, and its variables then describe what is around the process.
-enum class Layer { kHvdrun, kTorchrun, kMpirun, kFlux, kManager };
-
-/// The variables of one launcher; an empty name where it has none.
-struct Source {
-  std::string_view name;
-  std::string_view rank;
-  std::string_view size;
-  std::string_view local_rank;
-  std::string_view local_size;
-  std::string_view node;
-  std::string_view node_count;
-  /// Only there when this launcher started the process; empty: `rank` and `size` tell.
-  std::string_view mark;
-  Layer layer;
-};
-
-namespace env = launch_env;
-constexpr std::string_view kSlurm = "Slurm step";
-constexpr std::string_view kPmix = "PMIx";
-constexpr std::string_view kPmi = "PMI";
 constexpr std::string_view kSlurmLayout = "SLURM_STEP_TASKS_PER_NODE";
-
-/// In order of trust. Where launchers share names (PMI, RANK), the more telling row stands first.
-constexpr std::array<Source, 11> kSources{{
-    {"hvdrun", env::kRank, env::kSize, env::kLocalRank, env::kLocalSize, env::kNode, "", "",
-     Layer::kHvdrun},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-     "GROUP_WORLD_SIZE", "TORCHELASTIC_RUN_ID", Layer::kTorchrun},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", "", "", "", Layer::kMpirun},
-    {"Intel MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "",
-     "I_MPI_HYDRA_UUID", Layer::kMpirun},
-    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "",
-     "MPI_LOCALRANKID", Layer::kMpirun},
-    {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", "", "", "FLUX_JOB_NNODES", "",
-     Layer::kFlux},
-    {kSlurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_NODEID",
-     "SLURM_STEP_NUM_NODES", "", Layer::kManager},
-    {kPmix, "PMIX_RANK", "", "", "", "", "", "", Layer::kManager},
-    {"PALS", "PALS_RANKID", "", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID", "", "",
-     Layer::kManager},
-    {kPmi, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "", "", "", Layer::kManager},
-    {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "", "", "",
-     Layer::kManager},
-}};
 
 Status read(const Environment& environment, std::string_view name, long long lowest, int& value) {
   if (name.empty()) return Status::ok();
@@ -152,7 +106,7 @@ bool is_number(std::string_view text) {
 /// True where a PMI server's name for its job ("slurm.pmix.JOB.STEP", "JOB.STEP" or "JOB") is
 /// another step than the one of SLURM_*: srun --mpi=none passes on what `srun --mpi=pmix --pty
 /// bash` was given. Names of another form are not judged.
-bool serves_another_step(const Source& source, const Environment& environment) {
+bool serves_another_step(const LaunchSource& source, const Environment& environment) {
   constexpr std::string_view kPrefix = "slurm.pmix.";
   if (source.name != kPmix && source.name != kPmi) return false;
   const auto served = environment.get(source.name == kPmix ? "PMIX_NAMESPACE" : "PMI_JOBID");
@@ -173,24 +127,24 @@ bool serves_another_step(const Source& source, const Environment& environment) {
 
 /// True for what Open MPI 4 writes into its own process where MPI_Init found no launcher: rank 0 of
 /// a numbered job of one, by a server of its own. Its mpirun says OMPI_COMM_WORLD_RANK as well.
-bool is_mpi_singleton(const Source& source, const Environment& environment) {
+bool is_mpi_singleton(const LaunchSource& source, const Environment& environment) {
   return source.name == kPmix && !environment.has("OMPI_COMM_WORLD_RANK") &&
          is_number(environment.get("PMIX_NAMESPACE").value_or(""));
 }
 
-bool speaks(const Source& source, const Environment& environment) {
+bool speaks(const LaunchSource& source, const Environment& environment) {
   if (!environment.has(source.rank)) return false;
-  if (source.name == kSlurm) return in_slurm_step(environment);
+  if (source.name == kSlurmStep) return in_slurm_step(environment);
   if (!source.size.empty() && !environment.has(source.size)) return false;
   return source.mark.empty() || environment.has(source.mark);
 }
 
 /// "PMI_RANK (MPICH)"; for what Slurm tells in its layout, that variable.
-std::string variable(const Source& source, std::string_view name) {
+std::string variable(const LaunchSource& source, std::string_view name) {
   return format_text("{} ({})", name.empty() ? kSlurmLayout : name, source.name);
 }
 
-Status check_range(const Source& source, const IdentityClaim& claim) {
+Status check_range(const LaunchSource& source, const IdentityClaim& claim) {
   if (claim.size > 0 && claim.rank >= claim.size) {
     return error(Code::kInvalidArgument, "{}={} is not below {}={}", source.rank, claim.rank,
                  source.size, claim.size);
@@ -203,7 +157,7 @@ Status check_range(const Source& source, const IdentityClaim& claim) {
   return Status::ok();
 }
 
-Result<IdentityClaim> read_claim(const Source& source, const Environment& environment) {
+Result<IdentityClaim> read_claim(const LaunchSource& source, const Environment& environment) {
   IdentityClaim claim;
   claim.source = source.name;
   HVD_TRY(read(environment, source.rank, 0, claim.rank));
@@ -212,7 +166,7 @@ Result<IdentityClaim> read_claim(const Source& source, const Environment& enviro
   HVD_TRY(read(environment, source.local_size, 1, claim.local_size));
   HVD_TRY(read(environment, source.node, 0, claim.node));
   HVD_TRY(read(environment, source.node_count, 1, claim.node_count));
-  if (source.name == kSlurm) HVD_TRY(read_slurm_layout(environment, claim));
+  if (source.name == kSlurmStep) HVD_TRY(read_slurm_layout(environment, claim));
   HVD_TRY(check_range(source, claim));
   claim.outer = serves_another_step(source, environment) || is_mpi_singleton(source, environment);
   return claim;
@@ -220,17 +174,24 @@ Result<IdentityClaim> read_claim(const Source& source, const Environment& enviro
 
 struct Field {
   int IdentityClaim::*value;
-  std::string_view Source::*name;
+  std::string_view LaunchSource::*name;
 };
+constexpr Field kSize{&IdentityClaim::size, &LaunchSource::size};
+constexpr Field kLocalRank{&IdentityClaim::local_rank, &LaunchSource::local_rank};
+constexpr Field kLocalSize{&IdentityClaim::local_size, &LaunchSource::local_size};
+constexpr Field kNode{&IdentityClaim::node, &LaunchSource::node};
+constexpr Field kNodeCount{&IdentityClaim::node_count, &LaunchSource::node_count};
+
 /// Node numbers are not compared: launchers count nodes in orders of their own.
-constexpr std::array<Field, 4> kCompared{{
-    {&IdentityClaim::rank, &Source::rank},
-    {&IdentityClaim::size, &Source::size},
-    {&IdentityClaim::local_rank, &Source::local_rank},
-    {&IdentityClaim::local_size, &Source::local_size},
+constexpr std::array<Field, 5> kCompared{{
+    {&IdentityClaim::rank, &LaunchSource::rank},
+    kSize,
+    kLocalRank,
+    kLocalSize,
+    kNodeCount,
 }};
 
-Status compare(const Source& a, const IdentityClaim& first, const Source& b,
+Status compare(const LaunchSource& a, const IdentityClaim& first, const LaunchSource& b,
                const IdentityClaim& second) {
   for (const Field& field : kCompared) {
     const int x = first.*field.value;
@@ -246,18 +207,18 @@ Status compare(const Source& a, const IdentityClaim& first, const Source& b,
 
 /// True where `source` may be around `inner`. hvdrun clears what it replaces: what contradicts it
 /// is a real conflict.
-bool may_surround(const Source& source, const Source& inner) {
-  return inner.layer != Layer::kHvdrun && source.layer > inner.layer;
+bool may_surround(const LaunchSource& source, const LaunchSource& inner) {
+  return inner.layer != LauncherLayer::kHvdrun && source.layer > inner.layer;
 }
 
 /// The claims so far, each with its row of the table.
 struct Heard {
-  std::vector<const Source*> sources;
+  std::vector<const LaunchSource*> sources;
   std::vector<IdentityClaim> claims;
 };
 
 /// Compares a new claim with those before it; sets it aside where it may be a step around them.
-Status cross_check(const Source& source, IdentityClaim& claim, const Heard& heard) {
+Status cross_check(const LaunchSource& source, IdentityClaim& claim, const Heard& heard) {
   for (std::size_t i = 0; i < heard.claims.size() && !claim.outer; ++i) {
     if (heard.claims[i].outer) continue;
     Status same = compare(*heard.sources[i], heard.claims[i], source, claim);
@@ -269,7 +230,7 @@ Status cross_check(const Source& source, IdentityClaim& claim, const Heard& hear
 }
 
 /// Reads and checks one row. What cannot be read is an error, unless it is around another launcher.
-Result<IdentityClaim> hear(const Source& source, const Environment& environment,
+Result<IdentityClaim> hear(const LaunchSource& source, const Environment& environment,
                            const Heard& heard) {
   auto claim = read_claim(source, environment);
   if (claim.is_ok()) {
@@ -297,6 +258,45 @@ void deduce_place(Identity& identity) {
   }
   if (identity.local_size < 0 && identity.node_count == identity.size) identity.local_size = 1;
   if (identity.local_size == 1) complete(identity.local_rank, 0);
+}
+
+/// "PMI_LOCAL_SIZE (PMI) is 2", or what a number that no variable tells was deduced from.
+std::string origin(const Field& field, int value, const Identity& identity, const Heard& heard) {
+  for (std::size_t i = 0; i < heard.claims.size(); ++i) {
+    const LaunchSource& source = *heard.sources[i];
+    if (heard.claims[i].outer || heard.claims[i].*field.value != value) continue;
+    return format_text("{} is {}", variable(source, source.*field.name), value);
+  }
+  return format_text("{} and {} leave {} to a node", origin(kSize, identity.size, identity, heard),
+                     origin(kNodeCount, identity.node_count, identity, heard), value);
+}
+
+/// Each launcher is right in itself, but may have filled in what another one left open.
+Status check_whole(const Identity& identity, const Heard& heard) {
+  struct Limit {
+    bool broken;
+    Field field;
+    int value;
+    Field bound;
+    int bound_value;
+  };
+  const std::array<Limit, 3> limits{{
+      {identity.local_size > 0 && identity.local_rank >= identity.local_size, kLocalRank,
+       identity.local_rank, kLocalSize, identity.local_size},
+      {identity.node_count > 0 && identity.node >= identity.node_count, kNode, identity.node,
+       kNodeCount, identity.node_count},
+      {identity.size > 0 && identity.local_size > identity.size, kLocalSize, identity.local_size,
+       kSize, identity.size},
+  }};
+  for (const Limit& limit : limits) {
+    if (!limit.broken) continue;
+    return error(Code::kInvalidArgument,
+                 "the variables of this process do not fit together: {}, {}; unset those of the "
+                 "launcher that did not start it, or that an earlier job left behind",
+                 origin(limit.field, limit.value, identity, heard),
+                 origin(limit.bound, limit.bound_value, identity, heard));
+  }
+  return Status::ok();
 }
 
 }  // namespace
@@ -338,7 +338,7 @@ bool is_started_by(const Identity& identity, std::string_view source) {
 
 Result<std::optional<Identity>> derive_identity(const Environment& environment) {
   Heard heard;
-  for (const Source& source : kSources) {
+  for (const LaunchSource& source : kLaunchSources) {
     if (!speaks(source, environment)) continue;
     HVD_TRY_ASSIGN(IdentityClaim claim, hear(source, environment, heard));
     heard.sources.push_back(&source);
@@ -359,6 +359,7 @@ Result<std::optional<Identity>> derive_identity(const Environment& environment) 
     complete(identity.node_count, claim.node_count);
   }
   deduce_place(identity);
+  HVD_TRY(check_whole(identity, heard));
   identity.details = std::move(heard.claims);
   return std::optional<Identity>(std::move(identity));
 }

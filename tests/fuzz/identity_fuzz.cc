@@ -23,7 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!identity.is_ok() || !identity.value()) return 0;
   const hvd::Identity& found = *identity.value();
   HVD_CHECK(found.rank >= 0 && (found.size == 0 || found.rank < found.size));
+  HVD_CHECK(found.local_size != 0 && found.node_count != 0);
   HVD_CHECK(found.local_size < 0 || found.local_rank < found.local_size);
+  HVD_CHECK(found.size == 0 || found.local_size <= found.size);
+  HVD_CHECK(found.node_count < 0 || found.node < found.node_count);
   HVD_CHECK(hvd::is_started_by(found, found.source));
   return 0;
 }

@@ -163,6 +163,58 @@ TEST(Identity, RefusesAConflictAndNamesBothSides) {
   }
 }
 
+TEST(Identity, RefusesWhatDoesNotFitTogether) {
+  const std::vector<ConflictCase> conflicts{
+      {{{"PALS_RANKID", "3"},
+        {"PALS_LOCAL_RANKID", "3"},
+        {"PMI_RANK", "3"},
+        {"PMI_SIZE", "4"},
+        {"PMI_LOCAL_SIZE", "2"}},
+       "PALS_LOCAL_RANKID (PALS) is 3, PMI_LOCAL_SIZE (PMI) is 2"},
+      {{{"FLUX_TASK_RANK", "3"},
+        {"FLUX_JOB_SIZE", "4"},
+        {"FLUX_TASK_LOCAL_ID", "1"},
+        {"FLUX_JOB_NNODES", "4"}},
+       "FLUX_TASK_LOCAL_ID (Flux) is 1, FLUX_JOB_SIZE (Flux) is 4 and FLUX_JOB_NNODES (Flux) is 4 "
+       "leave 1 to a node"},
+      {{{"FLUX_TASK_RANK", "1"},
+        {"FLUX_JOB_SIZE", "2"},
+        {"FLUX_TASK_LOCAL_ID", "2"},
+        {"FLUX_JOB_NNODES", "1"}},
+       "FLUX_TASK_LOCAL_ID (Flux) is 2, FLUX_JOB_SIZE (Flux) is 2 and FLUX_JOB_NNODES (Flux) is 1 "
+       "leave 2 to a node"},
+      {{{"PALS_RANKID", "1"},
+        {"PALS_NODEID", "2"},
+        {"FLUX_TASK_RANK", "1"},
+        {"FLUX_JOB_SIZE", "2"},
+        {"FLUX_JOB_NNODES", "2"}},
+       "PALS_NODEID (PALS) is 2, FLUX_JOB_NNODES (Flux) is 2"},
+      {{{"PALS_RANKID", "1"}, {"PALS_LOCAL_SIZE", "4"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}},
+       "PALS_LOCAL_SIZE (PALS) is 4, WORLD_SIZE (RANK and WORLD_SIZE) is 2"},
+  };
+  for (const ConflictCase& one : conflicts) {
+    const auto result = derive_identity(Environment(one.more));
+    ASSERT_FALSE(result.is_ok()) << one.message;
+    EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(result.status().message(), HasSubstr(one.message));
+    EXPECT_THAT(result.status().message(), HasSubstr("unset those of the launcher"));
+  }
+}
+
+TEST(Identity, SetsAsideAStepOnOtherNodesThanFlux) {
+  // Rank 0 has the same numbers in both; only the count of nodes tells the job from its brokers.
+  const auto result = derive_identity(Environment(with(slurm_task(), {{"SLURM_PROCID", "0"},
+                                                                      {"SLURM_LOCALID", "0"},
+                                                                      {"SLURM_NODEID", "0"},
+                                                                      {"FLUX_TASK_RANK", "0"},
+                                                                      {"FLUX_JOB_SIZE", "10"},
+                                                                      {"FLUX_TASK_LOCAL_ID", "0"},
+                                                                      {"FLUX_JOB_NNODES", "1"}})));
+  ASSERT_TRUE(result.is_ok()) << result.status().message();
+  EXPECT_TRUE(result.value()->details[1].outer);
+  EXPECT_EQ(result.value()->local_size, 10);
+}
+
 TEST(Identity, MarksTheStepAroundMpirunAsOuter) {
   const auto result = derive_identity(Environment(
       with(slurm_task(), {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}})));
