@@ -5,41 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <span>
 
+#include "backends/lanes/lane_links.h"
 #include "base/result.h"
 #include "transport/link.h"
 
 namespace hvd {
-
-/// What stands in front of every payload between nodes. Both ends compute which frames must come,
-/// so every field is checked. In the byte order of the hosts, which the magic number shows.
-struct FrameHeader {
-  enum Kind : std::uint32_t {
-    kPartial = 1,  ///< Partial results of a piece, or of the receiver's slice of it.
-    kResult = 2,   ///< The sender's slice of the result.
-    kBytes = 3,    ///< A piece of a broadcast or allgather.
-  };
-  static constexpr std::uint32_t kMagic = 0x68766431;
-
-  std::uint32_t magic = kMagic;
-  std::uint32_t kind = 0;
-  std::uint64_t transfer = 0;  ///< Counts the transfers of the communicator.
-  std::uint64_t round = 0;
-  std::uint64_t bytes = 0;  ///< Of the payload.
-};
-
-/// Who takes the payloads of arriving frames.
-class FrameSink {
- public:
-  virtual ~FrameSink() = default;
-  /// Where the payload from `node` goes; nothing while there is no room for it yet (the frame
-  /// stays in the socket, which holds the sender back); a Status when no such frame is due.
-  virtual Result<std::optional<std::byte*>> place(int node, const FrameHeader& header) = 0;
-  /// The whole payload is in its place.
-  virtual void arrived(int node, const FrameHeader& header) = 0;
-};
 
 /// Frames over one Link: a queue of borrowed payloads outwards, payloads straight to their place
 /// inwards. Engine thread only.

@@ -2,66 +2,49 @@
 #include "backends/tcp/tcp_backend.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "backends/shm/rooted.h"
-#include "backends/tcp/lane_reduce_task.h"
-#include "backends/tcp/lane_set.h"
-#include "backends/tcp/lane_transfer.h"
+#include "backends/lanes/lane_backend.h"
+#include "backends/shm/node_plane.h"
+#include "backends/tcp/frame_link.h"
 
 namespace hvd {
 namespace {
 
-class TcpBackend : public Backend {
+/// One socket per other node.
+class TcpLinks : public LaneLinks {
  public:
-  explicit TcpBackend(const BackendContext& context)
-      : communicator_(context.communicator),
-        plane_(context.memory, context.communicator.local_rank, context.communicator.local_size(),
-               context.doorbell),
-        lanes_(context) {}
-
-  std::string_view name() const override { return kTcpBackend.name; }
-
-  Status supports(const Operation& operation, DataType dtype, Device device) const override {
-    if (device.kind != DeviceKind::kCpu) {
-      return error(Code::kUnsupported, "tcp reaches the memory of the CPU only");
+  explicit TcpLinks(const BackendContext& context) : link_of_node_(context.lane.size(), -1) {
+    for (std::size_t node = 0; node < context.lane.size(); ++node) {
+      if (context.lane[node] == nullptr) continue;
+      link_of_node_[node] = static_cast<int>(links_.size());
+      links_.emplace_back(*context.lane[node], static_cast<int>(node));
     }
-    if (const auto* allreduce = std::get_if<Allreduce>(&operation)) {
-      return check_reducible(*allreduce, dtype);
-    }
-    return Status::ok();
   }
 
-  std::string reach() const override {
-    return format_text("{} nodes, {} of each node's ranks connected to the other nodes",
-                       communicator_.node_count(), lanes_.lanes());
+  void queue(int node, const FrameHeader& header, std::span<const std::byte> payload,
+             std::size_t* unsent) override {
+    const int link = link_of_node_[static_cast<std::size_t>(node)];
+    links_[static_cast<std::size_t>(link)].queue(header, payload, unsent);
   }
 
-  Result<std::unique_ptr<Task>> start(Batch batch) override {
-    if (plane_.is_abandoned()) {
-      return error(Code::kAborted, "tcp: an earlier batch of this process set was given up");
+  Result<bool> pump(FrameSink& sink) override {
+    bool moved = false;
+    for (FrameLink& link : links_) {
+      HVD_TRY_ASSIGN(const bool sent, link.send());
+      HVD_TRY_ASSIGN(const bool received, link.receive(sink));
+      moved = moved || sent || received;
     }
-    if (std::holds_alternative<Barrier>(batch.operation)) {
-      // The sum of one byte per rank is known only when all have entered.
-      batch.operation = Allreduce{};
-      batch.dtype = DataType::kUint8;
-      batch.segments = {{.input = &barrier_byte_, .output = &barrier_byte_, .count = 1}};
-    }
-    if (const auto* allreduce = std::get_if<Allreduce>(&batch.operation)) {
-      const auto reduction = Reduction::of(*allreduce, batch.dtype, communicator_.size);
-      return make_lane_reduce_task(plane_, lanes_, std::move(batch), reduction);
-    }
-    return make_rooted_task(plane_, communicator_, std::move(batch), [this](RootedPlan plan) {
-      return start_lane_transfer(plane_, lanes_, std::move(plan));
-    });
+    return moved;
   }
 
-  bool reproducible() const override { return true; }
+  void forget() override {
+    for (FrameLink& link : links_) link.forget();
+  }
 
  private:
-  const Communicator& communicator_;
-  NodePlane plane_;
-  LaneSet lanes_;
-  std::uint8_t barrier_byte_ = 0;
+  std::vector<FrameLink> links_;
+  std::vector<int> link_of_node_;  // index into links_; -1 for mine
 };
 
 Result<std::unique_ptr<Backend>> create_tcp(const BackendContext& context) {
@@ -77,12 +60,9 @@ Result<std::unique_ptr<Backend>> create_tcp(const BackendContext& context) {
                  "tcp: rank {} has {} connections to the {} other nodes of this process set",
                  communicator.rank, open, communicator.node_count() - 1);
   }
-  const std::size_t wanted = NodePlane::memory_bytes(communicator.local_size());
-  if (context.memory.size() < wanted) {
-    return error(Code::kInternal, "rank {}: tcp needs {} bytes of shared memory and got {}",
-                 communicator.rank, wanted, context.memory.size());
-  }
-  return std::unique_ptr<Backend>(std::make_unique<TcpBackend>(context));
+  std::unique_ptr<LaneLinks> links;
+  if (is_lane) links = std::make_unique<TcpLinks>(context);
+  return make_lane_backend(kTcpBackend.name, context, std::move(links));
 }
 
 }  // namespace

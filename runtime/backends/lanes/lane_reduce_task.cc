@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/tcp/lane_reduce_task.h"
+#include "backends/lanes/lane_reduce_task.h"
 
 #include "backends/shm/reduce_stream.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/tcp/lane_transfer.h"
+#include "backends/lanes/lane_transfer.h"
 
 #include <algorithm>
 

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "backends/lanes/lane_links.h"
 #include "backends/shm/node_plane.h"
-#include "backends/tcp/frame_link.h"
 #include "collective/backend.h"
 
 namespace hvd {
@@ -21,11 +23,12 @@ struct LaneRound {
   std::size_t unsent = 0;
 };
 
-/// My connections to the same lane on the other nodes, and where the ranks live.
+/// My way to the same lane on the other nodes, the buffers of its rounds, and where the ranks live.
 /// Engine thread only.
 class LaneSet {
  public:
-  explicit LaneSet(const BackendContext& context);
+  /// `links` may be null where this rank drives no lane.
+  LaneSet(const BackendContext& context, std::unique_ptr<LaneLinks> links);
 
   const Communicator& communicator() const { return communicator_; }
   int lanes() const { return lanes_; }
@@ -37,12 +40,15 @@ class LaneSet {
   int local_rank_of(int rank) const { return places_[static_cast<std::size_t>(rank)].local_rank; }
 
   std::uint64_t take_transfer() { return transfers_++; }
-  /// Sends and receives what is possible now; true when anything moved.
-  Result<bool> pump(FrameSink& sink);
+  /// As those of LaneLinks; for ranks that drive a lane.
+  Result<bool> pump(FrameSink& sink) { return links_->pump(sink); }
   void queue(int node, const FrameHeader& header, std::span<const std::byte> payload,
-             std::size_t* unsent);
-  /// A transfer ended early: drops everything that it lent.
-  void forget();
+             std::size_t* unsent) {
+    links_->queue(node, header, payload, unsent);
+  }
+  void forget() {
+    if (links_ != nullptr) links_->forget();
+  }
 
   LaneRound& round(std::uint64_t number) { return rounds_[number % NodePlane::kSlots]; }
 
@@ -53,9 +59,8 @@ class LaneSet {
   };
   const Communicator& communicator_;
   int lanes_;
-  std::vector<FrameLink> links_;
-  std::vector<int> link_of_node_;  // index into links_; -1 for mine
-  std::vector<Place> places_;      // by rank
+  std::unique_ptr<LaneLinks> links_;
+  std::vector<Place> places_;  // by rank
   std::vector<LaneRound> rounds_;
   std::uint64_t transfers_ = 0;
 };

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "backends/lanes/lane_set.h"
 #include "backends/shm/node_plane.h"
-#include "backends/tcp/lane_set.h"
 #include "collective/batch.h"
 #include "collective/reduce.h"
 

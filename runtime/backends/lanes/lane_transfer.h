@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "backends/lanes/lane_set.h"
 #include "backends/shm/node_plane.h"
 #include "backends/shm/rooted.h"
-#include "backends/tcp/lane_set.h"
 
 namespace hvd {
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/lanes/lane_backend.h"
+
+#include <utility>
+
+#include "backends/lanes/lane_reduce_task.h"
+#include "backends/lanes/lane_set.h"
+#include "backends/lanes/lane_transfer.h"
+#include "backends/shm/rooted.h"
+
+namespace hvd {
+namespace {
+
+class LaneBackend : public Backend {
+ public:
+  LaneBackend(std::string_view name, const BackendContext& context,
+              std::unique_ptr<LaneLinks> links)
+      : name_(name),
+        communicator_(context.communicator),
+        plane_(context.memory, context.communicator.local_rank, context.communicator.local_size(),
+               context.doorbell),
+        lanes_(context, std::move(links)) {}
+
+  std::string_view name() const override { return name_; }
+
+  Status supports(const Operation& operation, DataType dtype, Device device) const override {
+    if (device.kind != DeviceKind::kCpu) {
+      return error(Code::kUnsupported, "{} reaches the memory of the CPU only", name_);
+    }
+    if (const auto* allreduce = std::get_if<Allreduce>(&operation)) {
+      return check_reducible(*allreduce, dtype);
+    }
+    return Status::ok();
+  }
+
+  std::string reach() const override {
+    return format_text("{} nodes, {} of each node's ranks connected to the other nodes",
+                       communicator_.node_count(), lanes_.lanes());
+  }
+
+  Result<std::unique_ptr<Task>> start(Batch batch) override {
+    if (plane_.is_abandoned()) {
+      return error(Code::kAborted, "{}: an earlier batch of this process set was given up", name_);
+    }
+    if (std::holds_alternative<Barrier>(batch.operation)) {
+      // The sum of one byte per rank is known only when all have entered.
+      batch.operation = Allreduce{};
+      batch.dtype = DataType::kUint8;
+      batch.segments = {{.input = &barrier_byte_, .output = &barrier_byte_, .count = 1}};
+    }
+    if (const auto* allreduce = std::get_if<Allreduce>(&batch.operation)) {
+      const auto reduction = Reduction::of(*allreduce, batch.dtype, communicator_.size);
+      return make_lane_reduce_task(plane_, lanes_, std::move(batch), reduction);
+    }
+    return make_rooted_task(plane_, communicator_, std::move(batch), [this](RootedPlan plan) {
+      return start_lane_transfer(plane_, lanes_, std::move(plan));
+    });
+  }
+
+  bool reproducible() const override { return true; }
+
+ private:
+  std::string_view name_;
+  const Communicator& communicator_;
+  NodePlane plane_;
+  LaneSet lanes_;
+  std::uint8_t barrier_byte_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_lane_backend(std::string_view name,
+                                                   const BackendContext& context,
+                                                   std::unique_ptr<LaneLinks> links) {
+  const Communicator& communicator = context.communicator;
+  const std::size_t wanted = NodePlane::memory_bytes(communicator.local_size());
+  if (context.memory.size() < wanted) {
+    return error(Code::kInternal, "rank {}: {} needs {} bytes of shared memory and got {}",
+                 communicator.rank, name, wanted, context.memory.size());
+  }
+  return std::unique_ptr<Backend>(std::make_unique<LaneBackend>(name, context, std::move(links)));
+}
+
+}  // namespace hvd
