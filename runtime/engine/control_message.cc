@@ -25,19 +25,23 @@ struct Writer {
   void operator()(const Define& m) {
     w.put(m.id);
     w.put_string(m.name);
+    encode(w, m.description);
   }
   void operator()(const Run& m) {
     w.put_vector(m.ids);
     w.put_string(m.name);
+    put_set(m.process_set);
   }
   void operator()(const Failure& m) {
     w.put_string(m.name);
     w.put(static_cast<std::int32_t>(m.code));
     w.put_string(m.text);
+    put_set(m.process_set);
   }
   void operator()(const Stall& m) {
     w.put_string(m.name);
     w.put_string(m.text);
+    put_set(m.process_set);
   }
   void operator()(const Left& m) { w.put(static_cast<std::int32_t>(m.rank)); }
   void operator()(const Lost& m) {
@@ -46,6 +50,13 @@ struct Writer {
   }
   void operator()(const Shutdown&) {}
   void operator()(const Heartbeat&) {}
+  void operator()(const SetAdded& m) {
+    put_set(m.process_set);
+    w.put_vector(m.ranks.words());
+  }
+  void operator()(const SetRemoved& m) { put_set(m.process_set); }
+
+  void put_set(int process_set) { w.put(static_cast<std::int32_t>(process_set)); }
 };
 
 /// Reads the body of one kind; one function a kind, in the order of the variant.
@@ -61,6 +72,13 @@ struct Reader {
     HVD_TRY_ASSIGN(const auto value, r.get<std::int32_t>());
     if (value < 0 || value >= size) {
       return error(Code::kInternal, "control message names rank {} of {}", value, size);
+    }
+    return static_cast<int>(value);
+  }
+  Result<int> process_set() {
+    HVD_TRY_ASSIGN(const auto value, r.get<std::int32_t>());
+    if (value < 0) {
+      return error(Code::kInternal, "control message names process set {}", value);
     }
     return static_cast<int>(value);
   }
@@ -87,14 +105,18 @@ struct Reader {
     return ControlMessage(Leave{value});
   }
   Result<ControlMessage> define() {
-    HVD_TRY_ASSIGN(const auto id, r.get<std::uint32_t>());
-    HVD_TRY_ASSIGN(auto name, r.get_string());
-    return ControlMessage(Define{id, std::move(name)});
+    Define m;
+    HVD_TRY_ASSIGN(m.id, r.get<std::uint32_t>());
+    HVD_TRY_ASSIGN(m.name, r.get_string());
+    HVD_TRY_ASSIGN(m.description, decode_description(r));
+    return ControlMessage(std::move(m));
   }
   Result<ControlMessage> run() {
-    HVD_TRY_ASSIGN(auto ids, r.get_vector<std::uint32_t>());
-    HVD_TRY_ASSIGN(auto name, r.get_string());
-    return ControlMessage(Run{std::move(ids), std::move(name)});
+    Run m;
+    HVD_TRY_ASSIGN(m.ids, r.get_vector<std::uint32_t>());
+    HVD_TRY_ASSIGN(m.name, r.get_string());
+    HVD_TRY_ASSIGN(m.process_set, process_set());
+    return ControlMessage(std::move(m));
   }
   Result<ControlMessage> failure() {
     Failure m;
@@ -105,12 +127,15 @@ struct Reader {
     }
     m.code = static_cast<Code>(code);
     HVD_TRY_ASSIGN(m.text, r.get_string());
+    HVD_TRY_ASSIGN(m.process_set, process_set());
     return ControlMessage(std::move(m));
   }
   Result<ControlMessage> stall() {
-    HVD_TRY_ASSIGN(auto name, r.get_string());
-    HVD_TRY_ASSIGN(auto text, r.get_string());
-    return ControlMessage(Stall{std::move(name), std::move(text)});
+    Stall m;
+    HVD_TRY_ASSIGN(m.name, r.get_string());
+    HVD_TRY_ASSIGN(m.text, r.get_string());
+    HVD_TRY_ASSIGN(m.process_set, process_set());
+    return ControlMessage(std::move(m));
   }
   Result<ControlMessage> left() {
     HVD_TRY_ASSIGN(const int value, rank());
@@ -123,13 +148,23 @@ struct Reader {
   }
   Result<ControlMessage> shutdown() { return ControlMessage(Shutdown{}); }
   Result<ControlMessage> heartbeat() { return ControlMessage(Heartbeat{}); }
+  Result<ControlMessage> set_added() {
+    HVD_TRY_ASSIGN(const int id, process_set());
+    HVD_TRY_ASSIGN(auto set, ranks());
+    return ControlMessage(SetAdded{id, std::move(set)});
+  }
+  Result<ControlMessage> set_removed() {
+    HVD_TRY_ASSIGN(const int id, process_set());
+    return ControlMessage(SetRemoved{id});
+  }
 };
 
 using ReadKind = Result<ControlMessage> (Reader::*)();
 constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
-    &Reader::announce, &Reader::ready, &Reader::partial,  &Reader::leave,
-    &Reader::define,   &Reader::run,   &Reader::failure,  &Reader::stall,
-    &Reader::left,     &Reader::lost,  &Reader::shutdown, &Reader::heartbeat,
+    &Reader::announce,  &Reader::ready,       &Reader::partial,  &Reader::leave,
+    &Reader::define,    &Reader::run,         &Reader::failure,  &Reader::stall,
+    &Reader::left,      &Reader::lost,        &Reader::shutdown, &Reader::heartbeat,
+    &Reader::set_added, &Reader::set_removed,
 };
 
 }  // namespace

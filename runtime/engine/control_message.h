@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,7 +20,7 @@ struct Announce {
   Description description;
   RankSet ranks;
 };
-/// Upwards: every rank of the sender's subtree has submitted these ids.
+/// Upwards: every rank of the sender's subtree that is in the process set has submitted these ids.
 struct Ready {
   std::vector<std::uint32_t> ids;
 };
@@ -32,26 +33,40 @@ struct Partial {
 struct Leave {
   int rank = 0;
 };
-/// The log: `name` is `id` from here on, with the description that all ranks just announced.
+/// The log: `name` of the described process set is `id` from here on, with the description that
+/// was just announced.
 struct Define {
   std::uint32_t id = 0;
   std::string name;
+  Description description = {};
 };
 /// The log: run these together, in this order. Either ids, or one name without an id.
 struct Run {
   std::vector<std::uint32_t> ids;
   std::string name;
+  int process_set = 0;
 };
 /// The log: the request of this name fails on every rank; the engine works on.
 struct Failure {
   std::string name;
   Code code = Code::kMismatch;
   std::string text;
+  int process_set = 0;
 };
 /// The log: ranks that wait for `name` print `text`.
 struct Stall {
   std::string name;
   std::string text;
+  int process_set = 0;
+};
+/// The log: these ranks are the process set from here on.
+struct SetAdded {
+  int process_set = 0;
+  RankSet ranks;
+};
+/// The log: the process set is no more, and its ids stand for nothing.
+struct SetRemoved {
+  int process_set = 0;
 };
 /// The log: the rank has left by shutdown.
 struct Left {
@@ -69,7 +84,7 @@ struct Heartbeat {};
 
 /// What members, leaders and the root tell each other, over boards and tree links alike.
 using ControlMessage = std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Stall,
-                                    Left, Lost, Shutdown, Heartbeat>;
+                                    Left, Lost, Shutdown, Heartbeat, SetAdded, SetRemoved>;
 
 Bytes encode(const ControlMessage& message);
 /// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come

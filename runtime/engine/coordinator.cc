@@ -12,13 +12,49 @@ Coordinator::Coordinator(std::vector<std::string> hosts, const Options& options)
     : hosts_(std::move(hosts)),
       options_(options),
       size_(static_cast<int>(hosts_.size())),
-      left_(size_) {}
+      left_(size_) {
+  sets_.push_back(std::make_unique<Set>());
+  sets_.front()->ranks = RankSet::all(size_);
+  sets_.front()->size = size_;
+}
 
-Coordinator::Name& Coordinator::find_or_add(const std::string& name, bool cacheable) {
-  auto& slot = names_[name];
+void Coordinator::add_set(const RankSet& ranks) {
+  auto set = std::make_unique<Set>();
+  set->id = static_cast<int>(sets_.size());
+  set->ranks = ranks;
+  set->size = ranks.count();
+  log_.emplace_back(SetAdded{set->id, ranks});
+  sets_.push_back(std::move(set));
+}
+
+void Coordinator::remove_set(int process_set) {
+  const Set* set = find_set(process_set);
+  if (set == nullptr || process_set == 0) return;
+  std::erase_if(waiting_, [&](const Name* name) { return name->set == set; });
+  complete_ -= set->complete.size();
+  for (const auto& [text, name] : set->names) {
+    if (name->id) free_ids_.push_back(*name->id);
+  }
+  for (const std::uint32_t id : free_ids_) by_id_[id] = nullptr;
+  sets_[static_cast<std::size_t>(process_set)] = nullptr;
+  log_.emplace_back(SetRemoved{process_set});
+}
+
+Coordinator::Set* Coordinator::find_set(int process_set) {
+  const auto index = static_cast<std::size_t>(process_set);
+  return index < sets_.size() ? sets_[index].get() : nullptr;
+}
+
+void Coordinator::hold(int process_set, bool held) {
+  if (Set* set = find_set(process_set)) set->held = held;
+}
+
+Coordinator::Name& Coordinator::find_or_add(Set& set, const std::string& name, bool cacheable) {
+  auto& slot = set.names[name];
   if (slot == nullptr) {
     slot = std::make_unique<Name>();
     slot->name = name;
+    slot->set = &set;
     slot->cacheable = cacheable;
     slot->announced = RankSet(size_);
   }
@@ -26,18 +62,30 @@ Coordinator::Name& Coordinator::find_or_add(const std::string& name, bool cachea
 }
 
 void Coordinator::announce(const Announce& announce, Clock::time_point now) {
-  Name& name = find_or_add(announce.name, announce.cacheable);
-  add_offer(name, announce.description, announce.ranks, now);
+  Set* set = find_set(announce.description.process_set);
+  if (set == nullptr) return;  // not from our code: a set is used only after the log named it
+  add_offer(find_or_add(*set, announce.name, announce.cacheable), announce.description,
+            announce.ranks, now);
+}
+
+void Coordinator::ready(std::uint32_t id, Clock::time_point now) {
+  if (id >= by_id_.size() || by_id_[id] == nullptr) return;  // as above
+  Name& name = *by_id_[id];
+  if (name.offers.empty()) {
+    complete(name);  // the usual case: nothing to compare
+    return;
+  }
+  add_offer(name, name.description, name.set->ranks, now);
 }
 
 void Coordinator::ready(std::uint32_t id, const RankSet& ranks, Clock::time_point now) {
-  if (id >= by_id_.size()) return;  // not an id of ours: the sender's leader checked it already
-  Name& name = *by_id_[id];
-  if (name.offers.empty() && ranks.count() == size_) {
-    complete_.push_back(&name);  // the usual case: no set to build, nothing to compare
-    return;
-  }
-  add_offer(name, name.description, ranks, now);
+  if (id >= by_id_.size() || by_id_[id] == nullptr) return;
+  add_offer(*by_id_[id], by_id_[id]->description, ranks, now);
+}
+
+void Coordinator::complete(Name& name) {
+  name.set->complete.push_back(&name);
+  ++complete_;
 }
 
 void Coordinator::add_offer(Name& name, const Description& description, const RankSet& ranks,
@@ -60,7 +108,7 @@ void Coordinator::add_offer(Name& name, const Description& description, const Ra
 }
 
 void Coordinator::check_complete(Name& name) {
-  if (name.announced.count() != size_) {
+  if (name.announced.count() != name.set->size) {
     check_left(name);
     return;
   }
@@ -72,11 +120,11 @@ void Coordinator::check_complete(Name& name) {
   std::erase(waiting_, &name);
   name.offers.clear();
   name.announced.clear();
-  complete_.push_back(&name);
+  complete(name);
 }
 
 void Coordinator::check_left(Name& name) {
-  const RankSet missing = left_.without(name.announced);
+  const RankSet missing = left_.common(name.set->ranks).without(name.announced);
   if (missing.empty()) return;
   std::string hosts;
   for (const int rank : missing.ranks()) {
@@ -93,16 +141,25 @@ void Coordinator::define(Name& name) {
   const bool known = name.id && name.description == description;
   name.description = description;
   if (known || !name.cacheable) return;
-  if (!name.id) {
-    if (by_id_.size() >= Board::kMaxIds) return;  // announced in full each time, then
-    name.id = static_cast<std::uint32_t>(by_id_.size());
-    by_id_.push_back(&name);
+  if (!name.id) name.id = next_id();
+  if (!name.id) return;  // announced in full each time, then
+  by_id_[*name.id] = &name;
+  log_.emplace_back(Define{*name.id, name.name, name.description});
+}
+
+std::optional<std::uint32_t> Coordinator::next_id() {
+  if (!free_ids_.empty()) {
+    const std::uint32_t id = free_ids_.back();
+    free_ids_.pop_back();
+    return id;
   }
-  log_.emplace_back(Define{*name.id, name.name});
+  if (by_id_.size() >= Board::kMaxIds) return std::nullopt;
+  by_id_.push_back(nullptr);
+  return static_cast<std::uint32_t>(by_id_.size() - 1);
 }
 
 void Coordinator::fail(Name& name, Code code, std::string text) {
-  log_.emplace_back(Failure{name.name, code, std::move(text)});
+  log_.emplace_back(Failure{name.name, code, std::move(text), name.set->id});
   std::erase(waiting_, &name);
   name.offers.clear();
   name.announced.clear();
@@ -110,7 +167,7 @@ void Coordinator::fail(Name& name, Code code, std::string text) {
 }
 
 void Coordinator::finish(Name& name) {
-  if (!name.id) names_.erase(std::string(name.name));
+  if (!name.id) name.set->names.erase(std::string(name.name));
 }
 
 void Coordinator::leave(int rank) {
@@ -121,33 +178,39 @@ void Coordinator::leave(int rank) {
   for (Name* name : waiting) check_left(*name);
 }
 
-std::vector<ControlMessage> Coordinator::decide(bool may_run) {
+std::vector<ControlMessage> Coordinator::decide() {
   std::vector<ControlMessage> log = std::exchange(log_, {});
-  if (may_run && !complete_.empty()) run_complete(log);
+  if (complete_ > 0) {
+    for (const auto& set : sets_) {
+      if (set != nullptr && !set->held && !set->complete.empty()) run_complete(*set, log);
+    }
+  }
   // The last entry: what all have announced runs before it.
-  if (complete_.empty() && left_.count() == size_ && !std::exchange(shut_down_, true)) {
+  if (complete_ == 0 && left_.count() == size_ && !std::exchange(shut_down_, true)) {
     log.emplace_back(Shutdown{});
   }
   return log;
 }
 
-void Coordinator::run_complete(std::vector<ControlMessage>& log) {
+void Coordinator::run_complete(Set& set, std::vector<ControlMessage>& log) {
   std::vector<const Description*> descriptions;
-  descriptions.reserve(complete_.size());
-  for (const Name* name : complete_) descriptions.push_back(&name->description);
+  descriptions.reserve(set.complete.size());
+  for (const Name* name : set.complete) descriptions.push_back(&name->description);
   for (const auto& group : fuse(descriptions, options_.fusion_bytes)) {
     Run run;
+    run.process_set = set.id;
     for (const std::size_t index : group) {
-      const Name& name = *complete_[index];
+      const Name& name = *set.complete[index];
       if (name.id) {
         run.ids.push_back(*name.id);
       } else {
-        log.emplace_back(Run{{}, name.name});
+        log.emplace_back(Run{{}, name.name, set.id});
       }
     }
     if (!run.ids.empty()) log.emplace_back(std::move(run));
   }
-  for (Name* name : std::exchange(complete_, {})) finish(*name);
+  complete_ -= set.complete.size();
+  for (Name* name : std::exchange(set.complete, {})) finish(*name);
 }
 
 std::vector<ControlMessage> Coordinator::report_stalls(Clock::time_point now) {
@@ -156,17 +219,18 @@ std::vector<ControlMessage> Coordinator::report_stalls(Clock::time_point now) {
   for (Name* name : waiting_) {
     if (now - name->reported < options_.stall_warning) continue;
     name->reported = now;
-    log.emplace_back(Stall{name->name, stall_text(*name, now)});
+    log.emplace_back(Stall{name->name, stall_text(*name, now), name->set->id});
   }
   return log;
 }
 
 std::string Coordinator::stall_text(const Name& name, Clock::time_point now) const {
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - name.since);
-  std::string text = format_text("tensor '{}' ({}) has waited {:.1f} s; not submitted by",
+  const std::string set = name.set->id == 0 ? "" : format_text(" of process set {}", name.set->id);
+  std::string text = format_text("tensor '{}' ({}){} has waited {:.1f} s; not submitted by",
                                  name.name, describe(name.offers.front().description.operation),
-                                 static_cast<double>(waited.count()) / 1000.0);
-  const RankSet missing = RankSet::all(size_).without(name.announced);
+                                 set, static_cast<double>(waited.count()) / 1000.0);
+  const RankSet missing = name.set->ranks.without(name.announced);
   std::string separator = " ";
   for (const int rank : missing.ranks()) {
     text +=

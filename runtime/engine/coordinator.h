@@ -17,9 +17,9 @@ namespace hvd {
 
 /// Decides, at the root of the tree, what runs next: announcements in, log entries out.
 ///
-/// A name runs when every rank has announced it with one description; the order of the log is the
-/// order in which names became complete, whatever the order at any one rank. Pure: no clock, no
-/// input or output of its own. One thread at a time.
+/// A name belongs to a process set and runs when every rank of the set has announced it with one
+/// description; the order of the log is the order in which names became complete, whatever the
+/// order at any one rank. Pure: no clock, no input or output of its own. One thread at a time.
 class Coordinator {
  public:
   struct Options {
@@ -31,19 +31,31 @@ class Coordinator {
   Coordinator(std::vector<std::string> hosts, const Options& options);
 
   void announce(const Announce& announce, Clock::time_point now);
+  /// Every rank of the id's process set has announced it.
+  void ready(std::uint32_t id, Clock::time_point now);
+  /// These ranks have.
   void ready(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
   void leave(int rank);
 
-  /// The log entries that follow. Without `may_run` (the data plane is busy) complete names wait,
-  /// and travel together later: fusion clocks itself.
-  std::vector<ControlMessage> decide(bool may_run);
+  /// The ranks become a process set, with the next number.
+  void add_set(const RankSet& ranks);
+  /// The process set ends; nothing of it may be in flight.
+  void remove_set(int process_set);
+
+  /// While a process set is held (its data plane is busy) its complete names wait, and travel
+  /// together later: fusion clocks itself.
+  void hold(int process_set, bool held);
+  /// The log entries that follow.
+  std::vector<ControlMessage> decide();
   /// Reports names that wait for longer than the stall time; repeats each stall time.
   std::vector<ControlMessage> report_stalls(Clock::time_point now);
-  bool has_pending() const { return !waiting_.empty() || !complete_.empty(); }
+  bool has_pending() const { return !waiting_.empty() || complete_ > 0; }
 
  private:
+  struct Set;
   struct Name {
     std::string name;
+    Set* set = nullptr;
     bool cacheable = true;
     std::optional<std::uint32_t> id;
     Description description;    ///< Of the id, or of the only use.
@@ -52,14 +64,25 @@ class Coordinator {
     Clock::time_point reported;  ///< First announcement, or last stall report.
     Clock::time_point since;
   };
+  struct Set {
+    int id = 0;
+    RankSet ranks;
+    int size = 0;
+    bool held = false;
+    std::unordered_map<std::string, std::unique_ptr<Name>> names;
+    std::deque<Name*> complete;  ///< Announced by all, not yet in the log.
+  };
 
-  Name& find_or_add(const std::string& name, bool cacheable);
+  Set* find_set(int process_set);
+  Name& find_or_add(Set& set, const std::string& name, bool cacheable);
   void add_offer(Name& name, const Description& description, const RankSet& ranks,
                  Clock::time_point now);
   void check_complete(Name& name);
   void check_left(Name& name);
   void define(Name& name);
-  void run_complete(std::vector<ControlMessage>& log);
+  std::optional<std::uint32_t> next_id();
+  void complete(Name& name);
+  void run_complete(Set& set, std::vector<ControlMessage>& log);
   void fail(Name& name, Code code, std::string text);
   void finish(Name& name);
   std::string stall_text(const Name& name, Clock::time_point now) const;
@@ -68,11 +91,12 @@ class Coordinator {
   Options options_;
   int size_;
   RankSet left_;
-  bool shut_down_ = false;  ///< The log is complete.
-  std::unordered_map<std::string, std::unique_ptr<Name>> names_;
+  bool shut_down_ = false;                  ///< The log is complete.
+  std::vector<std::unique_ptr<Set>> sets_;  ///< By process set; null: removed.
   std::vector<Name*> by_id_;
+  std::vector<std::uint32_t> free_ids_;  ///< Of process sets that are no more.
   std::vector<Name*> waiting_;  ///< Announced by some ranks; in order of first announcement.
-  std::deque<Name*> complete_;  ///< Announced by all, not yet in the log.
+  std::size_t complete_ = 0;    ///< Names that are complete, of all sets.
   std::vector<ControlMessage> log_;
 };
 

@@ -54,7 +54,8 @@ bool Engine::Impl::step() {
     return false;
   }
   take_submissions();
-  bool moved = negotiation_->step(reduction_->in_flight() < kBusyBatches);
+  negotiation_->hold(0, reduction_->in_flight() >= kBusyBatches);
+  bool moved = negotiation_->step();
   for (Decision& decision : negotiation_->take_decisions()) {
     apply(decision);
     if (is_over()) return true;

@@ -5,8 +5,9 @@
 
 namespace hvd {
 
-Leader::Leader(RankSet subtree, int size)
-    : subtree_(std::move(subtree)), subtree_count_(subtree_.count()), size_(size) {}
+Leader::Leader(RankSet subtree, int size) : subtree_(std::move(subtree)), size_(size) {
+  sets_.push_back({RankSet::all(size), subtree_.count(), {}});
+}
 
 void Leader::member_ready(int rank, std::uint32_t id, Clock::time_point now) {
   if (id >= ids_.size()) return;  // not from our code: an id is used only after the log named it
@@ -20,12 +21,18 @@ void Leader::member_ready(int rank, std::uint32_t id, Clock::time_point now) {
   }
   if (entry.count == 0) entry.since = now;
   entry.have.add(rank);
-  if (++entry.count == subtree_count_) ready_.ids.push_back(id);
+  if (++entry.count == entry.wanted) ready_.ids.push_back(id);
 }
 
 void Leader::child_ready(const RankSet& child, const Ready& ready, Clock::time_point now) {
   for (const std::uint32_t id : ready.ids) {
-    if (id < ids_.size()) add(id, child, now);
+    if (id >= ids_.size()) continue;
+    const int process_set = ids_[id].process_set;
+    if (process_set == 0) {
+      add(id, child, now);
+    } else {
+      add(id, child.common(sets_[static_cast<std::size_t>(process_set)].ranks), now);
+    }
   }
 }
 
@@ -39,22 +46,28 @@ void Leader::add(std::uint32_t id, const RankSet& ranks, Clock::time_point now) 
   if (entry.count == 0) entry.since = now;
   entry.have.add_all(ranks);
   entry.count += ranks.count();
-  if (entry.count == subtree_count_) ready_.ids.push_back(id);
+  if (entry.count == entry.wanted) ready_.ids.push_back(id);
 }
 
-void Leader::turn_partial(std::uint32_t id) {
-  Id& entry = ids_[id];
+void Leader::turn_partial(Id& entry) {
   if (entry.partial) return;
   entry.partial = true;
+  const auto id = static_cast<std::uint32_t>(&entry - ids_.data());
   if (entry.count > 0) up_.emplace_back(Partial{id, entry.have});
+}
+
+Leader::Id* Leader::find(int process_set, const std::string& name) {
+  const auto index = static_cast<std::size_t>(process_set);
+  if (index >= sets_.size()) return nullptr;
+  const auto found = sets_[index].ids.find(name);
+  return found == sets_[index].ids.end() ? nullptr : &ids_[found->second];
 }
 
 void Leader::pass_up(ControlMessage message) {
   if (const auto* announce = std::get_if<Announce>(&message)) {
-    const auto found = by_name_.find(announce->name);
-    if (found != by_name_.end()) turn_partial(found->second);
+    if (Id* id = find(announce->description.process_set, announce->name)) turn_partial(*id);
   } else if (const auto* partial = std::get_if<Partial>(&message)) {
-    if (partial->id < ids_.size()) turn_partial(partial->id);
+    if (partial->id < ids_.size()) turn_partial(ids_[partial->id]);
   } else if (const auto* leave = std::get_if<Leave>(&message)) {
     tell_all_of(leave->rank);
   }
@@ -63,33 +76,58 @@ void Leader::pass_up(ControlMessage message) {
 
 /// What a rank announced before it left still counts, so it must reach the root first.
 void Leader::tell_all_of(int rank) {
-  for (std::uint32_t id = 0; id < ids_.size(); ++id) {
-    if (ids_[id].count != subtree_count_ && ids_[id].have.contains(rank)) turn_partial(id);
+  for (Id& entry : ids_) {
+    if (is_unfinished(entry) && entry.have.contains(rank)) turn_partial(entry);
   }
   if (!ready_.ids.empty()) up_.emplace_back(std::exchange(ready_, {}));
 }
 
 void Leader::follow(const ControlMessage& entry) {
-  if (const auto* define = std::get_if<Define>(&entry)) {
-    if (define->id >= Board::kMaxIds) return;
-    if (define->id >= ids_.size()) ids_.resize(define->id + 1);
-    Id& id = ids_[define->id];
-    id.name = define->name;
-    if (id.have.words().empty()) reset(id);
-    by_name_[define->name] = define->id;
+  if (const auto* definition = std::get_if<Define>(&entry)) {
+    define(*definition);
   } else if (const auto* run = std::get_if<Run>(&entry)) {
     for (const std::uint32_t id : run->ids) {
       if (id < ids_.size()) reset(ids_[id]);
     }
   } else if (const auto* failure = std::get_if<Failure>(&entry)) {
-    const auto found = by_name_.find(failure->name);
-    if (found != by_name_.end()) reset(ids_[found->second]);
+    if (Id* id = find(failure->process_set, failure->name)) reset(*id);
   } else if (std::holds_alternative<Left>(entry)) {
     any_left_ = true;
-    for (std::uint32_t id = 0; id < ids_.size(); ++id) {
-      if (ids_[id].count != subtree_count_) turn_partial(id);
+    for (Id& id : ids_) {
+      if (is_unfinished(id)) turn_partial(id);
     }
+  } else if (const auto* added = std::get_if<SetAdded>(&entry)) {
+    const auto index = static_cast<std::size_t>(added->process_set);
+    if (index > sets_.size()) return;  // not from our code: sets are numbered in order
+    if (index == sets_.size()) sets_.emplace_back();
+    sets_[index] = {added->ranks, subtree_.common(added->ranks).count(), {}};
+  } else if (const auto* removed = std::get_if<SetRemoved>(&entry)) {
+    remove_set(removed->process_set);
   }
+}
+
+void Leader::define(const Define& define) {
+  const auto index = static_cast<std::size_t>(define.description.process_set);
+  if (define.id >= Board::kMaxIds || index >= sets_.size()) return;
+  if (define.id >= ids_.size()) ids_.resize(define.id + 1);
+  Id& id = ids_[define.id];
+  Set& set = sets_[index];
+  set.ids[define.name] = define.id;
+  if (id.name == define.name && id.process_set == define.description.process_set &&
+      !id.have.words().empty()) {
+    return;
+  }
+  id.name = define.name;
+  id.process_set = define.description.process_set;
+  id.wanted = set.wanted;
+  reset(id);
+}
+
+void Leader::remove_set(int process_set) {
+  const auto index = static_cast<std::size_t>(process_set);
+  if (index == 0 || index >= sets_.size()) return;
+  for (const auto& [name, id] : sets_[index].ids) ids_[id] = Id{};
+  sets_[index] = Set{};
 }
 
 void Leader::reset(Id& id) {
@@ -99,10 +137,9 @@ void Leader::reset(Id& id) {
 }
 
 void Leader::give_up_waiting(Clock::time_point now, std::chrono::milliseconds patience) {
-  for (std::uint32_t id = 0; id < ids_.size(); ++id) {
-    const Id& entry = ids_[id];
-    if (entry.partial || entry.count == 0 || entry.count == subtree_count_) continue;
-    if (now - entry.since >= patience) turn_partial(id);
+  for (Id& entry : ids_) {
+    if (entry.partial || entry.count == 0 || !is_unfinished(entry)) continue;
+    if (now - entry.since >= patience) turn_partial(entry);
   }
 }
 

@@ -14,7 +14,8 @@ namespace hvd {
 /// Speaks for a node and for the nodes below it in the tree: takes what members and child leaders
 /// say, and passes one word upwards once its whole subtree agrees.
 ///
-/// The usual case is AND: an id goes up when every rank of the subtree has set its bit. When a
+/// The usual case is AND: an id goes up when every rank of the subtree that is in the id's process
+/// set has set its bit (a subtree without one has nothing to say). When a
 /// name meets anything else (a description in full, half a child's subtree, a stall) its id turns
 /// *partial*: what is known goes up with the ranks, so that the root can compare and report.
 /// Pure: no clock, no input or output of its own. One thread at a time.
@@ -40,23 +41,33 @@ class Leader {
  private:
   struct Id {
     std::string name;
+    int process_set = 0;
     RankSet have;
     int count = 0;
+    int wanted = 0;  ///< Ranks of the subtree in the process set.
     bool partial = false;
     Clock::time_point since;
   };
+  struct Set {
+    RankSet ranks;
+    int wanted = 0;
+    std::unordered_map<std::string, std::uint32_t> ids;  ///< By name.
+  };
 
+  Id* find(int process_set, const std::string& name);
+  void define(const Define& define);
+  void remove_set(int process_set);
   void add(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
-  void turn_partial(std::uint32_t id);
+  void turn_partial(Id& entry);
+  static bool is_unfinished(const Id& entry) { return entry.count != entry.wanted; }
   void tell_all_of(int rank);
   void reset(Id& id);
 
   RankSet subtree_;
-  int subtree_count_;
   int size_;
   bool any_left_ = false;  ///< A rank has left: no AND over it will complete.
   std::vector<Id> ids_;
-  std::unordered_map<std::string, std::uint32_t> by_name_;
+  std::vector<Set> sets_;  ///< By process set; no ranks: removed.
   std::vector<ControlMessage> up_;
   Ready ready_;
 };

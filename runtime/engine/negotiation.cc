@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/log.h"
-
 namespace hvd {
 namespace {
 
@@ -25,6 +23,8 @@ Negotiation::Negotiation(Place place, const Board& board, Doorbell* doorbell, Co
       tree_(std::move(tree)),
       stall_warning_(options.stall_warning),
       now_(Clock::now()) {
+  sets_.push_back(std::make_unique<Set>());
+  sets_.front()->is_member = true;
   const auto me = static_cast<std::size_t>(place_.local_rank);
   if (!is_leader()) {
     Board::Member& member = board_.members[me];
@@ -45,19 +45,39 @@ Negotiation::Negotiation(Place place, const Board& board, Doorbell* doorbell, Co
   if (is_root()) coordinator_ = std::make_unique<Coordinator>(place_.hosts, options);
 }
 
+Negotiation::Set* Negotiation::find_set(int process_set) {
+  const auto index = static_cast<std::size_t>(process_set);
+  Set* set = index < sets_.size() ? sets_[index].get() : nullptr;
+  return set != nullptr && set->is_member ? set : nullptr;
+}
+
+Negotiation::NameEntry* Negotiation::find_name(int process_set, const std::string& text) {
+  Set* set = find_set(process_set);
+  if (set == nullptr) return nullptr;
+  const auto found = set->names.find(text);
+  return found == set->names.end() ? nullptr : &*found;
+}
+
 void Negotiation::submit(PendingPtr pending) {
-  const std::string& text = pending->request.name;
-  Name& name = names_[text];
-  if (name.current != nullptr) {
-    name.queued.push_back(std::move(pending));
+  Set* set = find_set(pending->request.process_set);
+  if (set == nullptr) {
+    const Status gone = error(Code::kInvalidArgument, "rank {}: '{}': process set {} was removed",
+                              place_.rank, pending->request.name, pending->request.process_set);
+    decisions_.emplace_back(FailRequest{std::move(pending), gone});
+    return;
+  }
+  NameEntry& entry = *set->names.try_emplace(pending->request.name).first;
+  if (entry.second.current != nullptr) {
+    entry.second.queued.push_back(std::move(pending));
     ++queued_;
     return;
   }
-  name.current = std::move(pending);
-  announce(name.current->request.name, name);
+  entry.second.current = std::move(pending);
+  announce(entry);
 }
 
-void Negotiation::announce(const std::string& text, Name& name) {
+void Negotiation::announce(NameEntry& entry) {
+  const Name& name = entry.second;
   const Pending& pending = *name.current;
   if (name.id && name.described == pending.description) {
     if (is_leader()) {
@@ -70,7 +90,7 @@ void Negotiation::announce(const std::string& text, Name& name) {
   }
   RankSet me(place_.size);
   me.add(place_.rank);
-  say_up(Announce{text, pending.cacheable, pending.description, std::move(me)});
+  say_up(Announce{entry.first, pending.cacheable, pending.description, std::move(me)});
 }
 
 void Negotiation::say_up(ControlMessage message) {
@@ -92,6 +112,14 @@ void Negotiation::leave() {
 void Negotiation::leave_if_all_is_said() {
   if (queued_ > 0 || !std::exchange(leaving_, false)) return;
   say_up(Leave{place_.rank});
+}
+
+void Negotiation::add_set(const RankSet& ranks) {
+  if (coordinator_ != nullptr) coordinator_->add_set(ranks);
+}
+
+void Negotiation::remove_set(int process_set) {
+  if (coordinator_ != nullptr) coordinator_->remove_set(process_set);
 }
 
 void Negotiation::spread_loss(int rank, const std::string& text) {
@@ -123,12 +151,12 @@ std::string Negotiation::farewell_of(int local_rank) const {
   return {member.farewell.data(), std::min(length, member.farewell.size())};
 }
 
-bool Negotiation::step(bool may_run) {
+bool Negotiation::step() {
   bool moved = false;
   if (is_leader()) {
     moved = listen_to_members();
     moved = listen_to_tree() || moved;
-    pass_up_or_decide(may_run);
+    pass_up_or_decide();
   } else {
     moved = read_log();
   }
@@ -190,7 +218,7 @@ void Negotiation::receive(int from, ControlMessage message) {
   }
 }
 
-void Negotiation::pass_up_or_decide(bool may_run) {
+void Negotiation::pass_up_or_decide() {
   if (!is_root()) {
     for (const ControlMessage& message : leader_->take_up()) tree_.send_up(message);
     return;
@@ -198,14 +226,13 @@ void Negotiation::pass_up_or_decide(bool may_run) {
   // A decision may let a queued request announce itself at once: look again until quiet.
   do {
     for (ControlMessage& message : leader_->take_up()) decide(std::move(message));
-    for (const ControlMessage& entry : coordinator_->decide(may_run)) write_log(entry);
+    for (const ControlMessage& entry : coordinator_->decide()) write_log(entry);
   } while (leader_->has_up());
 }
 
 void Negotiation::decide(ControlMessage message) {
   if (const auto* ready = std::get_if<Ready>(&message)) {
-    const RankSet all = RankSet::all(place_.size);
-    for (const std::uint32_t id : ready->ids) coordinator_->ready(id, all, now_);
+    for (const std::uint32_t id : ready->ids) coordinator_->ready(id, now_);
   } else if (const auto* announce = std::get_if<Announce>(&message)) {
     coordinator_->announce(*announce, now_);
   } else if (const auto* partial = std::get_if<Partial>(&message)) {
@@ -225,86 +252,6 @@ void Negotiation::write_log(const ControlMessage& entry) {
   apply(entry);
 }
 
-bool Negotiation::read_log() {
-  bool moved = false;
-  while (const auto bytes = log_.read()) {
-    moved = true;
-    auto entry = decode_control_message(*bytes, place_.size);
-    if (entry.is_ok()) {
-      apply(entry.value());
-    } else {
-      spread_loss(place_.node_ranks.front(),
-                  format_text("rank {} wrote what is no log entry: {}", place_.node_ranks.front(),
-                              entry.status().message()));
-    }
-  }
-  if (log_.take_made_room()) ring_leader_ = true;
-  return moved;
-}
-
-void Negotiation::apply(const ControlMessage& entry) {
-  if (const auto* run = std::get_if<Run>(&entry)) {
-    apply_run(*run);
-  } else if (const auto* define = std::get_if<Define>(&entry)) {
-    if (define->id >= Board::kMaxIds) return;
-    if (define->id >= name_of_id_.size()) name_of_id_.resize(define->id + 1);
-    name_of_id_[define->id] = define->name;
-    Name& name = names_[define->name];
-    name.id = define->id;
-    if (name.current != nullptr) name.described = name.current->description;
-  } else if (const auto* failure = std::get_if<Failure>(&entry)) {
-    if (PendingPtr pending = take_current(failure->name)) {
-      decisions_.emplace_back(
-          FailRequest{std::move(pending), Status(failure->code, failure->text)});
-    }
-  } else if (const auto* stall = std::get_if<Stall>(&entry)) {
-    const auto found = names_.find(stall->name);
-    if (found != names_.end() && found->second.current != nullptr) {
-      log(LogLevel::kWarning, "stall", "{}", stall->text);
-    }
-  } else if (const auto* left = std::get_if<Left>(&entry)) {
-    decisions_.emplace_back(PeerLeft{left->rank});
-  } else if (const auto* lost = std::get_if<Lost>(&entry)) {
-    if (!std::exchange(lost_, true)) decisions_.emplace_back(PeerLost{lost->rank, lost->text});
-  } else if (std::holds_alternative<Shutdown>(entry)) {
-    decisions_.emplace_back(AllLeft{});
-  }
-}
-
-void Negotiation::apply_run(const Run& run) {
-  RunTogether together;
-  together.requests.reserve(run.ids.size() + 1);
-  for (const std::uint32_t id : run.ids) {
-    if (id >= name_of_id_.size()) continue;
-    if (PendingPtr pending = take_current(name_of_id_[id])) {
-      together.requests.push_back(std::move(pending));
-    }
-  }
-  if (!run.name.empty()) {
-    if (PendingPtr pending = take_current(run.name)) {
-      together.requests.push_back(std::move(pending));
-    }
-  }
-  if (!together.requests.empty()) decisions_.emplace_back(std::move(together));
-}
-
-PendingPtr Negotiation::take_current(const std::string& text) {
-  const auto found = names_.find(text);
-  if (found == names_.end()) return nullptr;
-  Name& name = found->second;
-  PendingPtr pending = std::exchange(name.current, nullptr);
-  if (!name.queued.empty()) {
-    name.current = std::move(name.queued.front());
-    name.queued.pop_front();
-    --queued_;
-    announce(found->first, name);
-    leave_if_all_is_said();
-  } else if (!name.id) {
-    names_.erase(found);
-  }
-  return pending;
-}
-
 void Negotiation::tick(Clock::time_point now) {
   now_ = now;
   if (!is_leader()) return;
@@ -321,11 +268,15 @@ void Negotiation::tick(Clock::time_point now) {
 
 std::vector<PendingPtr> Negotiation::take_all_requests() {
   std::vector<PendingPtr> all;
-  for (auto& [text, name] : names_) {
-    if (name.current != nullptr) all.push_back(std::move(name.current));
-    for (PendingPtr& queued : name.queued) all.push_back(std::move(queued));
+  for (const auto& set : sets_) {
+    if (set == nullptr) continue;
+    for (auto& [text, name] : set->names) {
+      if (name.current != nullptr) all.push_back(std::move(name.current));
+      for (PendingPtr& queued : name.queued) all.push_back(std::move(queued));
+    }
+    set->names.clear();
   }
-  names_.clear();
+  by_id_.clear();
   queued_ = 0;
   return all;
 }

@@ -21,6 +21,7 @@ namespace hvd {
 
 /// What the log asks this rank to do next, in log order.
 struct RunTogether {
+  int process_set = 0;
   std::vector<PendingPtr> requests;
 };
 struct FailRequest {
@@ -35,7 +36,16 @@ struct PeerLost {
   std::string text;
 };
 struct AllLeft {};
-using Decision = std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft>;
+/// Whether this rank is in the set or not.
+struct SetFormed {
+  int process_set = 0;
+  RankSet ranks;
+};
+struct SetGone {
+  int process_set = 0;
+};
+using Decision =
+    std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, SetFormed, SetGone>;
 
 /// Stage two, submitted -> negotiated: agrees with the other ranks on what runs next.
 ///
@@ -61,6 +71,14 @@ class Negotiation {
   void submit(PendingPtr pending);
   /// Says farewell once everything submitted is announced.
   void leave();
+  /// At the root, once all ranks have agreed: the log tells every rank that the process set is
+  /// there, or no more. Elsewhere: nothing.
+  void add_set(const RankSet& ranks);
+  void remove_set(int process_set);
+  /// At the root: as Coordinator::hold.
+  void hold(int process_set, bool held) {
+    if (coordinator_ != nullptr) coordinator_->hold(process_set, held);
+  }
   /// This rank has learnt that a peer is lost: tells the others.
   void spread_loss(int rank, const std::string& text);
 
@@ -69,8 +87,8 @@ class Negotiation {
   /// What the rank of this node said when it ended; empty when it said nothing.
   std::string farewell_of(int local_rank) const;
 
-  /// Moves messages; `may_run` as in Coordinator::decide. True when anything moved.
-  bool step(bool may_run);
+  /// Moves messages. True when anything moved.
+  bool step();
   /// Hands on what was said already and found no room; true when nothing is left. For the time
   /// after the end, when step() is over: the others may still wait for the last word.
   bool flush();
@@ -87,23 +105,36 @@ class Negotiation {
     PendingPtr current;
     std::deque<PendingPtr> queued;
   };
+  using Names = std::unordered_map<std::string, Name>;
+  using NameEntry = Names::value_type;
+  /// A process set as this rank knows it.
+  struct Set {
+    bool is_member = false;
+    Names names;
+  };
 
   bool is_leader() const { return place_.local_rank == 0; }
   bool is_root() const { return place_.rank == 0; }
 
-  void announce(const std::string& text, Name& name);
+  Set* find_set(int process_set);
+  NameEntry* find_name(int process_set, const std::string& text);
+  void announce(NameEntry& entry);
   void leave_if_all_is_said();
   void say_up(ControlMessage message);
   bool listen_to_members();
   bool listen_to_tree();
   bool read_log();
   void receive(int from, ControlMessage message);
-  void pass_up_or_decide(bool may_run);
+  void pass_up_or_decide();
   void decide(ControlMessage message);
   void write_log(const ControlMessage& entry);
   void apply(const ControlMessage& entry);
+  void apply_define(const Define& define);
   void apply_run(const Run& run);
-  PendingPtr take_current(const std::string& text);
+  void apply_set_added(const SetAdded& added);
+  void apply_set_removed(int process_set);
+  PendingPtr take_current(int process_set, const std::string& text);
+  PendingPtr take_current(Set& set, NameEntry& entry);
   void ring();
 
   Place place_;
@@ -114,8 +145,12 @@ class Negotiation {
   Clock::time_point now_;
 
   // As a member.
-  std::unordered_map<std::string, Name> names_;
-  std::vector<std::string> name_of_id_;
+  std::vector<std::unique_ptr<Set>> sets_;  ///< By process set; null: removed.
+  struct IdName {
+    Set* set = nullptr;
+    NameEntry* entry = nullptr;  ///< Null: of a process set without this rank.
+  };
+  std::vector<IdName> by_id_;
   ReadyBits bits_;
   RingWriter up_;
   RingReader log_;

@@ -38,6 +38,14 @@ class RankSet {
     }
     return rest;
   }
+  /// The members of both sets.
+  RankSet common(const RankSet& other) const {
+    RankSet both = *this;
+    for (std::size_t i = 0; i < words_.size(); ++i) {
+      both.words_[i] &= i < other.words_.size() ? other.words_[i] : 0;
+    }
+    return both;
+  }
   void clear() {
     for (auto& word : words_) word = 0;
   }

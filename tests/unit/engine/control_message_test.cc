@@ -17,14 +17,16 @@ std::vector<ControlMessage> one_of_each() {
           Ready{{1, 2, 4'000}},
           Partial{7, RankSet::all(70)},
           Leave{3},
-          Define{9, "x"},
-          Run{{1, 2}, "y"},
-          Failure{"x", Code::kMismatch, "text"},
-          Stall{"x", "text"},
+          Define{9, "x", description},
+          Run{{1, 2}, "y", 3},
+          Failure{"x", Code::kMismatch, "text", 4},
+          Stall{"x", "text", 5},
           Left{4},
           Lost{5, "died"},
           Shutdown{},
-          Heartbeat{}};
+          Heartbeat{},
+          SetAdded{6, RankSet::all(70)},
+          SetRemoved{7}};
 }
 
 TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {
@@ -50,7 +52,7 @@ TEST(ControlMessage, EveryTruncationIsAnError) {
 TEST(ControlMessage, SurvivesRandomAndDamagedBytes) {
   std::mt19937 random(1);
   for (int round = 0; round < 20'000; ++round) {
-    Bytes bytes = encode(one_of_each()[random() % 12]);
+    Bytes bytes = encode(one_of_each()[random() % std::variant_size_v<ControlMessage>]);
     for (int flips = 0; flips < 3; ++flips) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     }
@@ -61,6 +63,7 @@ TEST(ControlMessage, SurvivesRandomAndDamagedBytes) {
 TEST(ControlMessage, RefusesRanksThatDoNotExist) {
   EXPECT_FALSE(decode_control_message(encode(Leave{70}), 70).is_ok());
   EXPECT_FALSE(decode_control_message(encode(Lost{-1, ""}), 70).is_ok());
+  EXPECT_FALSE(decode_control_message(encode(SetRemoved{-1}), 70).is_ok());
 }
 
 }  // namespace

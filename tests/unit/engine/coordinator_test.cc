@@ -7,7 +7,9 @@
 namespace hvd {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using namespace std::chrono_literals;
 
 const Clock::time_point kStart{};
@@ -33,7 +35,8 @@ class CoordinatorTest : public testing::Test {
   /// The log as short text: "define x=0", "run 0 1", "run 'x'", "fail x", "left 1", "shutdown".
   std::vector<std::string> decide(bool may_run = true) {
     std::vector<std::string> lines;
-    for (const ControlMessage& entry : coordinator_.decide(may_run)) {
+    for (int set = 0; set < 4; ++set) coordinator_.hold(set, !may_run);
+    for (const ControlMessage& entry : coordinator_.decide()) {
       if (const auto* define = std::get_if<Define>(&entry)) {
         lines.push_back(format_text("define {}={}", define->name, define->id));
       } else if (const auto* run = std::get_if<hvd::Run>(&entry)) {
@@ -147,6 +150,65 @@ TEST_F(CoordinatorTest, ReportsWhoIsMissingAndWhatTheyWaitFor) {
 TEST_F(CoordinatorTest, KeepsRunsBelowTheFusionThreshold) {
   for (const char* name : {"a", "b", "c"}) announce(name, {0, 1, 2}, tensor_of({100}));
   EXPECT_EQ(decide().back(), "run 2") << "400 + 400 bytes fit into 1000, a third does not";
+}
+
+TEST_F(CoordinatorTest, ANameOfAProcessSetNeedsOnlyItsRanks) {
+  coordinator_.add_set(ranks({0, 2}));
+  decide();
+  Description description = tensor_of({4});
+  description.process_set = 1;
+  announce("x", {0, 1, 2});
+  announce("x", {0}, description);
+  EXPECT_EQ(decide(), (Lines{"define x=0", "run 0"})) << "the world's x is another tensor";
+  announce("x", {2}, description);
+  EXPECT_EQ(decide(), (Lines{"define x=1", "run 1"}));
+}
+
+TEST_F(CoordinatorTest, ABusyProcessSetHoldsNoOtherBack) {
+  coordinator_.add_set(ranks({0, 1}));
+  decide();
+  Description description = tensor_of({4});
+  description.process_set = 1;
+  announce("x", {0, 1}, description);
+  announce("y", {0, 1, 2});
+  coordinator_.hold(1, true);
+  coordinator_.hold(0, false);
+  std::vector<int> sets;
+  for (const ControlMessage& entry : coordinator_.decide()) {
+    if (const auto* run = std::get_if<hvd::Run>(&entry)) sets.push_back(run->process_set);
+  }
+  EXPECT_EQ(sets, std::vector<int>{0});
+  EXPECT_EQ(decide(), Lines{"run 0"});
+}
+
+TEST_F(CoordinatorTest, AStallNamesTheMissingMembersOnly) {
+  coordinator_.add_set(ranks({0, 2}));
+  decide();
+  Description description = tensor_of({4});
+  description.process_set = 1;
+  announce("x", {0}, description);
+  const auto reports = coordinator_.report_stalls(kStart + 10s);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_THAT(std::get<Stall>(reports[0]).text,
+              AllOf(HasSubstr("of process set 1 has waited"), HasSubstr("not submitted by rank 2"),
+                    Not(HasSubstr("rank 1"))));
+}
+
+TEST_F(CoordinatorTest, ARemovedProcessSetGivesItsIdsBack) {
+  coordinator_.add_set(ranks({1}));
+  decide();
+  Description description = tensor_of({4});
+  description.process_set = 1;
+  announce("x", {1}, description);
+  EXPECT_EQ(decide(), (Lines{"define x=0", "run 0"}));
+  coordinator_.remove_set(1);
+  announce("x", {1}, description);
+  EXPECT_EQ(decide(), Lines{}) << "nobody hears of a set that is no more";
+  announce("y", {0, 1, 2});
+  EXPECT_EQ(decide(), (Lines{"define y=0", "run 0"}));
+  coordinator_.add_set(ranks({1}));
+  const auto log = coordinator_.decide();
+  EXPECT_EQ(std::get<SetAdded>(log.at(0)).process_set, 2) << "numbers of sets never come again";
 }
 
 }  // namespace

@@ -91,6 +91,21 @@ TEST_F(LeaderTest, OnceARankHasLeftNothingWaitsForIt) {
   EXPECT_EQ(std::get<Partial>(leader_.take_up().at(0)).ranks, ranks({0}));
 }
 
+TEST_F(LeaderTest, WaitsForTheRanksOfTheProcessSetOnly) {
+  Description description;
+  description.process_set = 1;
+  leader_.follow(SetAdded{1, ranks({1, 2})});
+  leader_.follow(Define{2, "x", description});
+  child({2});
+  EXPECT_FALSE(leader_.has_up());
+  leader_.member_ready(1, 2, kStart);
+  EXPECT_EQ(std::get<Ready>(leader_.take_up().at(0)).ids, std::vector<std::uint32_t>{2});
+  leader_.follow(SetRemoved{1});
+  leader_.follow(Define{2, "z"});
+  leader_.member_ready(1, 2, kStart);
+  EXPECT_FALSE(leader_.has_up()) << "the id is the world's now";
+}
+
 TEST_F(LeaderTest, IgnoresIdsThatTheLogHasNotNamed) {
   leader_.member_ready(0, 77, kStart);
   child({78});

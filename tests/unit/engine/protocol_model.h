@@ -53,6 +53,12 @@ struct Node {
 };
 
 inline std::string text_of(const ControlMessage& entry) {
+  if (const auto* added = std::get_if<SetAdded>(&entry)) {
+    return format_text("set {}", added->process_set);
+  }
+  if (const auto* removed = std::get_if<SetRemoved>(&entry)) {
+    return format_text("no set {}", removed->process_set);
+  }
   if (const auto* define = std::get_if<Define>(&entry)) return "define " + define->name;
   if (const auto* failure = std::get_if<Failure>(&entry)) return "fail " + failure->name;
   if (const auto* left = std::get_if<Left>(&entry)) return format_text("left {}", left->rank);
@@ -73,6 +79,7 @@ class Model {
         nodes_(static_cast<std::size_t>(shape.nodes)),
         coordinator_(std::vector<std::string>(static_cast<std::size_t>(shape.size()), "host"),
                      {64, std::chrono::milliseconds(1000)}) {
+    for (const RankSet& set : plan_.sets) coordinator_.add_set(set);
     for (int node = 0; node < shape.nodes; ++node) {
       at(node).leader = std::make_unique<Leader>(shape.subtree(node), shape.size());
     }
@@ -103,9 +110,17 @@ class Model {
     }
   }
 
+  /// The process set ends once all its uses are over, and its ids are given to others.
+  void remove_set(int process_set) {
+    coordinator_.remove_set(process_set);
+    settle();
+  }
+
   /// For the steady state: one more use of `name` on every rank, delivered to the end.
   void use_once_more(const std::string& name) {
-    for (int rank = 0; rank < shape_.size(); ++rank) member(rank).to_submit.push_back(name);
+    for (int rank = 0; rank < shape_.size(); ++rank) {
+      if (plan_.has_rank(name, rank)) member(rank).to_submit.push_back(name);
+    }
     for (int rank = 0; rank < shape_.size(); ++rank) submit(rank);
     settle();
   }
@@ -182,7 +197,7 @@ class Model {
     }
     RankSet ranks(shape_.size());
     ranks.add(rank);
-    say_up(rank, Announce{text, text != "once", description, std::move(ranks)});
+    say_up(rank, Announce{name_of(text), name_of(text) != "once", description, std::move(ranks)});
   }
 
   void say_up(int rank, ControlMessage message) {
@@ -260,7 +275,10 @@ class Model {
         }
       }
       if (node != 0) return moved;
-      for (const ControlMessage& entry : coordinator_.decide(may_run)) {
+      for (int set = 0; set <= static_cast<int>(plan_.sets.size()); ++set) {
+        coordinator_.hold(set, !may_run && (set == 0 || chance(2)));
+      }
+      for (const ControlMessage& entry : coordinator_.decide()) {
         moved = true;
         check_consent(entry);
         write_log(0, entry);
@@ -272,7 +290,7 @@ class Model {
   void decide(const ControlMessage& message) {
     if (const auto* ready = std::get_if<Ready>(&message)) {
       for (const auto id : ready->ids) {
-        coordinator_.ready(id, RankSet::all(shape_.size()), kStart);
+        coordinator_.ready(id, kStart);
       }
     } else if (const auto* announce = std::get_if<Announce>(&message)) {
       coordinator_.announce(*announce, kStart);
@@ -305,22 +323,29 @@ class Model {
     EXPECT_FALSE(me.over) << "an entry after shutdown: " << text_of(entry);
     me.log.push_back(text_of(entry));
     if (const auto* define = std::get_if<Define>(&entry)) {
-      me.name_of_id[define->id] = define->name;
-      Member::Name& name = me.names[define->name];
+      const std::string key = key_of(define->description.process_set, define->name);
+      me.name_of_id[define->id] = key;
+      if (!plan_.has_rank(key, rank)) return;
+      Member::Name& name = me.names[key];
       name.id = define->id;
-      ASSERT_TRUE(name.current) << "rank " << rank << " has not announced " << define->name;
-      name.described = plan_.description(rank, define->name, *name.current);
+      ASSERT_TRUE(name.current) << "rank " << rank << " has not announced " << key;
+      EXPECT_EQ(define->description, plan_.description(rank, key, *name.current));
+      name.described = define->description;
     } else if (const auto* run = std::get_if<hvd::Run>(&entry)) {
-      for (const auto id : run->ids) end_use(rank, me.name_of_id.at(id), Code::kOk);
-      if (!run->name.empty()) end_use(rank, run->name, Code::kOk);
+      for (const auto id : run->ids) {
+        EXPECT_EQ(set_of(me.name_of_id.at(id)), run->process_set);
+        end_use(rank, me.name_of_id.at(id), Code::kOk);
+      }
+      if (!run->name.empty()) end_use(rank, key_of(run->process_set, run->name), Code::kOk);
     } else if (const auto* failure = std::get_if<Failure>(&entry)) {
-      end_use(rank, failure->name, failure->code);
+      end_use(rank, key_of(failure->process_set, failure->name), failure->code);
     } else if (std::holds_alternative<Shutdown>(entry)) {
       me.over = true;
     }
   }
 
   void end_use(int rank, const std::string& text, Code code) {
+    if (!plan_.has_rank(text, rank)) return;
     Member& me = member(rank);
     const auto found = me.names.find(text);
     if (found == me.names.end() || !found->second.current) {
@@ -342,14 +367,18 @@ class Model {
 
   /// Promise 2, at the moment of the decision.
   void check_consent(const ControlMessage& entry) {
+    if (const auto* failure = std::get_if<Failure>(&entry)) {
+      ++decided_[key_of(failure->process_set, failure->name)];
+    }
     const auto* run = std::get_if<hvd::Run>(&entry);
     if (run == nullptr) return;
     std::vector<std::string> names;
     for (const auto id : run->ids) names.push_back(member(0).name_of_id.at(id));
-    if (!run->name.empty()) names.push_back(run->name);
+    if (!run->name.empty()) names.push_back(key_of(run->process_set, run->name));
     for (const std::string& name : names) {
-      const auto use = static_cast<int>(member(0).outcomes[name].size());
+      const int use = decided_[name]++;
       for (int rank = 0; rank < shape_.size(); ++rank) {
+        if (!plan_.has_rank(name, rank)) continue;
         EXPECT_GT(member(rank).announced[name], use)
             << name << " runs without the word of rank " << rank;
       }
@@ -362,6 +391,7 @@ class Model {
   std::vector<Member> members_;
   std::vector<Node> nodes_;
   Coordinator coordinator_;
+  std::map<std::string, int> decided_;  ///< Uses of each name that the root has ended.
 };
 
 }  // namespace hvd::protocol_model

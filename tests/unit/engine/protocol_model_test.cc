@@ -85,6 +85,75 @@ TEST(Protocol, WhatARankHadNotAnnouncedWhenItLeftFailsOnEveryOther) {
   });
 }
 
+/// Overlapping process sets whose names are those of the world.
+Plan plan_with_sets(const Shape& shape, std::mt19937& random) {
+  Plan plan;
+  for (int set = 1; set <= 3; ++set) {
+    RankSet ranks(shape.size());
+    for (int rank = 0; rank < shape.size(); ++rank) {
+      if (random() % 2 == 0) ranks.add(rank);
+    }
+    if (ranks.empty()) ranks.add(static_cast<int>(random() % static_cast<unsigned>(shape.size())));
+    plan.sets.push_back(std::move(ranks));
+    for (const char* name : {"a", "b", "once"}) plan.names.push_back(key_of(set, name));
+  }
+  return plan;
+}
+
+TEST(Protocol, ANameBelongsToItsProcessSetAndRunsOnTheWordOfItsRanksAlone) {
+  check_promises(
+      [](const Shape& shape, std::mt19937& random) { return plan_with_sets(shape, random); });
+}
+
+TEST(Protocol, ADisagreementInOneProcessSetIsNoneOfTheOthers) {
+  check_promises([](const Shape& shape, std::mt19937& random) {
+    Plan plan = plan_with_sets(shape, random);
+    for (int i = 0; i < 3; ++i) {
+      const int rank = static_cast<int>(random() % static_cast<unsigned>(shape.size()));
+      const int use = static_cast<int>(random() % static_cast<unsigned>(plan.uses));
+      plan.elements[{rank, plan.names[random() % plan.names.size()], use}] = 2;
+    }
+    return plan;
+  });
+}
+
+TEST(Protocol, ARankThatLeavesFailsOnlyTheProcessSetsItIsIn) {
+  check_promises([](const Shape& shape, std::mt19937& random) {
+    Plan plan = plan_with_sets(shape, random);
+    plan.leaver = static_cast<int>(random() % static_cast<unsigned>(shape.size()));
+    for (const std::string& name : plan.names) {
+      plan.leaver_uses[name] = static_cast<int>(random() % static_cast<unsigned>(plan.uses + 1));
+      for (int use = 0; use < plan.uses; ++use) {
+        for (int rank = 0; rank < shape.size(); ++rank) {
+          plan.elements[{rank, name, use}] = 1 + use % 2;
+        }
+      }
+    }
+    return plan;
+  });
+}
+
+TEST(Protocol, IdsOfARemovedProcessSetServeOthers) {
+  for (const Shape& shape : kShapes) {
+    for (unsigned seed = 0; seed < kSeeds / 4; ++seed) {
+      std::mt19937 random(seed);
+      Plan plan = plan_with_sets(shape, random);
+      plan.all_stay = true;
+      Model model(shape, plan, seed);
+      model.run();
+      model.remove_set(1);
+      for (const char* name : {"c", "2/c", "d", "2/d", "3/d", "c", "2/c"}) {
+        model.use_once_more(name);
+        for (int rank = 0; rank < shape.size(); ++rank) {
+          if (!plan.has_rank(name, rank)) continue;
+          ASSERT_EQ(model.member(rank).outcomes[name].back(), Code::kOk) << name;
+        }
+      }
+      EXPECT_EQ(model.member(0).log.back(), model.member(shape.size() - 1).log.back());
+    }
+  }
+}
+
 TEST(Protocol, OnceNamesAreKnownALeaderHearsItsMembersAndItsFanOutOncePerUse) {
   constexpr int kUses = 50;
   for (const Shape& shape : {Shape{1, 4}, Shape{6, 2}, Shape{22, 1}, Shape{30, 3}}) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -34,16 +35,34 @@ struct Shape {
   }
 };
 
-/// Every rank submits every use of every name, in an order of its own; the leaver stops early.
+/// The model's key of a name: "a" in the set of all ranks, "2/a" in process set 2.
+inline std::string key_of(int process_set, const std::string& name) {
+  return process_set == 0 ? name : format_text("{}/{}", process_set, name);
+}
+inline int set_of(const std::string& key) {
+  return key.find('/') == std::string::npos ? 0 : key.front() - '0';
+}
+inline std::string name_of(const std::string& key) {
+  return set_of(key) == 0 ? key : key.substr(2);
+}
+
+/// Every rank submits every use of every name of its process sets, in an order of its own; the
+/// leaver stops early.
 struct Plan {
   std::vector<std::string> names{"a", "b", "once"};
+  std::vector<RankSet> sets;  ///< From process set 1 on.
   int uses = 3;
   std::map<std::tuple<int, std::string, int>, int> elements;  ///< By rank, name, use; else 1.
   bool all_stay = false;
   int leaver = -1;
   std::map<std::string, int> leaver_uses;  ///< How many uses of each name the leaver submits.
 
+  bool has_rank(const std::string& name, int rank) const {
+    const int set = set_of(name);
+    return set == 0 || sets[static_cast<std::size_t>(set - 1)].contains(rank);
+  }
   int uses_of(int rank, const std::string& name) const {
+    if (!has_rank(name, rank)) return 0;
     return rank == leaver ? leaver_uses.at(name) : uses;
   }
   int elements_of(int rank, const std::string& name, int use) const {
@@ -52,17 +71,21 @@ struct Plan {
   }
   Description description(int rank, const std::string& name, int use) const {
     Description description;
-    if (name == "b") description.operation = Broadcast{0};
+    description.process_set = set_of(name);
+    if (name_of(name) == "b") description.operation = Broadcast{0};
     description.tensors.push_back({DataType::kFloat32, 0, {elements_of(rank, name, use)}});
     return description;
   }
   /// What must come of a use, on every rank that submits it.
   Code expected(int size, const std::string& name, int use) const {
-    if (leaver >= 0 && use >= leaver_uses.at(name)) return Code::kAborted;
-    for (int rank = 1; rank < size; ++rank) {
-      if (elements_of(rank, name, use) != elements_of(0, name, use)) return Code::kMismatch;
+    if (leaver >= 0 && has_rank(name, leaver) && use >= leaver_uses.at(name)) {
+      return Code::kAborted;
     }
-    return Code::kOk;
+    std::set<int> offered;
+    for (int rank = 0; rank < size; ++rank) {
+      if (has_rank(name, rank)) offered.insert(elements_of(rank, name, use));
+    }
+    return offered.size() > 1 ? Code::kMismatch : Code::kOk;
   }
 };
 
