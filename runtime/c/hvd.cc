@@ -187,7 +187,7 @@ hvd_status hvd_allreduce(const char* name, const void* input, void* output, size
                          hvd_dtype dtype, hvd_reduce_op op) noexcept {
   return guarded([&] {
     const auto extent = static_cast<int64_t>(count);
-    const hvd_tensor tensor{input, output, dtype, 1, &extent, 0};
+    const hvd_tensor tensor{input, output, dtype, 1, &extent, 0, nullptr, 0};
     hvd_request request = request_of(name, HVD_ALLREDUCE, &tensor);
     request.reduce_op = op;
     return run(request);
@@ -198,7 +198,7 @@ hvd_status hvd_broadcast(const char* name, void* buffer, size_t count, hvd_dtype
                          int root) noexcept {
   return guarded([&] {
     const auto extent = static_cast<int64_t>(count);
-    const hvd_tensor tensor{buffer, buffer, dtype, 1, &extent, 0};
+    const hvd_tensor tensor{buffer, buffer, dtype, 1, &extent, 0, nullptr, 0};
     hvd_request request = request_of(name, HVD_BROADCAST, &tensor);
     request.root = root;
     return run(request);
@@ -210,7 +210,7 @@ hvd_status hvd_allgather(const char* name, const void* input, size_t rows, size_
   return guarded([&]() -> Status {
     if (handle == nullptr) return null_argument("hvd_allgather", "handle");
     const int64_t shape[2] = {static_cast<int64_t>(rows), static_cast<int64_t>(row_count)};
-    const hvd_tensor tensor{input, nullptr, dtype, 2, shape, 0};
+    const hvd_tensor tensor{input, nullptr, dtype, 2, shape, 0, nullptr, 0};
     HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
     HVD_TRY_ASSIGN(auto request, hvd::translate(request_of(name, HVD_ALLGATHER, &tensor)));
     request.more = true;  // as in run()

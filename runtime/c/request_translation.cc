@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/request_translation.h"
 
+#include <cstddef>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <string>
@@ -34,18 +36,32 @@ static_assert(HVD_BOOL == static_cast<int>(DataType::kBool));
 static_assert(HVD_BFLOAT16 == static_cast<int>(DataType::kBfloat16));
 static_assert(HVD_UINT32 == static_cast<int>(DataType::kUint32));
 static_assert(HVD_UINT64 == static_cast<int>(DataType::kUint64));
-static_assert(HVD_UINT64 + 1 == kDataTypeCount);
+static_assert(HVD_COMPLEX64 == static_cast<int>(DataType::kComplex64));
+static_assert(HVD_COMPLEX128 == static_cast<int>(DataType::kComplex128));
+static_assert(HVD_FLOAT8_E4M3 == static_cast<int>(DataType::kFloat8E4m3));
+static_assert(HVD_FLOAT8_E5M2 == static_cast<int>(DataType::kFloat8E5m2));
+static_assert(HVD_FLOAT8_E5M2 + 1 == kDataTypeCount);
 static_assert(HVD_AVERAGE == static_cast<int>(ReduceOp::kAverage));
 static_assert(HVD_SUM == static_cast<int>(ReduceOp::kSum));
 static_assert(HVD_ADASUM == static_cast<int>(ReduceOp::kAdasum));
 static_assert(HVD_MIN == static_cast<int>(ReduceOp::kMin));
 static_assert(HVD_MAX == static_cast<int>(ReduceOp::kMax));
 static_assert(HVD_PRODUCT == static_cast<int>(ReduceOp::kProduct));
+static_assert(HVD_BIT_AND == static_cast<int>(ReduceOp::kBitAnd));
+static_assert(HVD_BIT_OR == static_cast<int>(ReduceOp::kBitOr));
+static_assert(HVD_BIT_XOR == static_cast<int>(ReduceOp::kBitXor));
+static_assert(HVD_WIRE_SAME == static_cast<int>(Wire::kSame));
+static_assert(HVD_WIRE_FLOAT16 == static_cast<int>(Wire::kFloat16));
+static_assert(HVD_WIRE_BFLOAT16 == static_cast<int>(Wire::kBfloat16));
 static_assert(HVD_CPU == static_cast<int>(DeviceKind::kCpu));
 static_assert(HVD_CUDA == static_cast<int>(DeviceKind::kCuda));
 static_assert(HVD_ROCM == static_cast<int>(DeviceKind::kRocm));
 
 constexpr int kMostDimensions = 64;
+
+/// hvd_request and hvd_tensor as the first version had them.
+constexpr std::size_t kFirstRequestBytes = offsetof(hvd_request, wire);
+constexpr std::size_t kFirstTensorBytes = offsetof(hvd_tensor, splits);
 
 std::string_view shown_name(const hvd_request& request) {
   return request.name == nullptr || *request.name == '\0' ? "(no name)" : request.name;
@@ -63,21 +79,47 @@ struct Where {
   }
 };
 
+Result<ReduceOp> translate_reduce_op(const hvd_request& request) {
+  if (request.reduce_op < HVD_AVERAGE || request.reduce_op > HVD_BIT_XOR) {
+    return error(Code::kInvalidArgument, "tensor '{}': reduce_op {} is not an hvd_reduce_op",
+                 shown_name(request), request.reduce_op);
+  }
+  return static_cast<ReduceOp>(request.reduce_op);
+}
+
 Result<Operation> translate_operation(const hvd_request& request) {
   switch (request.kind) {
-    case HVD_ALLREDUCE:
-      if (request.reduce_op < HVD_AVERAGE || request.reduce_op > HVD_PRODUCT) {
-        return error(Code::kInvalidArgument, "tensor '{}': reduce_op {} is not an hvd_reduce_op",
-                     shown_name(request), request.reduce_op);
+    case HVD_ALLREDUCE: {
+      HVD_TRY_ASSIGN(const ReduceOp op, translate_reduce_op(request));
+      if (request.wire < HVD_WIRE_SAME || request.wire > HVD_WIRE_BFLOAT16) {
+        return error(Code::kInvalidArgument, "tensor '{}': wire {} is not an hvd_wire",
+                     shown_name(request), request.wire);
       }
       return Operation(
-          Allreduce{static_cast<ReduceOp>(request.reduce_op), request.prescale, request.postscale});
+          Allreduce{op, request.prescale, request.postscale, static_cast<Wire>(request.wire)});
+    }
     case HVD_ALLGATHER:
       return Operation(Allgather{});
     case HVD_BROADCAST:
       return Operation(Broadcast{request.root});
     case HVD_BARRIER:
       return Operation(Barrier{});
+    case HVD_REDUCESCATTER: {
+      HVD_TRY_ASSIGN(const ReduceOp op, translate_reduce_op(request));
+      return Operation(Reducescatter{op, request.prescale, request.postscale});
+    }
+    case HVD_ALLTOALL:
+      return Operation(Alltoall{});
+    case HVD_REDUCE: {
+      HVD_TRY_ASSIGN(const ReduceOp op, translate_reduce_op(request));
+      return Operation(Reduce{request.root, op, request.prescale, request.postscale});
+    }
+    case HVD_GATHER:
+      return Operation(Gather{request.root});
+    case HVD_SCATTER:
+      return Operation(Scatter{request.root});
+    case HVD_JOIN:
+      return Operation(Join{});
     default:
       return error(Code::kInvalidArgument, "tensor '{}': kind {} is not an hvd_kind",
                    shown_name(request), request.kind);
@@ -118,47 +160,76 @@ Result<Tensor> describe_tensor(const hvd_tensor& given, const Where& where) {
                 .layout = given.layout};
 }
 
+/// Where every rank needs an output; what only the root needs is checked where the rank is known.
+bool needs_output(int kind) { return kind == HVD_ALLREDUCE || kind == HVD_BROADCAST; }
+
 Result<Tensor> translate_tensor(const hvd_tensor& given, const hvd_request& request,
                                 std::size_t index) {
   const Where where{shown_name(request), index, request.tensor_count};
   HVD_TRY_ASSIGN(auto tensor, describe_tensor(given, where));
   bool is_empty = false;
   for (const std::int64_t extent : tensor.shape) is_empty = is_empty || extent == 0;
-  const bool lacks_output = request.kind != HVD_ALLGATHER && given.output == nullptr;
-  if (!is_empty && (given.input == nullptr || lacks_output)) {
+  const bool lacks_input = request.kind != HVD_SCATTER && given.input == nullptr;
+  const bool lacks_output = needs_output(request.kind) && given.output == nullptr;
+  if (!is_empty && (lacks_input || lacks_output)) {
     return error(Code::kInvalidArgument, "{}: {} is null but the tensor is not empty", where.text(),
-                 given.input == nullptr ? "input" : "output");
+                 lacks_input ? "input" : "output");
+  }
+  if ((given.splits == nullptr) != (given.split_count == 0)) {
+    return error(Code::kInvalidArgument, "{}: split_count is {} and splits is {}", where.text(),
+                 given.split_count, given.splits == nullptr ? "null" : "not null");
   }
   tensor.input = given.input;
   tensor.output = given.output;
+  tensor.splits.assign(given.splits, given.splits + given.split_count);
   return tensor;
 }
 
 Status check_request(const hvd_request& given) {
-  if (given.struct_size != sizeof(hvd_request)) {
-    return error(Code::kInvalidArgument,
-                 "hvd_submit: struct_size is {}, this library's hvd_request has {}; start from "
-                 "HVD_REQUEST_INITIALIZER",
-                 given.struct_size, sizeof(hvd_request));
-  }
   if (given.device_kind < HVD_CPU || given.device_kind > HVD_ROCM) {
     return error(Code::kInvalidArgument, "tensor '{}': device_kind {} is not an hvd_device_kind",
                  shown_name(given), given.device_kind);
   }
-  if (given.kind != HVD_BARRIER && (given.tensor_count == 0 || given.tensors == nullptr)) {
+  const bool takes_tensors = given.kind != HVD_BARRIER && given.kind != HVD_JOIN;
+  if (takes_tensors && (given.tensor_count == 0 || given.tensors == nullptr)) {
     return error(Code::kInvalidArgument, "tensor '{}': the request has no tensors",
                  shown_name(given));
   }
-  if (given.kind == HVD_BARRIER && given.tensor_count != 0) {
-    return error(Code::kInvalidArgument, "barrier '{}': a barrier has no tensors, {} given",
-                 shown_name(given), given.tensor_count);
+  if (!takes_tensors && given.tensor_count != 0) {
+    return error(Code::kInvalidArgument, "{} '{}': a {} has no tensors, {} given",
+                 given.kind == HVD_JOIN ? "join" : "barrier", shown_name(given),
+                 given.kind == HVD_JOIN ? "join" : "barrier", given.tensor_count);
   }
   return Status::ok();
 }
 
+/// The request of a program that may have been compiled against an older hvd.h.
+Result<hvd_request> in_full(const hvd_request& given) {
+  const std::size_t size = given.struct_size;
+  if (size != sizeof(hvd_request) && size != kFirstRequestBytes) {
+    return error(Code::kInvalidArgument,
+                 "hvd_submit: struct_size is {}, this library's hvd_request has {} (at first {}); "
+                 "start from HVD_REQUEST_INITIALIZER, and load a library as new as its hvd.h",
+                 size, sizeof(hvd_request), kFirstRequestBytes);
+  }
+  hvd_request request = HVD_REQUEST_INITIALIZER;
+  std::memcpy(&request, &given, size);
+  return request;
+}
+
+/// Tensor `index` of a request, whose tensors are as old as itself.
+hvd_tensor tensor_at(const hvd_request& request, std::size_t index) {
+  hvd_tensor tensor = {};
+  const std::size_t bytes =
+      request.struct_size == kFirstRequestBytes ? kFirstTensorBytes : sizeof(hvd_tensor);
+  std::memcpy(&tensor, reinterpret_cast<const std::byte*>(request.tensors) + index * bytes, bytes);
+  return tensor;
+}
+
 }  // namespace
 
-Result<Request> translate(const hvd_request& given) {
+Result<Request> translate(const hvd_request& any_version) {
+  HVD_TRY_ASSIGN(const hvd_request given, in_full(any_version));
   HVD_TRY(check_request(given));
   Request request;
   if (given.name != nullptr) request.name = given.name;
@@ -167,9 +238,10 @@ Result<Request> translate(const hvd_request& given) {
   request.device = {static_cast<DeviceKind>(given.device_kind), given.device_index};
   request.tensors.reserve(given.tensor_count);
   for (std::size_t i = 0; i < given.tensor_count; ++i) {
-    HVD_TRY_ASSIGN(auto tensor, translate_tensor(given.tensors[i], given, i));
+    HVD_TRY_ASSIGN(auto tensor, translate_tensor(tensor_at(given, i), given, i));
     request.tensors.push_back(std::move(tensor));
   }
+  request.priority = given.priority;
   request.more = (given.flags & HVD_SUBMIT_MORE) != 0;
   if (given.on_complete != nullptr) {
     request.on_complete = [callback = given.on_complete,

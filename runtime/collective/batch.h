@@ -18,9 +18,9 @@ namespace hvd {
 /// Both are borrowed from the caller of the request until it completes.
 struct Segment {
   const void* input = nullptr;
-  void* output = nullptr;     ///< Null for allgather: see Batch::allocate.
+  void* output = nullptr;     ///< Null where Batch::allocate makes it, and where none is due.
   std::size_t count = 0;      ///< Elements of `input` on this rank; may be 0.
-  std::size_t row_count = 1;  ///< Allgather: elements of one row (product of dims 1..).
+  std::size_t row_count = 1;  ///< Elements of one row (product of dims 1..).
 };
 
 /// What a backend runs at once: a list of tensors that share operation, element type and device,
@@ -32,9 +32,13 @@ struct Batch {
   DataType dtype = DataType::kFloat32;
   Device device;
   std::vector<Segment> segments;
-  /// Allgather only. Called once per segment, from `advance`, when the element counts of all ranks
-  /// are known: returns memory for the concatenation, sum(counts) elements (null when the sum
-  /// is 0). counts[r] is in elements, by rank of the communicator.
+  /// Alltoall and scatter: elements of each segment for each rank, [segment * size + rank]; they
+  /// lie in this order in the segment's input. Zero on the ranks that are no root.
+  std::vector<std::size_t> splits = {};
+  /// Where only the library knows the size of a result. Called once per segment without output,
+  /// from `advance`, when the counts are known: returns memory for the concatenation, sum(counts)
+  /// elements (null when the sum is 0). counts[r] is in elements, by rank of the communicator that
+  /// they come from; a reducescatter has one entry, this rank's share.
   std::function<Result<void*>(std::size_t segment, std::span<const std::size_t> counts)> allocate;
 
   std::size_t total_count() const {

@@ -27,6 +27,10 @@ constexpr std::array<TypeFacts, kDataTypeCount> kTypes = {{
     {"bfloat16", 2, true},
     {"uint32", 4, false},
     {"uint64", 8, false},
+    {"complex64", 8, false},
+    {"complex128", 16, false},
+    {"float8_e4m3fn", 1, true},
+    {"float8_e5m2", 1, true},
 }};
 
 constexpr TypeFacts kUnknown = {"unknown", 1, false};

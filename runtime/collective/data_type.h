@@ -23,13 +23,18 @@ enum class DataType : std::uint8_t {
   kBfloat16 = 10,
   kUint32 = 11,
   kUint64 = 12,
+  kComplex64 = 13,
+  kComplex128 = 14,
+  kFloat8E4m3 = 15,  ///< Moved, never reduced; as the e5m2 form.
+  kFloat8E5m2 = 16,
 };
-inline constexpr int kDataTypeCount = 13;
+inline constexpr int kDataTypeCount = 17;
 
 /// Bytes of one element.
 std::size_t size_of(DataType type);
 /// "float32", as numpy and torch spell it.
 std::string_view name_of(DataType type);
+/// Real numbers with an exponent; not the complex types.
 bool is_floating(DataType type);
 
 }  // namespace hvd

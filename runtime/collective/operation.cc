@@ -6,10 +6,12 @@
 namespace hvd {
 namespace {
 
-std::string describe_allreduce(const Allreduce& allreduce) {
-  std::string text = format_text("allreduce({}", name_of(allreduce.op));
+std::string describe_reduction(const Operation& operation, const Allreduce& allreduce) {
+  std::string text = format_text("{}({}", kind_name(operation), name_of(allreduce.op));
+  if (const auto root = root_of(operation)) text += format_text(", root {}", *root);
   if (allreduce.prescale != 1.0) text += format_text(", prescale {}", allreduce.prescale);
   if (allreduce.postscale != 1.0) text += format_text(", postscale {}", allreduce.postscale);
+  if (allreduce.wire != Wire::kSame) text += format_text(", as {}", name_of(allreduce.wire));
   return text + ")";
 }
 
@@ -29,22 +31,74 @@ std::string_view name_of(ReduceOp op) {
       return "max";
     case ReduceOp::kProduct:
       return "product";
+    case ReduceOp::kBitAnd:
+      return "bitwise and";
+    case ReduceOp::kBitOr:
+      return "bitwise or";
+    case ReduceOp::kBitXor:
+      return "bitwise xor";
   }
   return "unknown";
 }
 
+std::string_view name_of(Wire wire) {
+  switch (wire) {
+    case Wire::kSame:
+      return "same";
+    case Wire::kFloat16:
+      return "float16";
+    case Wire::kBfloat16:
+      return "bfloat16";
+  }
+  return "unknown";
+}
+
+std::optional<Allreduce> reduction_of(const Operation& operation) {
+  if (const auto* allreduce = std::get_if<Allreduce>(&operation)) return *allreduce;
+  if (const auto* scatter = std::get_if<Reducescatter>(&operation)) {
+    return Allreduce{scatter->op, scatter->prescale, scatter->postscale};
+  }
+  if (const auto* reduce = std::get_if<Reduce>(&operation)) {
+    return Allreduce{reduce->op, reduce->prescale, reduce->postscale};
+  }
+  return std::nullopt;
+}
+
+std::optional<int> root_of(const Operation& operation) {
+  if (const auto* broadcast = std::get_if<Broadcast>(&operation)) return broadcast->root;
+  if (const auto* reduce = std::get_if<Reduce>(&operation)) return reduce->root;
+  if (const auto* gather = std::get_if<Gather>(&operation)) return gather->root;
+  if (const auto* scatter = std::get_if<Scatter>(&operation)) return scatter->root;
+  return std::nullopt;
+}
+
+bool has_free_rows(const Operation& operation) {
+  return std::holds_alternative<Allgather>(operation) ||
+         std::holds_alternative<Gather>(operation) || has_splits(operation);
+}
+
+bool has_splits(const Operation& operation) {
+  return std::holds_alternative<Alltoall>(operation) || std::holds_alternative<Scatter>(operation);
+}
+
+bool has_tensors(const Operation& operation) {
+  return !std::holds_alternative<Barrier>(operation) && !std::holds_alternative<Join>(operation);
+}
+
 std::string_view kind_name(const Operation& operation) {
-  constexpr std::string_view kNames[] = {"allreduce", "allgather", "broadcast", "barrier"};
+  constexpr std::string_view kNames[] = {"allreduce",     "allgather", "broadcast", "barrier",
+                                         "reducescatter", "alltoall",  "reduce",    "gather",
+                                         "scatter",       "join"};
   static_assert(std::size(kNames) == std::variant_size_v<Operation>);
   return kNames[operation.index()];
 }
 
 std::string describe(const Operation& operation) {
-  if (const auto* allreduce = std::get_if<Allreduce>(&operation)) {
-    return describe_allreduce(*allreduce);
+  if (const auto reduction = reduction_of(operation)) {
+    return describe_reduction(operation, *reduction);
   }
-  if (const auto* broadcast = std::get_if<Broadcast>(&operation)) {
-    return format_text("broadcast(root {})", broadcast->root);
+  if (const auto root = root_of(operation)) {
+    return format_text("{}(root {})", kind_name(operation), *root);
   }
   return std::string(kind_name(operation));
 }

@@ -25,6 +25,19 @@ Status check_reducible(const Allreduce& allreduce, DataType dtype) {
     return error(Code::kUnsupported,
                  "allreduce(adasum) is no element-wise reduction; use sum or average");
   }
+  if (dtype > DataType::kUint64) {
+    return error(Code::kUnsupported,
+                 "{} of {}: this type is moved but not reduced; convert it to float32 first",
+                 describe(allreduce), name_of(dtype));
+  }
+  if (allreduce.op > ReduceOp::kProduct) {
+    return error(Code::kUnsupported, "{}: not part of this version; use min or max of bool",
+                 describe(allreduce));
+  }
+  if (allreduce.wire != Wire::kSame) {
+    return error(Code::kUnsupported, "{}: not part of this version; convert before and after",
+                 describe(allreduce));
+  }
   const bool scaled = allreduce.prescale != 1.0 || allreduce.postscale != 1.0;
   if (dtype == DataType::kBool && (scaled || allreduce.op == ReduceOp::kAverage)) {
     return error(Code::kUnsupported,

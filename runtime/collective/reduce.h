@@ -10,7 +10,7 @@
 
 namespace hvd {
 
-/// What an allreduce does to its elements: out = post(fold(op, pre(in_0), pre(in_1), ...)).
+/// What a reducing operation does to its elements: out = post(fold(op, pre(in_0), pre(in_1), ...)).
 ///
 /// The fold is strictly in the order of the sources. float16 and bfloat16 fold in float32 and are
 /// rounded once, at the end; integers wrap; min and max hand a NaN on. Scaling is in float64 for
@@ -30,7 +30,7 @@ struct Reduction {
   std::size_t partial_bytes() const;
 };
 
-/// Ok, or kUnsupported: Adasum, and averages or scales of bool, are no element-wise reductions.
+/// Ok, or kUnsupported: Adasum, averages or scales of bool, and what has no kernel.
 Status check_reducible(const Allreduce& allreduce, DataType dtype);
 
 /// Which half of a reduction over several nodes a call does.

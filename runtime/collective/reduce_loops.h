@@ -310,6 +310,11 @@ ReduceKernel find_for_type(DataType dtype, ReduceStage stage) {
       return find_half<Float16, Op>(stage);
     case DataType::kBfloat16:
       return find_half<Bfloat16, Op>(stage);
+    case DataType::kComplex64:
+    case DataType::kComplex128:
+    case DataType::kFloat8E4m3:
+    case DataType::kFloat8E5m2:
+      return nullptr;
   }
   return nullptr;
 }
@@ -326,6 +331,9 @@ ReduceKernel find_kernel(DataType dtype, ReduceOp op, ReduceStage stage) {
     case ReduceOp::kProduct:
       return find_for_type<Product, false>(dtype, stage);
     case ReduceOp::kAdasum:
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
       return nullptr;
   }
   return nullptr;

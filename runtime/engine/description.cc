@@ -4,7 +4,7 @@
 namespace hvd {
 namespace {
 
-enum class Kind : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3 };
+using Kind = std::uint8_t;
 
 constexpr std::size_t kMaxDimensions = 64;
 
@@ -32,13 +32,15 @@ std::string count_value(const Description& d, std::size_t) {
 std::string device_value(const Description& d, std::size_t) {
   return d.device == DeviceKind::kCpu ? "CPU" : "GPU";
 }
+std::string priority_value(const Description& d, std::size_t) {
+  return format_text("priority {}", d.priority);
+}
 std::string dtype_value(const Description& d, std::size_t i) {
   return std::string(name_of(d.tensors[i].dtype));
 }
 std::string shape_value(const Description& d, std::size_t i) {
-  const bool gather = std::holds_alternative<Allgather>(d.operation);
   const std::string text = shape_text(d.tensors[i].shape);
-  return gather ? "rows of shape " + text : text;
+  return has_free_rows(d.operation) ? "rows of shape " + text : text;
 }
 std::string layout_value(const Description& d, std::size_t i) {
   return format_text("layout tag {:x}", d.tensors[i].layout);
@@ -49,6 +51,7 @@ constexpr Attribute kWholeAttributes[] = {
     {"the operation", operation_value},
     {"the number of tensors in the group", count_value},
     {"the device", device_value},
+    {"the priority", priority_value},
 };
 constexpr Attribute kTensorAttributes[] = {
     {"the type", dtype_value},
@@ -82,28 +85,83 @@ Status invalid(std::string_view what) {
   return error(Code::kInternal, "control message holds an invalid {}", what);
 }
 
+/// Parameters of an operation, as they travel. One overload for each kind with parameters.
+struct OperationWriter {
+  ByteWriter& w;
+
+  void put_reduction(ReduceOp op, double prescale, double postscale) {
+    w.put(op);
+    w.put(prescale);
+    w.put(postscale);
+  }
+  void put_root(int root) { w.put(static_cast<std::int32_t>(root)); }
+  void operator()(const Allreduce& o) {
+    put_reduction(o.op, o.prescale, o.postscale);
+    w.put(o.wire);
+  }
+  void operator()(const Reducescatter& o) { put_reduction(o.op, o.prescale, o.postscale); }
+  void operator()(const Reduce& o) {
+    put_root(o.root);
+    put_reduction(o.op, o.prescale, o.postscale);
+  }
+  void operator()(const Broadcast& o) { put_root(o.root); }
+  void operator()(const Gather& o) { put_root(o.root); }
+  void operator()(const Scatter& o) { put_root(o.root); }
+  template <typename WithoutParameters>
+  void operator()(const WithoutParameters& /*operation*/) {}
+};
+
+/// Reads what OperationWriter wrote; one overload for each kind with parameters.
+struct OperationReader {
+  ByteReader& r;
+
+  Status get_reduction(ReduceOp& op, double& prescale, double& postscale) {
+    HVD_TRY_ASSIGN(op, r.get<ReduceOp>());
+    HVD_TRY_ASSIGN(prescale, r.get<double>());
+    HVD_TRY_ASSIGN(postscale, r.get<double>());
+    return op > ReduceOp::kBitXor ? invalid("reduction") : Status::ok();
+  }
+  Status get_root(int& root) {
+    HVD_TRY_ASSIGN(root, r.get<std::int32_t>());
+    return Status::ok();
+  }
+  Status operator()(Allreduce& o) {
+    HVD_TRY(get_reduction(o.op, o.prescale, o.postscale));
+    HVD_TRY_ASSIGN(o.wire, r.get<Wire>());
+    return o.wire > Wire::kBfloat16 ? invalid("wire type") : Status::ok();
+  }
+  Status operator()(Reducescatter& o) { return get_reduction(o.op, o.prescale, o.postscale); }
+  Status operator()(Reduce& o) {
+    HVD_TRY(get_root(o.root));
+    return get_reduction(o.op, o.prescale, o.postscale);
+  }
+  Status operator()(Broadcast& o) { return get_root(o.root); }
+  Status operator()(Gather& o) { return get_root(o.root); }
+  Status operator()(Scatter& o) { return get_root(o.root); }
+  template <typename WithoutParameters>
+  Status operator()(WithoutParameters& /*operation*/) {
+    return Status::ok();
+  }
+};
+
+/// The operation of a kind, parameters unset; false when there is no such kind.
+template <std::size_t kIndex = 0>
+bool emplace_kind(Operation& operation, Kind kind) {
+  if constexpr (kIndex == std::variant_size_v<Operation>) {
+    return false;
+  } else {
+    if (kind != kIndex) return emplace_kind<kIndex + 1>(operation, kind);
+    operation.emplace<kIndex>();
+    return true;
+  }
+}
+
 Result<Operation> decode_operation(ByteReader& reader) {
   HVD_TRY_ASSIGN(const auto kind, reader.get<Kind>());
-  switch (kind) {
-    case Kind::kAllreduce: {
-      Allreduce operation;
-      HVD_TRY_ASSIGN(operation.op, reader.get<ReduceOp>());
-      HVD_TRY_ASSIGN(operation.prescale, reader.get<double>());
-      HVD_TRY_ASSIGN(operation.postscale, reader.get<double>());
-      if (operation.op > ReduceOp::kProduct) return invalid("reduction");
-      return Operation(operation);
-    }
-    case Kind::kAllgather:
-      return Operation(Allgather{});
-    case Kind::kBroadcast: {
-      Broadcast operation;
-      HVD_TRY_ASSIGN(operation.root, reader.get<std::int32_t>());
-      return Operation(operation);
-    }
-    case Kind::kBarrier:
-      return Operation(Barrier{});
-  }
-  return invalid("kind");
+  Operation operation;
+  if (!emplace_kind(operation, kind)) return invalid("kind");
+  HVD_TRY(std::visit(OperationReader{reader}, operation));
+  return operation;
 }
 
 }  // namespace
@@ -126,12 +184,13 @@ bool Description::has_single_dtype() const {
 }
 
 Description describe_request(const Request& request) {
-  Description description{request.process_set, request.operation, request.device.kind, {}};
-  const bool gather = std::holds_alternative<Allgather>(request.operation);
+  Description description{
+      request.process_set, request.operation, request.device.kind, request.priority, {}};
+  const bool free_rows = has_free_rows(request.operation);
   description.tensors.reserve(request.tensors.size());
   for (const hvd::Tensor& tensor : request.tensors) {
     Description::Tensor described{tensor.dtype, tensor.layout, tensor.shape};
-    if (gather && !described.shape.empty()) described.shape.erase(described.shape.begin());
+    if (free_rows && !described.shape.empty()) described.shape.erase(described.shape.begin());
     description.tensors.push_back(std::move(described));
   }
   return description;
@@ -140,14 +199,9 @@ Description describe_request(const Request& request) {
 void encode(ByteWriter& writer, const Description& description) {
   writer.put(static_cast<std::int32_t>(description.process_set));
   writer.put(static_cast<Kind>(description.operation.index()));
-  if (const auto* allreduce = std::get_if<Allreduce>(&description.operation)) {
-    writer.put(allreduce->op);
-    writer.put(allreduce->prescale);
-    writer.put(allreduce->postscale);
-  } else if (const auto* broadcast = std::get_if<Broadcast>(&description.operation)) {
-    writer.put(static_cast<std::int32_t>(broadcast->root));
-  }
+  std::visit(OperationWriter{writer}, description.operation);
   writer.put(description.device);
+  writer.put(static_cast<std::int32_t>(description.priority));
   writer.put(static_cast<std::uint32_t>(description.tensors.size()));
   for (const auto& tensor : description.tensors) {
     writer.put(tensor.dtype);
@@ -161,6 +215,7 @@ Result<Description> decode_description(ByteReader& reader) {
   HVD_TRY_ASSIGN(description.process_set, reader.get<std::int32_t>());
   HVD_TRY_ASSIGN(description.operation, decode_operation(reader));
   HVD_TRY_ASSIGN(description.device, reader.get<DeviceKind>());
+  HVD_TRY_ASSIGN(description.priority, reader.get<std::int32_t>());
   HVD_TRY_ASSIGN(const auto count, reader.get<std::uint32_t>());
   for (std::uint32_t i = 0; i < count; ++i) {
     Description::Tensor tensor;

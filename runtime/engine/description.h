@@ -20,17 +20,18 @@ struct Description {
   struct Tensor {
     DataType dtype = DataType::kFloat32;
     std::uint64_t layout = 0;
-    std::vector<std::int64_t> shape;  ///< Allgather: without the first dimension, which may differ.
+    std::vector<std::int64_t> shape;  ///< Without the first dimension where that may differ.
     bool operator==(const Tensor&) const = default;
   };
 
   int process_set = 0;
   Operation operation;
   DeviceKind device = DeviceKind::kCpu;
+  int priority = 0;
   std::vector<Tensor> tensors;
   bool operator==(const Description&) const = default;
 
-  /// Bytes of all tensors (of one row for allgather, whose first dimension is unknown).
+  /// Bytes of all tensors (of one row where the first dimension may differ).
   std::size_t bytes() const;
   /// True when there is a tensor and all share one element type.
   bool has_single_dtype() const;

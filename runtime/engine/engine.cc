@@ -157,6 +157,7 @@ Result<Engine::Handle> Engine::Impl::submit(Request request) {
     return error(Code::kAborted, "rank {}: '{}' comes after shutdown", wiring_.rank, request.name);
   }
   HVD_TRY(check_request(request, world_));
+  complete_splits(request, world_);
   const bool more = request.more;
   const PendingPtr pending = completion_.add(std::move(request));
   submission_.push(pending);

@@ -9,7 +9,7 @@ namespace {
 bool may_join(const Description& a, const Description& b) {
   return a.has_single_dtype() && b.has_single_dtype() &&
          a.tensors.front().dtype == b.tensors.front().dtype && a.operation == b.operation &&
-         a.device == b.device && a.process_set == b.process_set;
+         a.device == b.device && a.process_set == b.process_set && a.priority == b.priority;
 }
 
 /// Where a tensor of a batch comes from: the n-th tensor of a request.
@@ -24,12 +24,24 @@ std::size_t product(std::span<const std::int64_t> shape) {
   return count;
 }
 
-Segment make_segment(const Tensor& tensor, bool gather) {
+Segment make_segment(const Tensor& tensor) {
   Segment segment{tensor.input, tensor.output, product(tensor.shape), 1};
-  if (gather && !tensor.shape.empty()) {
-    segment.row_count = product(std::span(tensor.shape).subspan(1));
-  }
+  if (!tensor.shape.empty()) segment.row_count = product(std::span(tensor.shape).subspan(1));
   return segment;
+}
+
+/// True where the library makes, or can make, the memory of the results.
+bool makes_results(const Operation& operation) {
+  return has_free_rows(operation) || std::holds_alternative<Reducescatter>(operation);
+}
+
+void append_segment(Batch& batch, const Tensor& tensor) {
+  const Segment segment = make_segment(tensor);
+  batch.segments.push_back(segment);
+  if (!has_splits(batch.operation)) return;
+  for (const std::int64_t rows : tensor.splits) {
+    batch.splits.push_back(static_cast<std::size_t>(rows) * segment.row_count);
+  }
 }
 
 /// Memory for the rows of all ranks; called by the backend once it knows the counts.
@@ -89,8 +101,8 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
   std::vector<FusedBatch> batches;
   std::vector<std::vector<Source>> sources;
   for (const PendingPtr& pending : run) {
-    const bool gather = std::holds_alternative<Allgather>(pending->request.operation);
-    if (gather) pending->gathered.resize(pending->request.tensors.size());
+    const Operation& operation = pending->request.operation;
+    if (makes_results(operation)) pending->gathered.resize(pending->request.tensors.size());
     for (std::size_t i = 0; i < pending->request.tensors.size(); ++i) {
       const Tensor& tensor = pending->request.tensors[i];
       const auto found = std::find_if(batches.begin(), batches.end(), [&](const FusedBatch& b) {
@@ -99,13 +111,13 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
       const auto index = static_cast<std::size_t>(found - batches.begin());
       if (found == batches.end()) {
         FusedBatch& fused = batches.emplace_back();
-        fused.batch.operation = pending->request.operation;
+        fused.batch.operation = operation;
         fused.batch.dtype = tensor.dtype;
         fused.batch.device = pending->request.device;
         sources.emplace_back();
       }
       FusedBatch& fused = batches[index];
-      fused.batch.segments.push_back(make_segment(tensor, gather));
+      append_segment(fused.batch, tensor);
       sources[index].push_back({pending, i});
       if (fused.owners.empty() || fused.owners.back() != pending) {
         fused.owners.push_back(pending);
@@ -114,7 +126,7 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
     }
   }
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    if (!std::holds_alternative<Allgather>(batches[i].batch.operation)) continue;
+    if (!makes_results(batches[i].batch.operation)) continue;
     std::vector<std::size_t> row_counts;
     for (const Segment& segment : batches[i].batch.segments)
       row_counts.push_back(segment.row_count);

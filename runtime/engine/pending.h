@@ -21,7 +21,7 @@ struct Pending {
   bool cacheable = true;               ///< False for names made by us: they will not come again.
   int batches_left = 0;                ///< Batches of this request that the backends still work on.
   Status failure;                      ///< The first failure among them.
-  std::vector<GatherResult> gathered;  ///< Allgather: one for each tensor.
+  std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.
 
   Status status;
   std::atomic<bool> done{false};

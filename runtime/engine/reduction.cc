@@ -22,16 +22,17 @@ Selection Reduction::select(const Operation& operation, DataType dtype, Device d
 }
 
 const Selection& Reduction::choose(const Batch& batch) {
-  const auto* allreduce = std::get_if<Allreduce>(&batch.operation);
-  const ReduceOp op = allreduce == nullptr ? ReduceOp::kSum : allreduce->op;
+  const Allreduce reduction = reduction_of(batch.operation).value_or(Allreduce{});
+  const bool scaled = reduction.prescale != 1.0 || reduction.postscale != 1.0;
   for (const Choice& choice : choices_) {
-    if (choice.kind == batch.operation.index() && choice.op == op && choice.dtype == batch.dtype &&
+    if (choice.kind == batch.operation.index() && choice.op == reduction.op &&
+        choice.wire == reduction.wire && choice.scaled == scaled && choice.dtype == batch.dtype &&
         choice.device == batch.device.kind) {
       return choice.selection;
     }
   }
-  choices_.push_back({batch.operation.index(), op, batch.dtype, batch.device.kind,
-                      select(batch.operation, batch.dtype, batch.device)});
+  choices_.push_back({batch.operation.index(), reduction.op, reduction.wire, scaled, batch.dtype,
+                      batch.device.kind, select(batch.operation, batch.dtype, batch.device)});
   const Selection& selection = choices_.back().selection;
   log(LogLevel::kInfo, "select", "{} of {}: {}", hvd::describe(batch.operation),
       name_of(batch.dtype), selection.reason);

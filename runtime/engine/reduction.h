@@ -54,6 +54,8 @@ class Reduction {
   struct Choice {
     std::size_t kind = 0;
     ReduceOp op = ReduceOp::kSum;
+    Wire wire = Wire::kSame;
+    bool scaled = false;
     DataType dtype = DataType::kFloat32;
     DeviceKind device = DeviceKind::kCpu;
     Selection selection;

@@ -19,16 +19,19 @@ namespace hvd {
 /// `input` and `output` are borrowed until the request completes.
 struct Tensor {
   const void* input = nullptr;
-  void* output = nullptr;  ///< May equal input. Unused by allgather and barrier.
+  void* output = nullptr;  ///< May equal input. Null: the library makes it, or none is due.
   DataType dtype = DataType::kFloat32;
   std::vector<std::int64_t> shape;  ///< Empty for a scalar.
   std::uint64_t layout = 0;         ///< Tag of the strides; ranks must agree. 0: row-major.
+  /// Alltoall, and scatter on its root: rows for each rank of the set, which may differ by rank.
+  /// Empty: shared out evenly. Rows beyond their sum stay where they are.
+  std::vector<std::int64_t> splits = {};
 };
 
-/// The result memory of an allgather, owned by the request until it is released.
+/// A result whose size only the library knows, owned by the request until it is released.
 struct GatherResult {
-  std::vector<std::int64_t> shape;  ///< First dimension: the sum over ranks.
-  std::vector<std::int64_t> rows;   ///< [size] rows that came from each rank.
+  std::vector<std::int64_t> shape;  ///< First dimension: the sum of `rows`.
+  std::vector<std::int64_t> rows;   ///< [size] rows that came from each rank; reducescatter: mine.
   std::unique_ptr<std::byte[]> data;
 };
 
@@ -38,7 +41,8 @@ struct Request {
   int process_set = 0;
   Operation operation;
   Device device;
-  std::vector<Tensor> tensors;  ///< Empty for barrier only.
+  std::vector<Tensor> tensors;  ///< Empty for barrier and join only.
+  int priority = 0;             ///< Higher runs first where there is a choice; equal on all ranks.
   /// More requests follow at once (as MSG_MORE): the engine thread need not wake for this one.
   bool more = false;
   /// Called exactly once, from whichever thread makes progress, without a lock held. Optional.

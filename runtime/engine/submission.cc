@@ -4,27 +4,87 @@
 namespace hvd {
 namespace {
 
+/// A tensor as errors name it.
+std::string where(const Request& request, std::size_t index, const Communicator& world) {
+  return format_text("rank {}: tensor '{}' (number {})", world.rank, request.name, index);
+}
+
+std::int64_t rows_of(const Tensor& tensor) {
+  return tensor.shape.empty() ? 1 : tensor.shape.front();
+}
+
+/// Whether this rank must give memory for the input or the output of a tensor.
+struct NeedsMemory {
+  bool input;
+  bool output;
+};
+NeedsMemory needs_memory(const Operation& operation, const Communicator& world) {
+  const bool is_root = root_of(operation) == world.rank;
+  if (std::holds_alternative<Scatter>(operation)) return {is_root, false};
+  if (std::holds_alternative<Reduce>(operation)) return {true, is_root};
+  const bool makes_output =
+      has_free_rows(operation) || std::holds_alternative<Reducescatter>(operation);
+  return {true, !makes_output};
+}
+
+Status check_splits(const Request& request, std::size_t index, const Communicator& world) {
+  const Tensor& tensor = request.tensors[index];
+  const std::int64_t rows = rows_of(tensor);
+  if (tensor.splits.empty()) {
+    if (std::holds_alternative<Scatter>(request.operation) || rows % world.size == 0) {
+      return Status::ok();
+    }
+    return error(Code::kInvalidArgument,
+                 "{}: alltoall of {} rows among {} ranks without splits; pass splits, or a "
+                 "multiple of the ranks",
+                 where(request, index, world), rows, world.size);
+  }
+  if (tensor.splits.size() != static_cast<std::size_t>(world.size)) {
+    return error(Code::kInvalidArgument,
+                 "{}: {} splits; pass one for each of the {} ranks of the process set",
+                 where(request, index, world), tensor.splits.size(), world.size);
+  }
+  std::int64_t left = rows;
+  for (const std::int64_t split : tensor.splits) {
+    if (split < 0 || split > left) {
+      return error(Code::kInvalidArgument,
+                   "{}: the splits hold {} where {} of {} rows are left; pass counts of rows, from "
+                   "0, that add up to at most the first dimension",
+                   where(request, index, world), split, left, rows);
+    }
+    left -= split;
+  }
+  return Status::ok();
+}
+
 Status check_tensor(const Request& request, std::size_t index, const Communicator& world) {
   const Tensor& tensor = request.tensors[index];
   bool empty = false;
   for (const auto dimension : tensor.shape) {
     if (dimension < 0) {
-      return error(Code::kInvalidArgument,
-                   "rank {}: tensor '{}' (number {}): negative dimension {}", world.rank,
-                   request.name, index, dimension);
+      return error(Code::kInvalidArgument, "{}: negative dimension {}",
+                   where(request, index, world), dimension);
     }
     empty = empty || dimension == 0;
   }
   if (static_cast<int>(tensor.dtype) >= kDataTypeCount) {
-    return error(Code::kInvalidArgument, "rank {}: tensor '{}' (number {}): unknown type {}",
-                 world.rank, request.name, index, static_cast<int>(tensor.dtype));
+    return error(Code::kInvalidArgument, "{}: unknown type {}", where(request, index, world),
+                 static_cast<int>(tensor.dtype));
   }
-  if (empty) return Status::ok();
-  const bool gather = std::holds_alternative<Allgather>(request.operation);
-  if (tensor.input == nullptr || (!gather && tensor.output == nullptr)) {
-    return error(Code::kInvalidArgument,
-                 "rank {}: tensor '{}' (number {}): no memory (null pointer)", world.rank,
-                 request.name, index);
+  if (!tensor.splits.empty() && !has_splits(request.operation)) {
+    return error(Code::kInvalidArgument, "{}: {} takes no splits; leave them out",
+                 where(request, index, world), kind_name(request.operation));
+  }
+  if (std::holds_alternative<Alltoall>(request.operation) ||
+      (std::holds_alternative<Scatter>(request.operation) &&
+       root_of(request.operation) == world.rank)) {
+    HVD_TRY(check_splits(request, index, world));
+  }
+  const NeedsMemory needs = needs_memory(request.operation, world);
+  if (!empty &&
+      ((needs.input && tensor.input == nullptr) || (needs.output && tensor.output == nullptr))) {
+    return error(Code::kInvalidArgument, "{}: no memory (null pointer)",
+                 where(request, index, world));
   }
   return Status::ok();
 }
@@ -32,35 +92,49 @@ Status check_tensor(const Request& request, std::size_t index, const Communicato
 }  // namespace
 
 Status check_request(const Request& request, const Communicator& world) {
-  const bool barrier = std::holds_alternative<Barrier>(request.operation);
   if (request.process_set != world.process_set) {
     return error(Code::kInvalidArgument,
                  "rank {}: there is no process set {}; use {} for all ranks", world.rank,
                  request.process_set, world.process_set);
   }
-  if (request.tensors.empty() != barrier) {
+  if (request.tensors.empty() == has_tensors(request.operation)) {
     return error(Code::kInvalidArgument, "rank {}: {} '{}' with {} tensors; {}", world.rank,
                  kind_name(request.operation), request.name, request.tensors.size(),
-                 barrier ? "a barrier takes none" : "pass at least one");
+                 has_tensors(request.operation) ? "pass at least one" : "it takes none");
   }
-  if (const auto* broadcast = std::get_if<Broadcast>(&request.operation)) {
-    if (broadcast->root < 0 || broadcast->root >= world.size) {
-      return error(Code::kInvalidArgument,
-                   "rank {}: broadcast '{}': root {} is not a rank (0 to {})", world.rank,
-                   request.name, broadcast->root, world.size - 1);
-    }
+  if (const auto root = root_of(request.operation); root && (*root < 0 || *root >= world.size)) {
+    return error(Code::kInvalidArgument, "rank {}: {} '{}': root {} is not a rank (0 to {})",
+                 world.rank, kind_name(request.operation), request.name, *root, world.size - 1);
   }
-  if (const auto* allreduce = std::get_if<Allreduce>(&request.operation)) {
-    if (allreduce->op == ReduceOp::kAdasum) {
+  if (const auto reduction = reduction_of(request.operation)) {
+    if (reduction->op == ReduceOp::kAdasum) {
       return error(Code::kUnsupported,
-                   "rank {}: allreduce '{}': Adasum is not part of this version; use average",
-                   world.rank, request.name);
+                   "rank {}: {} '{}': Adasum is not part of this version; use average", world.rank,
+                   kind_name(request.operation), request.name);
     }
   }
   for (std::size_t i = 0; i < request.tensors.size(); ++i) {
     HVD_TRY(check_tensor(request, i, world));
   }
   return Status::ok();
+}
+
+void complete_splits(Request& request, const Communicator& world) {
+  if (!has_splits(request.operation)) return;
+  const auto size = static_cast<std::size_t>(world.size);
+  const auto root = root_of(request.operation);
+  for (Tensor& tensor : request.tensors) {
+    if (root && *root != world.rank) {
+      tensor.splits.assign(size, 0);
+      continue;
+    }
+    if (!tensor.splits.empty()) continue;
+    const auto rows = static_cast<std::size_t>(rows_of(tensor));
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      tensor.splits.push_back(static_cast<std::int64_t>(first_row_of(rows, size, rank + 1) -
+                                                        first_row_of(rows, size, rank)));
+    }
+  }
 }
 
 void Submission::push(const PendingPtr& pending) {

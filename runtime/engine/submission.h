@@ -15,6 +15,10 @@ namespace hvd {
 /// What can be wrong with a request on this rank alone. Pure.
 Status check_request(const Request& request, const Communicator& world);
 
+/// Fills in the splits that a checked alltoall or scatter leaves out: shared out evenly, and none
+/// on ranks that are not the root. Pure.
+void complete_splits(Request& request, const Communicator& world);
+
 /// Stage one: requests of any thread, in the order in which they were submitted.
 /// Thread-safe.
 class Submission {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a stranger may send before and after it is known: greetings, store requests and replies,
-// tickets and records. Any input must end in an error or a value, never in a crash.
+// tickets and records, and what leaders tell each other. Any input must end in an error or a value,
+// never in a crash.
 #include <sys/socket.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include "bootstrap/peer_record.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/store_message.h"
+#include "engine/control_message.h"
 #include "transport/handshake.h"
 
 namespace {
@@ -39,5 +41,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   [[maybe_unused]] const auto reply = hvd::store_message::decode_reply(bytes);
   [[maybe_unused]] const auto ticket = hvd::parse_ticket(text);
   [[maybe_unused]] const auto record = hvd::decode_record(text);
+  [[maybe_unused]] const auto control = hvd::decode_control_message(bytes, 70);
   return 0;
 }

@@ -86,10 +86,13 @@ class Header(unittest.TestCase):
     def test_numbers(self) -> None:
         numbers = {name: int(value) for name, value in re.findall(r"\b(HVD_\w+)\s*=\s*(\d+)", TEXT)}
         for name, number in _lib.DTYPES.items():
-            self.assertEqual(numbers[f"HVD_{name.upper()}"], number)
-        for (
-            name
-        ) in "ALLREDUCE ALLGATHER BROADCAST BARRIER AVERAGE SUM ADASUM MIN MAX PRODUCT".split():
+            self.assertEqual(numbers[f"HVD_{name.upper().removesuffix('FN')}"], number)
+        kinds = (
+            "ALLREDUCE ALLGATHER BROADCAST BARRIER REDUCESCATTER ALLTOALL REDUCE GATHER SCATTER "
+            "JOIN AVERAGE SUM ADASUM MIN MAX PRODUCT BIT_AND BIT_OR BIT_XOR "
+            "WIRE_SAME WIRE_FLOAT16 WIRE_BFLOAT16"
+        )
+        for name in kinds.split():
             self.assertEqual(numbers[f"HVD_{name}"], getattr(_lib, name))
         self.assertEqual(sorted(errors.BY_STATUS), list(range(1, numbers["HVD_INTERNAL"] + 1)))
 

@@ -48,6 +48,26 @@ const Difference kDifferences[] = {
     {"root",
      [](int rank, Request& r) { r.operation = Broadcast{rank == 1 ? 1 : 0}; },
      {"operation", "root 1", "root 0"}},
+    {"root of reduce",
+     [](int rank, Request& r) { r.operation = Reduce{rank == 1 ? 1 : 0}; },
+     {"operation", "root 1", "root 0"}},
+    {"operation of reducescatter",
+     [](int rank, Request& r) {
+       r.operation = Reducescatter{rank == 1 ? ReduceOp::kMax : ReduceOp::kSum};
+     },
+     {"operation", "max", "sum"}},
+    {"wire",
+     [](int rank, Request& r) {
+       if (rank == 1) r.operation = Allreduce{.wire = Wire::kBfloat16};
+     },
+     {"operation", "as bfloat16"}},
+    {"rows of alltoall",
+     [](int rank, Request& r) {
+       r.operation = Alltoall{};
+       r.tensors[0].shape = {0, rank == 1 ? 3 : 2};
+     },
+     {"shape", "rows of shape [3]", "rows of shape [2]"}},
+    {"priority", [](int rank, Request& r) { r.priority = rank; }, {"priority", "rank 1 has"}},
     {"layout", [](int rank, Request& r) { r.tensors[0].layout = rank == 1 ? 7 : 0; }, {"layout"}},
     {"group size",
      [](int rank, Request& r) {

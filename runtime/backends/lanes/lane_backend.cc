@@ -27,6 +27,9 @@ class LaneBackend : public Backend {
     if (device.kind != DeviceKind::kCpu) {
       return error(Code::kUnsupported, "{} reaches the memory of the CPU only", name_);
     }
+    if (operation.index() > Operation(Barrier{}).index()) {
+      return error(Code::kUnsupported, "{} has no {}", name_, kind_name(operation));
+    }
     if (const auto* allreduce = std::get_if<Allreduce>(&operation)) {
       return check_reducible(*allreduce, dtype);
     }

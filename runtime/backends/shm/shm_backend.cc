@@ -62,6 +62,9 @@ class ShmBackend : public Backend {
     if (device.kind != DeviceKind::kCpu) {
       return error(Code::kUnsupported, "shm reaches the memory of the CPU only");
     }
+    if (operation.index() > Operation(Barrier{}).index()) {
+      return error(Code::kUnsupported, "shm has no {}", kind_name(operation));
+    }
     if (const auto* allreduce = std::get_if<Allreduce>(&operation)) {
       return check_reducible(*allreduce, dtype);
     }

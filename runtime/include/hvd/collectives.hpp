@@ -124,7 +124,7 @@ namespace detail {
 
 template <typename T>
 hvd_tensor flat_tensor(const T* input, T* output, const std::int64_t& count) {
-  return {input, output, dtype_of<T>(), 1, &count, 0};
+  return {input, output, dtype_of<T>(), 1, &count, 0, nullptr, 0};
 }
 
 inline Pending submit(hvd_request request, const std::string& name, std::span<hvd_tensor> tensors) {

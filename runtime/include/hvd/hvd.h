@@ -10,7 +10,8 @@
  * fails at once with HVD_ABORTED, so that data loader workers are safe but take no part.
  *
  * Numbers of enumerators and fields of structs never change their meaning. A struct that begins
- * with `struct_size` may grow at its end: set it to sizeof as you compiled it.
+ * with `struct_size` may grow at its end: set it to sizeof as you compiled it. The size of a
+ * request also tells which fields its tensors have.
  */
 #ifndef HVD_HVD_H_
 #define HVD_HVD_H_
@@ -58,7 +59,11 @@ typedef enum hvd_dtype {
   HVD_BOOL = 9,
   HVD_BFLOAT16 = 10,
   HVD_UINT32 = 11,
-  HVD_UINT64 = 12
+  HVD_UINT64 = 12,
+  HVD_COMPLEX64 = 13, /**< Two float32. */
+  HVD_COMPLEX128 = 14,
+  HVD_FLOAT8_E4M3 = 15, /**< As torch.float8_e4m3fn. Moved and gathered, never reduced. */
+  HVD_FLOAT8_E5M2 = 16
 } hvd_dtype;
 
 /** Reductions. Half types are summed in float32. */
@@ -68,15 +73,28 @@ typedef enum hvd_reduce_op {
   HVD_ADASUM = 2, /**< Not in this version: HVD_UNSUPPORTED. */
   HVD_MIN = 3,
   HVD_MAX = 4,
-  HVD_PRODUCT = 5
+  HVD_PRODUCT = 5,
+  HVD_BIT_AND = 6,
+  HVD_BIT_OR = 7,
+  HVD_BIT_XOR = 8
 } hvd_reduce_op;
+
+/** What the elements of a float32 or float64 allreduce travel as. */
+typedef enum hvd_wire { HVD_WIRE_SAME = 0, HVD_WIRE_FLOAT16 = 1, HVD_WIRE_BFLOAT16 = 2 } hvd_wire;
 
 /** Kinds of collective operation. */
 typedef enum hvd_kind {
-  HVD_ALLREDUCE = 0, /**< output = postscale * reduce over ranks of (prescale * input). */
-  HVD_ALLGATHER = 1, /**< Concatenates along the first dimension, which may differ by rank. */
-  HVD_BROADCAST = 2, /**< Copies the tensor of `root` to every rank. */
-  HVD_BARRIER = 3    /**< Completes when every rank has submitted it. Has no tensors. */
+  HVD_ALLREDUCE = 0,     /**< output = postscale * reduce over ranks of (prescale * input). */
+  HVD_ALLGATHER = 1,     /**< Concatenates along the first dimension, which may differ by rank. */
+  HVD_BROADCAST = 2,     /**< Copies the tensor of `root` to every rank. */
+  HVD_BARRIER = 3,       /**< Completes when every rank has submitted it. Has no tensors. */
+  HVD_REDUCESCATTER = 4, /**< As allreduce; each rank keeps its share of the rows, the first ranks
+                              one more where they do not divide. */
+  HVD_ALLTOALL = 5,      /**< Sends `splits` rows to each rank, gets what the others sent. */
+  HVD_REDUCE = 6,        /**< As allreduce; only `root` gets the result. */
+  HVD_GATHER = 7,        /**< As allgather; only `root` gets the rows. */
+  HVD_SCATTER = 8,       /**< Sends each rank its share (`splits`) of the rows of `root`. */
+  HVD_JOIN = 9           /**< This rank has no more data. Has no tensors. */
 } hvd_kind;
 
 /** Where the memory of a tensor lives. */
@@ -99,14 +117,19 @@ typedef struct hvd_init_options {
 
 /** One tensor: dense, of any layout, taken as flat memory. */
 typedef struct hvd_tensor {
-  const void* input;    /**< Borrowed until the request completes. May be null when empty. */
-  void* output;         /**< As long as input; may be the same memory, must not overlap otherwise.
-                             Ignored by allgather. Broadcast: may equal input. */
-  int32_t dtype;        /**< hvd_dtype. */
-  int32_t dimensions;   /**< Entries of shape; 0 for a scalar. */
-  const int64_t* shape; /**< Elements per dimension; copied by hvd_submit(). */
-  uint64_t layout;      /**< Any number that tells memory orders apart, equal on all ranks;
-                             0: row-major. Ranks that differ get HVD_MISMATCH. */
+  const void* input;     /**< Borrowed until the request completes. May be null when empty. */
+  void* output;          /**< As long as input; may be the same memory, must not overlap otherwise.
+                              Ignored by allgather, alltoall, gather, scatter (see hvd_gathered())
+                              and by reduce where not root. Reducescatter: this rank's share of the
+                              rows; null: see hvd_gathered(). */
+  int32_t dtype;         /**< hvd_dtype. */
+  int32_t dimensions;    /**< Entries of shape; 0 for a scalar. */
+  const int64_t* shape;  /**< Elements per dimension; copied by hvd_submit(). */
+  uint64_t layout;       /**< Any number that tells memory orders apart, equal on all ranks;
+                              0: row-major. Ranks that differ get HVD_MISMATCH. */
+  const int64_t* splits; /**< [split_count] rows for each rank, of alltoall and on the root of
+                              scatter; copied; may differ by rank. Null: shared out evenly. */
+  size_t split_count;    /**< Ranks of the process set; 0 where splits is null. */
 } hvd_tensor;
 
 /** A collective operation on one tensor, or on a group that completes as one. */
@@ -116,33 +139,36 @@ typedef struct hvd_request {
                                   from the kind and the order of nameless submissions. */
   int32_t kind;              /**< hvd_kind. */
   int32_t process_set;       /**< 0: all ranks. Others: not in this version. */
-  int32_t reduce_op;         /**< hvd_reduce_op; allreduce only. */
-  int32_t root;              /**< Rank; broadcast only. */
-  double prescale;           /**< Allreduce only. Mind: 0 multiplies by 0; see below. */
-  double postscale;          /**< Allreduce only. */
+  int32_t reduce_op;         /**< hvd_reduce_op; allreduce, reducescatter and reduce. */
+  int32_t root;              /**< Rank; broadcast, reduce, gather and scatter. */
+  double prescale;           /**< As reduce_op. Mind: 0 multiplies by 0; see below. */
+  double postscale;          /**< As reduce_op. */
   int32_t device_kind;       /**< hvd_device_kind of all tensors. */
   int32_t device_index;      /**< Index of the device; 0 for HVD_CPU. */
   uint32_t flags;            /**< HVD_SUBMIT_MORE or 0. */
-  uint32_t tensor_count;     /**< 1 or more; 0 for a barrier. */
+  uint32_t tensor_count;     /**< 1 or more; 0 for barrier and join. */
   const hvd_tensor* tensors; /**< [tensor_count]; the structs are copied, their memory is not. */
   /** Called once when the request has completed, from any thread, without a lock held; may be
       null. It may submit, and must neither wait nor block. `message` is valid during the call. */
   void (*on_complete)(void* context, hvd_status status, const char* message);
-  void* context; /**< First argument of on_complete. */
+  void* context;    /**< First argument of on_complete. */
+  int32_t wire;     /**< hvd_wire; allreduce only. */
+  int32_t priority; /**< Higher runs first among what waits; equal on all ranks. */
 } hvd_request;
 
 /** A float32 sum of nothing, named by the library: the start of every request. */
 #define HVD_REQUEST_INITIALIZER                                                                \
   {                                                                                            \
     sizeof(hvd_request), NULL, HVD_ALLREDUCE, 0, HVD_SUM, 0, 1.0, 1.0, HVD_CPU, 0, 0, 0, NULL, \
-        NULL, NULL                                                                             \
+        NULL, NULL, HVD_WIRE_SAME, 0                                                           \
   }
 
-/** Result of an allgather; memory of the library, valid until hvd_release() or hvd_shutdown(). */
+/** A result whose size only the library knows: of allgather, alltoall, gather, scatter, and of a
+    reducescatter without output. Valid until hvd_release() or hvd_shutdown(). */
 typedef struct hvd_gather {
-  const void* data;     /**< The rows of all ranks, by rank; null when there are none. */
-  const int64_t* shape; /**< [dimensions]; the first is the sum over ranks. */
-  const int64_t* rows;  /**< [ranks] rows that came from each rank. */
+  const void* data; /**< The rows that came from all ranks, by rank; null when there are none. */
+  const int64_t* shape; /**< [dimensions]; the first is the sum of `rows`. */
+  const int64_t* rows;  /**< [ranks] rows that came from each rank; reducescatter: [1] mine. */
   int32_t dimensions;
   int32_t ranks;
 } hvd_gather;
@@ -238,7 +264,8 @@ HVD_API hvd_status hvd_poll(hvd_handle handle, int* done) HVD_NOEXCEPT;
  */
 HVD_API hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) HVD_NOEXCEPT;
 
-/** The result of tensor `index` of a completed allgather. */
+/** The result of tensor `index` of a completed allgather, alltoall, gather, scatter, or of a
+    reducescatter without output. */
 HVD_API hvd_status hvd_gathered(hvd_handle handle, uint32_t index, hvd_gather* result) HVD_NOEXCEPT;
 
 /** Forgets an operation and frees what it gathered. One in flight goes on and is then forgotten. */

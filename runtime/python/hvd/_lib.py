@@ -24,8 +24,10 @@ from pathlib import Path
 OK = 0
 TIMEOUT = 4
 
-ALLREDUCE, ALLGATHER, BROADCAST, BARRIER = range(4)
-AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
+ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER = range(5)
+ALLTOALL, REDUCE, GATHER, SCATTER, JOIN = range(5, 10)
+AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(9)
+WIRE_SAME, WIRE_FLOAT16, WIRE_BFLOAT16 = range(3)
 SUBMIT_MORE = 1
 
 DTYPES = {
@@ -42,6 +44,10 @@ DTYPES = {
     "bfloat16": 10,
     "uint32": 11,
     "uint64": 12,
+    "complex64": 13,
+    "complex128": 14,
+    "float8_e4m3fn": 15,
+    "float8_e5m2": 16,
 }
 
 OnComplete = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
@@ -68,6 +74,8 @@ class Tensor(Structure):
         ("dimensions", c_int32),
         ("shape", POINTER(c_int64)),
         ("layout", c_uint64),
+        ("splits", POINTER(c_int64)),
+        ("split_count", c_size_t),
     ]
 
 
@@ -90,6 +98,8 @@ class Request(Structure):
         ("tensors", POINTER(Tensor)),
         ("on_complete", c_void_p),
         ("context", c_void_p),
+        ("wire", c_int32),
+        ("priority", c_int32),
     ]
 
 

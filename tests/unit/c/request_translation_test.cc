@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c/guard.h"
@@ -16,7 +18,7 @@ namespace {
 struct Sample {
   float memory[6] = {};
   std::int64_t shape[2] = {2, 3};
-  hvd_tensor tensor{memory, memory, HVD_FLOAT32, 2, shape, 0};
+  hvd_tensor tensor{memory, memory, HVD_FLOAT32, 2, shape, 0, nullptr, 0};
   hvd_request request = HVD_REQUEST_INITIALIZER;
 
   Sample() {
@@ -62,9 +64,72 @@ TEST(RequestTranslation, ScalarsAndEmptyTensorsAreFine) {
   sample.tensor.dimensions = 0;
   sample.tensor.shape = nullptr;
   EXPECT_TRUE(translate(sample.request).is_ok());
-  sample.tensor = hvd_tensor{nullptr, nullptr, HVD_FLOAT32, 2, sample.shape, 0};
+  sample.tensor = hvd_tensor{nullptr, nullptr, HVD_FLOAT32, 2, sample.shape, 0, nullptr, 0};
   sample.shape[0] = 0;
   EXPECT_TRUE(translate(sample.request).is_ok());
+}
+
+TEST(RequestTranslation, KnowsEveryKindAndItsParameters) {
+  const std::pair<hvd_kind, Operation> kinds[] = {
+      {HVD_REDUCESCATTER, Reducescatter{ReduceOp::kMin, 0.5, 2}},
+      {HVD_ALLTOALL, Alltoall{}},
+      {HVD_REDUCE, Reduce{1, ReduceOp::kMin, 0.5, 2}},
+      {HVD_GATHER, Gather{1}},
+      {HVD_SCATTER, Scatter{1}},
+  };
+  for (const auto& [kind, operation] : kinds) {
+    Sample sample;
+    sample.tensor.output = nullptr;
+    sample.request.kind = kind;
+    sample.request.reduce_op = HVD_MIN;
+    sample.request.root = 1;
+    sample.request.prescale = 0.5;
+    sample.request.postscale = 2;
+    sample.request.priority = 7;
+    const auto request = translate(sample.request);
+    ASSERT_TRUE(request.is_ok()) << request.status().message();
+    EXPECT_EQ(request.value().operation, operation) << describe(operation);
+    EXPECT_EQ(request.value().priority, 7);
+  }
+}
+
+TEST(RequestTranslation, CopiesSplits) {
+  Sample sample;
+  std::int64_t splits[] = {2, 0};
+  sample.request.kind = HVD_ALLTOALL;
+  sample.tensor.splits = splits;
+  sample.tensor.split_count = 2;
+  const Request request = translate(sample.request).value();
+  splits[0] = 9;
+  EXPECT_EQ(request.tensors[0].splits, (std::vector<std::int64_t>{2, 0}));
+}
+
+/// hvd_tensor as the first hvd.h had it.
+struct FirstTensor {
+  const void* input;
+  void* output;
+  std::int32_t dtype;
+  std::int32_t dimensions;
+  const std::int64_t* shape;
+  std::uint64_t layout;
+};
+
+TEST(RequestTranslation, TakesRequestsOfTheFirstVersion) {
+  Sample sample;
+  float other[6] = {};
+  const FirstTensor tensors[] = {{sample.memory, sample.memory, HVD_FLOAT32, 2, sample.shape, 0},
+                                 {other, other, HVD_FLOAT32, 2, sample.shape, 5}};
+  sample.request.struct_size = offsetof(hvd_request, wire);
+  sample.request.wire = 99;  // memory behind the caller's struct
+  sample.request.priority = 99;
+  sample.request.tensors = reinterpret_cast<const hvd_tensor*>(tensors);
+  sample.request.tensor_count = 2;
+  const Request request = translate(sample.request).value();
+  ASSERT_EQ(request.tensors.size(), 2u);
+  EXPECT_EQ(request.tensors[1].input, other);
+  EXPECT_EQ(request.tensors[1].layout, 5u);
+  EXPECT_EQ(request.priority, 0);
+  EXPECT_EQ(std::get<Allreduce>(request.operation).wire, Wire::kSame);
 }
 
 TEST(RequestTranslation, RefusesWhatCannotBeMeant) {
@@ -75,12 +140,23 @@ TEST(RequestTranslation, RefusesWhatCannotBeMeant) {
   };
   const Case cases[] = {
       {"size", [](Sample& s) { s.request.struct_size = 8; }, "struct_size is 8"},
-      {"kind", [](Sample& s) { s.request.kind = 9; }, "kind 9"},
+      {"kind", [](Sample& s) { s.request.kind = 10; }, "kind 10"},
       {"op", [](Sample& s) { s.request.reduce_op = -1; }, "reduce_op -1"},
       {"device", [](Sample& s) { s.request.device_kind = 4; }, "device_kind 4"},
       {"none", [](Sample& s) { s.request.tensor_count = 0; }, "no tensors"},
+      {"op of reduce",
+       [](Sample& s) {
+         s.request.kind = HVD_REDUCE;
+         s.request.reduce_op = 9;
+       },
+       "reduce_op 9"},
+      {"wire", [](Sample& s) { s.request.wire = 3; }, "wire 3"},
+      {"newer", [](Sample& s) { s.request.struct_size = sizeof(hvd_request) + 8; },
+       "load a library as new"},
+      {"splits", [](Sample& s) { s.tensor.split_count = 2; }, "split_count is 2"},
+      {"join", [](Sample& s) { s.request.kind = HVD_JOIN; }, "a join has no tensors"},
       {"barrier", [](Sample& s) { s.request.kind = HVD_BARRIER; }, "a barrier has no tensors"},
-      {"dtype", [](Sample& s) { s.tensor.dtype = 13; }, "dtype 13"},
+      {"dtype", [](Sample& s) { s.tensor.dtype = 17; }, "dtype 17"},
       {"dims", [](Sample& s) { s.tensor.dimensions = -1; }, "-1 dimensions"},
       {"shape", [](Sample& s) { s.tensor.shape = nullptr; }, "null shape"},
       {"extent", [](Sample& s) { s.shape[1] = -3; }, "a dimension is -3"},

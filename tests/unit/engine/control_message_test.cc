@@ -39,6 +39,34 @@ TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {
   }
 }
 
+TEST(ControlMessage, EveryOperationReadsBackAsItWasWritten) {
+  const Operation operations[] = {Allreduce{ReduceOp::kBitXor, 0.5, 2, Wire::kBfloat16},
+                                  Allgather{},
+                                  Broadcast{69},
+                                  Barrier{},
+                                  Reducescatter{ReduceOp::kMin, 3, 4},
+                                  Alltoall{},
+                                  Reduce{3, ReduceOp::kProduct, 5, 6},
+                                  Gather{4},
+                                  Scatter{5},
+                                  Join{}};
+  static_assert(std::size(operations) == std::variant_size_v<Operation>);
+  for (const Operation& operation : operations) {
+    Announce announce{"x", true, {}, RankSet::all(70)};
+    announce.description.operation = operation;
+    announce.description.priority = -3;
+    const Bytes bytes = encode(ControlMessage(announce));
+    const auto again = decode_control_message(bytes, 70);
+    ASSERT_TRUE(again.is_ok()) << again.status().message();
+    EXPECT_EQ(std::get<Announce>(again.value()).description, announce.description)
+        << describe(operation);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_FALSE(
+          decode_control_message(std::span<const std::byte>(bytes).first(size), 70).is_ok());
+    }
+  }
+}
+
 TEST(ControlMessage, EveryTruncationIsAnError) {
   for (const ControlMessage& message : one_of_each()) {
     const Bytes bytes = encode(message);

@@ -60,5 +60,28 @@ TEST(Fusion, MakesOneBatchForEachElementType) {
   EXPECT_EQ(pending->batches_left, 2);
 }
 
+TEST(Fusion, KeepsPrioritiesApart) {
+  const auto usual = described(DataType::kFloat32, 10);
+  auto urgent = usual;
+  urgent.priority = 1;
+  EXPECT_EQ(fuse_all({usual, urgent, usual, urgent}, 1'000), (Runs{{0, 2}, {1, 3}}));
+}
+
+TEST(Fusion, HandsSplitsToTheBatchInElements) {
+  float a[12] = {};
+  auto pending = std::make_shared<Pending>();
+  pending->request.operation = Alltoall{};
+  pending->request.tensors = {{a, nullptr, DataType::kFloat32, {4, 3}, 0, {1, 3}},
+                              {a, nullptr, DataType::kFloat32, {}, 0, {0, 1}}};
+  const auto batches = make_batches({pending});
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].batch.segments[0].row_count, 3u);
+  EXPECT_EQ(batches[0].batch.splits, (std::vector<std::size_t>{3, 9, 0, 1}));
+  const std::size_t counts[] = {6, 3};
+  ASSERT_TRUE(batches[0].batch.allocate(0, counts).is_ok());
+  EXPECT_EQ(pending->gathered[0].shape, (std::vector<std::int64_t>{3, 3}));
+  EXPECT_EQ(pending->gathered[0].rows, (std::vector<std::int64_t>{2, 1}));
+}
+
 }  // namespace
 }  // namespace hvd

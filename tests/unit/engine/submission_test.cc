@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/submission.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace hvd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Rank 1 of 3.
+Communicator three() {
+  Communicator world;
+  world.rank = 1;
+  world.size = 3;
+  return world;
+}
+
+struct Sample {
+  float memory[12] = {};
+  Request request;
+
+  explicit Sample(Operation operation, std::vector<std::int64_t> splits = {}) {
+    request.name = "t";
+    request.operation = operation;
+    request.tensors = {{.input = memory,
+                        .output = memory,
+                        .dtype = DataType::kFloat32,
+                        .shape = {6, 2},
+                        .layout = 0,
+                        .splits = std::move(splits)}};
+  }
+};
+
+TEST(Submission, AcceptsEachOperation) {
+  const Operation operations[] = {Allreduce{},     Allgather{}, Broadcast{2}, Alltoall{},
+                                  Reducescatter{}, Reduce{1},   Gather{0},    Scatter{1}};
+  for (const Operation& operation : operations) {
+    const Sample sample(operation);
+    EXPECT_TRUE(check_request(sample.request, three()).is_ok()) << describe(operation);
+  }
+}
+
+TEST(Submission, AsksForMemoryOnlyWhereItIsUsed) {
+  struct Case {
+    Operation operation;
+    bool without_input;
+    bool without_output;
+  };
+  const Case cases[] = {
+      {Allreduce{}, false, false}, {Reducescatter{}, false, true}, {Alltoall{}, false, true},
+      {Reduce{1}, false, false},   {Reduce{0}, false, true},       {Gather{1}, false, true},
+      {Scatter{1}, false, true},   {Scatter{0}, true, true},
+  };
+  for (const Case& c : cases) {
+    Sample sample(c.operation);
+    sample.request.tensors[0].input = nullptr;
+    EXPECT_EQ(check_request(sample.request, three()).is_ok(), c.without_input)
+        << describe(c.operation);
+    sample.request.tensors[0] = {.input = sample.memory, .shape = {6, 2}};
+    EXPECT_EQ(check_request(sample.request, three()).is_ok(), c.without_output)
+        << describe(c.operation);
+  }
+}
+
+TEST(Submission, RefusesWhatIsWrongOnThisRankAlone) {
+  struct Case {
+    Operation operation;
+    std::vector<std::int64_t> splits;
+    const char* words;
+  };
+  const Case cases[] = {
+      {Reduce{3}, {}, "root 3 is not a rank"},
+      {Gather{-1}, {}, "root -1"},
+      {Scatter{7}, {}, "root 7"},
+      {Alltoall{}, {1, 2}, "2 splits; pass one for each of the 3 ranks"},
+      {Alltoall{}, {4, 2, 1}, "hold 1 where 0 of 6 rows are left"},
+      {Alltoall{}, {4, -1, 1}, "hold -1"},
+      {Scatter{1}, {7, 0, 0}, "hold 7 where 6 of 6"},
+      {Gather{1}, {2, 2, 2}, "takes no splits"},
+      {Join{}, {}, "it takes none"},
+  };
+  for (const Case& c : cases) {
+    const Sample sample(c.operation, c.splits);
+    const Status status = check_request(sample.request, three());
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << describe(c.operation);
+    EXPECT_THAT(status.message(), HasSubstr(c.words));
+  }
+  Sample odd(Alltoall{});
+  odd.request.tensors[0].shape = {5, 2};
+  EXPECT_THAT(check_request(odd.request, three()).message(), HasSubstr("5 rows among 3 ranks"));
+}
+
+TEST(Submission, LeavesRowsBeyondTheSplitsWhereTheyAre) {
+  const Sample sample(Alltoall{}, {1, 0, 2});
+  EXPECT_TRUE(check_request(sample.request, three()).is_ok());
+}
+
+TEST(Submission, SharesOutEvenlyWhatHasNoSplits) {
+  Sample alltoall(Alltoall{});
+  complete_splits(alltoall.request, three());
+  EXPECT_THAT(alltoall.request.tensors[0].splits, ElementsAre(2, 2, 2));
+  Sample scatter(Scatter{1});
+  scatter.request.tensors[0].shape = {5, 2};
+  complete_splits(scatter.request, three());
+  EXPECT_THAT(scatter.request.tensors[0].splits, ElementsAre(2, 2, 1));
+  Sample elsewhere(Scatter{0}, {6, 0, 0});
+  complete_splits(elsewhere.request, three());
+  EXPECT_THAT(elsewhere.request.tensors[0].splits, ElementsAre(0, 0, 0)) << "not the root";
+  Sample given(Alltoall{}, {1, 0, 2});
+  complete_splits(given.request, three());
+  EXPECT_THAT(given.request.tensors[0].splits, ElementsAre(1, 0, 2));
+  Sample other(Allgather{});
+  complete_splits(other.request, three());
+  EXPECT_TRUE(other.request.tensors[0].splits.empty());
+}
+
+}  // namespace
+}  // namespace hvd
