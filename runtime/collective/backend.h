@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -54,6 +55,12 @@ class Backend {
   virtual Result<std::unique_ptr<Task>> start(Batch batch) = 0;
   /// True when equal inputs give bitwise equal results on every rank and in every run.
   virtual bool reproducible() const = 0;
+  /// True when neither a bell nor a descriptor wakes this rank for its tasks: while one is under
+  /// way, the engine looks again at short intervals instead of sleeping.
+  virtual bool needs_polling() const { return false; }
+  /// True when memory that it was given, the context's included, must never be freed: something
+  /// that outlives it may still read or write there. Asked before it is destroyed.
+  virtual bool keeps_memory() const { return false; }
 };
 
 /// What a backend may use of the engine's surroundings; valid as long as the backend.
@@ -72,7 +79,7 @@ struct BackendEntry {
   /// Bytes of shared memory wanted in a node of `local_size` ranks.
   std::size_t (*memory_bytes)(int local_size);
   /// A backend that cannot serve declines with a Status, which hvd_describe() repeats.
-  Result<std::unique_ptr<Backend>> (*create)(const BackendContext&);
+  std::function<Result<std::unique_ptr<Backend>>(const BackendContext&)> create;
 };
 
 }  // namespace hvd

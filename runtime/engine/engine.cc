@@ -144,6 +144,8 @@ Engine::Impl::~Impl() {
     end_epoch(error(Code::kAborted, "rank {}: hvd was shut down", wiring_.rank));
   }
   completion_.run_callbacks();
+  // Leaked: whoever holds the memory outlives us, and nobody can tell it to stop.
+  if (reduction_->keeps_memory()) new auto(wiring_.node.owner);
 }
 
 Status Engine::Impl::over_status() {

@@ -50,6 +50,8 @@ class Engine::Impl {
   static constexpr std::chrono::microseconds kSpinTime{2'000};
   /// How long a waiter yields its core, poll by poll, before it sleeps.
   static constexpr std::chrono::microseconds kYieldTime{500};
+  /// How long a sleep is while a task is under way for which nothing wakes us.
+  static constexpr std::chrono::microseconds kPollInterval{50};
   /// A closed lane may only mean that its other end has heard of a loss before us, and left: the
   /// pidfds and the tree get this long to say whose.
   static constexpr std::chrono::milliseconds kPatience{100};
@@ -113,6 +115,7 @@ class Engine::Impl {
 
   std::atomic<int> waiting_callers_{0};  ///< Callers that drive or would like to.
   std::atomic<bool> thread_sleeps_{false};
+  std::atomic<bool> polling_{false};  ///< Whoever parked left a task for which nothing wakes us.
   std::atomic<bool> stepped_back_{false};  ///< The thread went to sleep because a caller waited.
   bool hurried_ = false;  ///< The thread's own: it left work undone to run callbacks.
   std::atomic<bool> stop_{false};

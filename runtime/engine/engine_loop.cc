@@ -211,9 +211,12 @@ Status Engine::Impl::gone_after_leaving(int rank) const {
 }
 
 bool Engine::Impl::park() {
-  if (in_progress_ == 0 && !leaving_.load()) return true;
-  wiring_.node.doorbell->set_asleep(true);
-  if (!step()) return true;
+  const bool idle = in_progress_ == 0 && !leaving_.load();
+  if (!idle) wiring_.node.doorbell->set_asleep(true);
+  if (idle || !step()) {
+    polling_.store(reduction_->needs_polling());
+    return true;
+  }
   wiring_.node.doorbell->set_asleep(false);
   return false;
 }
@@ -261,7 +264,9 @@ Result<bool> Engine::Impl::sleep() {
   if (hurried_ || left_alone || !submission_.is_empty() || stop_.load()) {
     deadline = Deadline::at(Clock::now());
   }
-  auto count = poller_.wait(events, deadline);
+  // A caller that drives polls for us, and rings when it stops.
+  const bool brief = polling_.load() && waiting_callers_.load() == 0;
+  auto count = brief ? poller_.wait_briefly(events, kPollInterval) : poller_.wait(events, deadline);
   thread_sleeps_.store(false);
   if (!count.is_ok()) return count.status();
   for (std::size_t i = 0; i < count.value(); ++i) handle_event(events[i]);
@@ -335,9 +340,11 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
     drove = true;
   }
   // seq_cst, as the thread's store and load in the opposite order: either the thread sees that
-  // nobody waits any more, or we see that it stepped back for us, and ring.
+  // nobody waits any more, or we see that it stepped back for us, and ring. Where nothing else
+  // wakes it, it may sleep its whole tick because we were driving.
   waiting_callers_.fetch_sub(1);
-  if (!drove || (leaves_work && stepped_back_.load())) wiring_.node.doorbell->ring_self();
+  if (!drove || (leaves_work && (stepped_back_.load() || polling_.load())))
+    wiring_.node.doorbell->ring_self();
   completion_.run_callbacks();
   if (!pending->done.load()) {
     flush();

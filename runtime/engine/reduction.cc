@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/reduction.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace hvd {
@@ -46,12 +48,15 @@ void Reduction::start(FusedBatch fused) {
         {std::move(fused.owners), Status(Code::kUnsupported, selection.reason), false});
     return;
   }
-  auto task = candidates_[*selection.index].backend->start(std::move(fused.batch));
+  Backend& backend = *candidates_[*selection.index].backend;
+  auto task = backend.start(std::move(fused.batch));
   if (!task.is_ok()) {
     finished_.push_back({std::move(fused.owners), task.status()});
     return;
   }
-  running_.push_back({std::move(task).value(), std::move(fused.owners)});
+  const bool polled = backend.needs_polling();
+  if (polled) ++polled_;
+  running_.push_back({std::move(task).value(), std::move(fused.owners), polled});
 }
 
 bool Reduction::advance() {
@@ -62,6 +67,7 @@ bool Reduction::advance() {
     if (progress == Progress::kDone || progress == Progress::kFailed) {
       finished_.push_back({std::move(running->owners),
                            progress == Progress::kDone ? Status::ok() : running->task->status()});
+      if (running->polled) --polled_;
       running = running_.erase(running);
     } else {
       ++running;
@@ -76,6 +82,7 @@ std::vector<PendingPtr> Reduction::abandon() {
     for (PendingPtr& owner : running.owners) owners.push_back(std::move(owner));
   }
   running_.clear();
+  polled_ = 0;
   return owners;
 }
 
@@ -90,6 +97,12 @@ bool Reduction::reproducible() const {
     if (candidate.backend != nullptr && !candidate.backend->reproducible()) return false;
   }
   return true;
+}
+
+bool Reduction::keeps_memory() const {
+  return std::any_of(candidates_.begin(), candidates_.end(), [](const Candidate& candidate) {
+    return candidate.backend != nullptr && candidate.backend->keeps_memory();
+  });
 }
 
 }  // namespace hvd

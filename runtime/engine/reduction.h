@@ -31,6 +31,10 @@ class Reduction {
   /// Advances every task by a chunk; true when anything moved.
   bool advance();
   std::size_t in_flight() const { return running_.size(); }
+  /// True while a task is under way for which nothing wakes us.
+  bool needs_polling() const { return polled_ > 0; }
+  /// True when a backend lent memory to something that outlives it.
+  bool keeps_memory() const;
 
   struct Finished {
     std::vector<PendingPtr> owners;
@@ -50,6 +54,7 @@ class Reduction {
   struct Running {
     std::unique_ptr<Task> task;
     std::vector<PendingPtr> owners;
+    bool polled;
   };
   struct Choice {
     std::size_t kind = 0;
@@ -68,6 +73,7 @@ class Reduction {
   std::string wanted_;
   std::vector<Choice> choices_;  ///< Made once per kind of batch; few.
   std::deque<Running> running_;
+  std::size_t polled_ = 0;  ///< Of those, how many nothing wakes us for.
   std::vector<Finished> finished_;
 };
 

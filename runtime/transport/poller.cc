@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/poller.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <array>
@@ -49,6 +50,16 @@ Result<std::size_t> Poller::wait(std::span<Event> events, Deadline deadline) {
     }
     return static_cast<std::size_t>(count);
   }
+}
+
+Result<std::size_t> Poller::wait_briefly(std::span<Event> events,
+                                         std::chrono::nanoseconds duration) {
+  pollfd set{.fd = epoll_.get(), .events = POLLIN, .revents = 0};
+  const timespec left{.tv_sec = 0, .tv_nsec = static_cast<long>(duration.count())};
+  if (::ppoll(&set, 1, &left, nullptr) < 0 && errno != EINTR) {
+    return Status::system("ppoll", errno);
+  }
+  return wait(events, Deadline::at(Clock::now()));
 }
 
 }  // namespace hvd

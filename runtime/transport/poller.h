@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 
@@ -29,6 +30,8 @@ class Poller {
   };
   /// Sleeps until something happens or the deadline; returns how many of `events` were filled.
   Result<std::size_t> wait(std::span<Event> events, Deadline deadline);
+  /// The same for less than the millisecond that is the finest deadline of wait().
+  Result<std::size_t> wait_briefly(std::span<Event> events, std::chrono::nanoseconds duration);
 
  private:
   explicit Poller(UniqueFd epoll) : epoll_(std::move(epoll)) {}

@@ -61,6 +61,8 @@ class LaneBackend : public Backend {
   }
 
   bool reproducible() const override { return true; }
+  bool needs_polling() const override { return lanes_.needs_polling(); }
+  bool keeps_memory() const override { return lanes_.keeps_memory(); }
 
  private:
   std::string_view name_;

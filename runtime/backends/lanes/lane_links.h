@@ -51,6 +51,11 @@ class LaneLinks {
   virtual Result<bool> pump(FrameSink& sink) = 0;
   /// A transfer ended early: drops everything that it lent.
   virtual void forget() = 0;
+  /// As Backend::needs_polling.
+  virtual bool needs_polling() const { return false; }
+  /// True when payloads and places that it was lent must never be freed: after forget(), something
+  /// that cannot be stopped may still use them.
+  virtual bool keeps_memory() const { return false; }
 };
 
 }  // namespace hvd

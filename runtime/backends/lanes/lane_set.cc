@@ -20,4 +20,9 @@ LaneSet::LaneSet(const BackendContext& context, std::unique_ptr<LaneLinks> links
   }
 }
 
+LaneSet::~LaneSet() {
+  // Leaked: the buffers of the rounds are lent to something that outlives us.
+  if (keeps_memory()) new std::vector<LaneRound>(std::move(rounds_));
+}
+
 }  // namespace hvd

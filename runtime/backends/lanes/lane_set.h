@@ -30,6 +30,10 @@ class LaneSet {
   /// `links` may be null where this rank drives no lane.
   LaneSet(const BackendContext& context, std::unique_ptr<LaneLinks> links);
 
+  ~LaneSet();
+  LaneSet(const LaneSet&) = delete;
+  LaneSet& operator=(const LaneSet&) = delete;
+
   const Communicator& communicator() const { return communicator_; }
   int lanes() const { return lanes_; }
   int node() const { return communicator_.node; }
@@ -49,6 +53,9 @@ class LaneSet {
   void forget() {
     if (links_ != nullptr) links_->forget();
   }
+
+  bool needs_polling() const { return links_ != nullptr && links_->needs_polling(); }
+  bool keeps_memory() const { return links_ != nullptr && links_->keeps_memory(); }
 
   LaneRound& round(std::uint64_t number) { return rounds_[number % NodePlane::kSlots]; }
 
