@@ -3,46 +3,80 @@
 
 #include "base/check.h"
 #include "collective/reduce_kernels.h"
+#include "collective/wire_cast.h"
 
 namespace hvd {
+namespace {
+
+bool is_bitwise(ReduceOp op) {
+  return op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
+}
+
+bool is_complex(DataType dtype) {
+  return dtype == DataType::kComplex64 || dtype == DataType::kComplex128;
+}
+
+bool may_travel_as(Wire wire, DataType dtype) {
+  const DataType half = wire == Wire::kFloat16 ? DataType::kFloat16 : DataType::kBfloat16;
+  return dtype == DataType::kFloat32 || dtype == DataType::kFloat64 || dtype == half;
+}
+
+}  // namespace
 
 Reduction Reduction::of(const Allreduce& allreduce, DataType dtype, int size) {
   const bool average = allreduce.op == ReduceOp::kAverage;
-  return {.dtype = dtype,
+  const WireCast cast = WireCast::of(allreduce, dtype);
+  return {.dtype = cast.wire,
           .op = average ? ReduceOp::kSum : allreduce.op,
-          .prescale = allreduce.prescale,
+          .prescale = cast.is_cast() ? 1.0 : allreduce.prescale,
           .postscale = allreduce.postscale,
-          .divisor = average ? size : 1};
+          .divisor = average ? size : 1,
+          .narrow_partials = cast.is_cast()};
 }
 
 std::size_t Reduction::partial_bytes() const {
   const bool half = dtype == DataType::kFloat16 || dtype == DataType::kBfloat16;
-  return half ? sizeof(float) : size_of(dtype);
+  return half && !narrow_partials ? sizeof(float) : size_of(dtype);
 }
 
 Status check_reducible(const Allreduce& allreduce, DataType dtype) {
-  if (allreduce.op == ReduceOp::kAdasum) {
+  const ReduceOp op = allreduce.op;
+  if (op == ReduceOp::kAdasum) {
     return error(Code::kUnsupported,
                  "allreduce(adasum) is no element-wise reduction; use sum or average");
   }
-  if (dtype > DataType::kUint64) {
+  if (dtype == DataType::kFloat8E4m3 || dtype == DataType::kFloat8E5m2) {
     return error(Code::kUnsupported,
-                 "{} of {}: this type is moved but not reduced; convert it to float32 first",
+                 "{} of {} would overflow and lose digits at every step; 8-bit floats can only be "
+                 "moved: reduce in float16 or float32",
                  describe(allreduce), name_of(dtype));
   }
-  if (allreduce.op > ReduceOp::kProduct) {
-    return error(Code::kUnsupported, "{}: not part of this version; use min or max of bool",
-                 describe(allreduce));
-  }
-  if (allreduce.wire != Wire::kSame) {
-    return error(Code::kUnsupported, "{}: not part of this version; convert before and after",
-                 describe(allreduce));
-  }
-  const bool scaled = allreduce.prescale != 1.0 || allreduce.postscale != 1.0;
-  if (dtype == DataType::kBool && (scaled || allreduce.op == ReduceOp::kAverage)) {
+  const bool scaled =
+      allreduce.prescale != 1.0 || allreduce.postscale != 1.0 || op == ReduceOp::kAverage;
+  if (dtype == DataType::kBool && scaled) {
     return error(Code::kUnsupported,
                  "{} of bool has no meaning; use sum or max for 'any', product or min for 'all'",
                  describe(allreduce));
+  }
+  if (is_bitwise(op) && (is_floating(dtype) || is_complex(dtype))) {
+    return error(Code::kUnsupported,
+                 "{} of {} has no meaning; bitwise reductions take integers and bool",
+                 describe(allreduce), name_of(dtype));
+  }
+  if (is_bitwise(op) && scaled) {
+    return error(Code::kUnsupported, "{}: bits cannot be scaled; leave both scales at 1",
+                 describe(allreduce));
+  }
+  if (allreduce.wire != Wire::kSame && !may_travel_as(allreduce.wire, dtype)) {
+    return error(Code::kUnsupported,
+                 "{} of {}: only float32 and float64 can travel as another type; send {} as it is",
+                 describe(allreduce), name_of(dtype), name_of(dtype));
+  }
+  if (is_complex(dtype) && (op == ReduceOp::kMin || op == ReduceOp::kMax)) {
+    return error(Code::kUnsupported,
+                 "{} of {} has no meaning, since complex numbers have no order; use sum, average "
+                 "or product, or reduce the real parts",
+                 describe(allreduce), name_of(dtype));
   }
   return Status::ok();
 }
@@ -52,7 +86,8 @@ void reduce_into(const Reduction& reduction, ReduceStage stage, void* destinatio
   static const ReduceKernelFinder find = best_kernel_finder();
   const bool first = stage == ReduceStage::kWhole || stage == ReduceStage::kPartial;
   const bool last = stage == ReduceStage::kWhole || stage == ReduceStage::kFinish;
-  const ReduceKernel kernel = find(reduction.dtype, reduction.op, stage);
+  const ReduceKernel kernel =
+      find(reduction.dtype, reduction.op, reduction.narrow_partials ? ReduceStage::kWhole : stage);
   HVD_CHECK(kernel != nullptr && !sources.empty());
   kernel(destination, sources.data(), sources.size(), count,
          {.prescale = first ? reduction.prescale : 1.0,

@@ -13,8 +13,10 @@ namespace hvd {
 /// What a reducing operation does to its elements: out = post(fold(op, pre(in_0), pre(in_1), ...)).
 ///
 /// The fold is strictly in the order of the sources. float16 and bfloat16 fold in float32 and are
-/// rounded once, at the end; integers wrap; min and max hand a NaN on. Scaling is in float64 for
-/// float64 and the integers (truncated toward zero, clamped to the type), else in float32.
+/// rounded once, at the end; integers wrap; min and max hand a NaN on. Complex numbers add part by
+/// part and multiply as (ac - bd) + (ad + bc)i. Of bool, sum, max and bitor mean "any", product,
+/// min and bitand mean "all", and bitxor "an odd number". Scaling is in float64 for float64,
+/// complex128 and the integers (truncated toward zero, clamped to the type), else in float32.
 /// Immutable after construction.
 struct Reduction {
   DataType dtype = DataType::kFloat32;
@@ -22,15 +24,22 @@ struct Reduction {
   double prescale = 1.0;
   double postscale = 1.0;
   int divisor = 1;  ///< Ranks, for an average.
+  /// Partial results of a half type are rounded to it, because they travel: each node's sum is then
+  /// rounded once more, and the nodes are folded in order, at once, instead of in a tree.
+  bool narrow_partials = false;
 
-  /// The reduction that `allreduce` means over `size` ranks.
+  /// The reduction that `allreduce` means over `size` ranks, of what travels (see WireCast): where
+  /// elements are cast, they are prescaled on the way in.
   static Reduction of(const Allreduce& allreduce, DataType dtype, int size);
 
-  /// Bytes of one partial result: float32 for the half types, else the type itself.
+  std::size_t element_bytes() const { return size_of(dtype); }
+  /// Bytes of one partial result: float32 for the half types, unless they are narrow, else the type
+  /// itself.
   std::size_t partial_bytes() const;
 };
 
-/// Ok, or kUnsupported: Adasum, averages or scales of bool, and what has no kernel.
+/// Ok, or kUnsupported with the reason: Adasum, averages and scales of bool, bits of floats, scaled
+/// bits, the order of complex numbers and any arithmetic on 8-bit floats.
 Status check_reducible(const Allreduce& allreduce, DataType dtype);
 
 /// Which half of a reduction over several nodes a call does.

@@ -7,76 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
-
-#include "collective/half_bits.h"
+#include "collective/half_formats.h"
+#include "collective/reduce_folds.h"
 #include "collective/reduce_kernels.h"
-
-// The destination may be one of the sources, at the same index: no iteration depends on another.
-#if defined(__clang__)
-#define HVD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define HVD_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 namespace hvd {
 namespace {
-
-constexpr std::size_t kBlock = 512;  // elements whose running result stays in the first cache
-
-template <bool kWide>
-struct WrapType {
-  using Type = std::uint32_t;
-};
-template <>
-struct WrapType<true> {
-  using Type = std::uint64_t;
-};
-/// Unsigned, at least as wide as int: arithmetic in it wraps instead of being undefined.
-template <typename T>
-using Wrap = typename WrapType<(sizeof(T) > 4)>::Type;
-
-template <typename T>
-constexpr bool kIsReal = false;
-template <>
-constexpr bool kIsReal<float> = true;
-template <>
-constexpr bool kIsReal<double> = true;
-
-struct Sum {
-  template <typename T>
-  static T fold(T a, T b) {
-    if constexpr (kIsReal<T>) {
-      return a + b;
-    } else {
-      return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b));
-    }
-  }
-};
-struct Product {
-  template <typename T>
-  static T fold(T a, T b) {
-    if constexpr (kIsReal<T>) {
-      return a * b;
-    } else {
-      return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b));
-    }
-  }
-};
-struct Min {
-  template <typename T>
-  static T fold(T a, T b) {
-    return (a < b || a != a) ? a : b;
-  }
-};
-struct Max {
-  template <typename T>
-  static T fold(T a, T b) {
-    return (a > b || a != a) ? a : b;
-  }
-};
 
 // float32 and float64: a factor of one changes no bit, so there is one loop for all scales.
 template <typename T, typename Op>
@@ -176,58 +112,65 @@ void reduce_integers(void* destination, const void* const* sources, std::size_t 
   }
 }
 
-// bool: any non-zero byte is true; kAny is sum and max, else product and min.
-template <bool kAny>
+// A product of complex numbers by the schoolbook formula; sums are sums of reals.
+template <typename T>
+void multiply_complex(void* destination, const void* const* sources, std::size_t source_count,
+                      std::size_t count, const ReduceFactors& factors) {
+  const T pre = static_cast<T>(factors.prescale);
+  const T post = static_cast<T>(factors.postscale / factors.divisor);
+  T* out = static_cast<T*>(destination);
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t n = count - begin < kBlock ? count - begin : kBlock;
+    T real[kBlock];
+    T imaginary[kBlock];
+    const T* first = static_cast<const T*>(sources[0]) + 2 * begin;
+    for (std::size_t i = 0; i < n; ++i) {
+      real[i] = first[2 * i] * pre;
+      imaginary[i] = first[2 * i + 1] * pre;
+    }
+    for (std::size_t s = 1; s < source_count; ++s) {
+      const T* next = static_cast<const T*>(sources[s]) + 2 * begin;
+      for (std::size_t i = 0; i < n; ++i) {
+        const T next_real = next[2 * i] * pre;
+        const T next_imaginary = next[2 * i + 1] * pre;
+        const T product = real[i] * next_real - imaginary[i] * next_imaginary;
+        imaginary[i] = real[i] * next_imaginary + imaginary[i] * next_real;
+        real[i] = product;
+      }
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      out[2 * (begin + i)] = real[i] * post;
+      out[2 * (begin + i) + 1] = imaginary[i] * post;
+    }
+  }
+}
+
+template <typename T>
+void add_complex(void* destination, const void* const* sources, std::size_t source_count,
+                 std::size_t count, const ReduceFactors& factors) {
+  reduce_real<T, Sum>(destination, sources, source_count, 2 * count, factors);
+}
+
+// bool: any non-zero byte is true, and the result is 0 or 1.
+template <typename Op>
 void reduce_bools(void* destination, const void* const* sources, std::size_t source_count,
                   std::size_t count, const ReduceFactors& /*factors*/) {
   auto* out = static_cast<std::uint8_t*>(destination);
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = count - begin < kBlock ? count - begin : kBlock;
     std::uint8_t folded[kBlock];
-    for (std::size_t i = 0; i < n; ++i) folded[i] = kAny ? 0 : 1;
-    for (std::size_t s = 0; s < source_count; ++s) {
+    const auto* first = static_cast<const std::uint8_t*>(sources[0]) + begin;
+    for (std::size_t i = 0; i < n; ++i) folded[i] = first[i] != 0 ? 1 : 0;
+    for (std::size_t s = 1; s < source_count; ++s) {
       const auto* next = static_cast<const std::uint8_t*>(sources[s]) + begin;
       for (std::size_t i = 0; i < n; ++i) {
         const std::uint8_t truth = next[i] != 0 ? 1 : 0;
-        folded[i] = kAny ? (folded[i] | truth) : (folded[i] & truth);
+        folded[i] = Op::template fold<std::uint8_t>(folded[i], truth);
       }
     }
     for (std::size_t i = 0; i < n; ++i) out[begin + i] = folded[i];
   }
 }
-
-struct Float16 {
-  static void widen(const std::uint16_t* source, float* values, std::size_t n) {
-    std::size_t i = 0;
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-      const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i));
-      _mm256_storeu_ps(values + i, _mm256_cvtph_ps(halves));
-    }
-#endif
-    for (; i < n; ++i) values[i] = float16_to_float(source[i]);
-  }
-  static void narrow(const float* values, std::uint16_t* out, std::size_t n) {
-    std::size_t i = 0;
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-      const __m128i halves =
-          _mm256_cvtps_ph(_mm256_loadu_ps(values + i), _MM_FROUND_TO_NEAREST_INT);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), halves);
-    }
-#endif
-    for (; i < n; ++i) out[i] = float_to_float16(values[i]);
-  }
-};
-
-struct Bfloat16 {
-  static void widen(const std::uint16_t* source, float* values, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) values[i] = bfloat16_to_float(source[i]);
-  }
-  static void narrow(const float* values, std::uint16_t* out, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) out[i] = float_to_bfloat16(values[i]);
-  }
-};
 
 template <typename Format, bool kPartials>
 void load_halves(const void* source, std::size_t begin, float* values, std::size_t n, float pre) {
@@ -281,8 +224,8 @@ ReduceKernel find_half(ReduceStage stage) {
   return nullptr;
 }
 
-template <typename Op, bool kAny>
-ReduceKernel find_for_type(DataType dtype, ReduceStage stage) {
+template <typename Op>
+ReduceKernel find_integers(DataType dtype) {
   switch (dtype) {
     case DataType::kUint8:
       return &reduce_integers<std::uint8_t, Op>;
@@ -300,40 +243,72 @@ ReduceKernel find_for_type(DataType dtype, ReduceStage stage) {
       return &reduce_integers<std::uint32_t, Op>;
     case DataType::kUint64:
       return &reduce_integers<std::uint64_t, Op>;
+    default:
+      return nullptr;
+  }
+}
+
+/// Integers and real numbers.
+template <typename Op>
+ReduceKernel find_numbers(DataType dtype, ReduceStage stage) {
+  switch (dtype) {
     case DataType::kFloat32:
       return &reduce_real<float, Op>;
     case DataType::kFloat64:
       return &reduce_real<double, Op>;
-    case DataType::kBool:
-      return &reduce_bools<kAny>;
     case DataType::kFloat16:
       return find_half<Float16, Op>(stage);
     case DataType::kBfloat16:
       return find_half<Bfloat16, Op>(stage);
-    case DataType::kComplex64:
-    case DataType::kComplex128:
-    case DataType::kFloat8E4m3:
-    case DataType::kFloat8E5m2:
+    default:
+      return find_integers<Op>(dtype);
+  }
+}
+
+ReduceKernel find_bools(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBitOr:
+      return &reduce_bools<BitOr>;
+    case ReduceOp::kProduct:
+    case ReduceOp::kMin:
+    case ReduceOp::kBitAnd:
+      return &reduce_bools<BitAnd>;
+    case ReduceOp::kBitXor:
+      return &reduce_bools<BitXor>;
+    default:
       return nullptr;
   }
-  return nullptr;
+}
+
+template <typename T>
+ReduceKernel find_complex(ReduceOp op) {
+  if (op == ReduceOp::kSum) return &add_complex<T>;
+  return op == ReduceOp::kProduct ? &multiply_complex<T> : nullptr;
 }
 
 ReduceKernel find_kernel(DataType dtype, ReduceOp op, ReduceStage stage) {
+  if (dtype == DataType::kBool) return find_bools(op);
+  if (dtype == DataType::kComplex64) return find_complex<float>(op);
+  if (dtype == DataType::kComplex128) return find_complex<double>(op);
   switch (op) {
-    case ReduceOp::kAverage:
     case ReduceOp::kSum:
-      return find_for_type<Sum, true>(dtype, stage);
+      return find_numbers<Sum>(dtype, stage);
     case ReduceOp::kMin:
-      return find_for_type<Min, false>(dtype, stage);
+      return find_numbers<Min>(dtype, stage);
     case ReduceOp::kMax:
-      return find_for_type<Max, true>(dtype, stage);
+      return find_numbers<Max>(dtype, stage);
     case ReduceOp::kProduct:
-      return find_for_type<Product, false>(dtype, stage);
-    case ReduceOp::kAdasum:
+      return find_numbers<Product>(dtype, stage);
     case ReduceOp::kBitAnd:
+      return find_integers<BitAnd>(dtype);
     case ReduceOp::kBitOr:
+      return find_integers<BitOr>(dtype);
     case ReduceOp::kBitXor:
+      return find_integers<BitXor>(dtype);
+    case ReduceOp::kAverage:  // a sum with a divisor
+    case ReduceOp::kAdasum:
       return nullptr;
   }
   return nullptr;

@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t kDirectBytes = std::size_t{16} << 10;
 constexpr std::uint64_t kWindow = NodePlane::kSlots;
 
-bool is_small(const Batch& batch) {
-  return batch.total_count() * size_of(batch.dtype) <= kDirectBytes;
+bool is_small(const Batch& batch, const Reduction& reduction) {
+  return batch.total_count() * reduction.element_bytes() <= kDirectBytes;
 }
 
 class LaneReduceTask : public Task, private FrameSink {
@@ -22,8 +22,8 @@ class LaneReduceTask : public Task, private FrameSink {
         batch_(std::move(batch)),
         reduction_(reduction),
         nodes_(static_cast<std::size_t>(lanes.node_count())),
-        direct_(is_small(batch_) || nodes_ == 2),
-        stream_(plane, batch_, reduction, is_small(batch_) ? 1 : lanes.lanes()),
+        direct_(is_small(batch_, reduction_) || nodes_ == 2),
+        stream_(plane, batch_, reduction, is_small(batch_, reduction_) ? 1 : lanes.lanes()),
         ticket_(plane.take_ticket()) {}
 
   ~LaneReduceTask() override {
@@ -61,7 +61,7 @@ class LaneReduceTask : public Task, private FrameSink {
     transfer_ = lanes_.take_transfer();
     if (!stream_.is_owner()) return;
     const std::size_t piece = stream_.piece_bytes();
-    const std::size_t partial = piece / size_of(batch_.dtype) * reduction_.partial_bytes();
+    const std::size_t partial = piece / reduction_.element_bytes() * reduction_.partial_bytes();
     for (std::uint64_t i = 0; i < kWindow; ++i) {
       LaneRound& round = lanes_.round(i);
       if (round.own.size() < partial) round.own.resize(partial);
@@ -74,7 +74,7 @@ class LaneReduceTask : public Task, private FrameSink {
   }
 
   std::size_t elements(std::uint64_t round) const {
-    return stream_.own_bytes(round) / size_of(batch_.dtype);
+    return stream_.own_bytes(round) / reduction_.element_bytes();
   }
   /// First element of the slice of `node`, or of what stands in for it when all is sent whole.
   std::size_t slice_begin(std::uint64_t round, std::size_t node) const {
@@ -106,7 +106,7 @@ class LaneReduceTask : public Task, private FrameSink {
         header.bytes == expected_elements(header.round) * reduction_.partial_bytes()) {
       return std::optional(theirs(header.round, from));
     }
-    const std::size_t element = size_of(batch_.dtype);
+    const std::size_t element = reduction_.element_bytes();
     if (header.kind == FrameHeader::kResult && !direct_ &&
         header.bytes == slice_elements(header.round, from) * element) {
       return std::optional(lanes_.round(header.round).result.data() +
@@ -174,11 +174,15 @@ class LaneReduceTask : public Task, private FrameSink {
     std::vector<std::byte*> partials(nodes_);
     for (std::size_t node = 0; node < nodes_; ++node) partials[node] = theirs(folded_, node);
     partials[my_node()] = round.own.data() + begin * reduction_.partial_bytes();
-    fold_nodes(partials, count);
-    const std::size_t element = size_of(batch_.dtype);
+    const std::size_t element = reduction_.element_bytes();
     std::byte* result = round.result.data() + begin * element;
-    const void* const source = partials[0];
-    reduce_into(reduction_, ReduceStage::kFinish, result, {&source, 1}, count);
+    // Narrow partial results would be rounded at every level of a tree.
+    if (!reduction_.narrow_partials) {
+      fold_nodes(partials, count);
+      partials.resize(1);
+    }
+    const std::vector<const void*> sources(partials.begin(), partials.end());
+    reduce_into(reduction_, ReduceStage::kFinish, result, sources, count);
     if (direct_) return;
     for (int node = 0; node < lanes_.node_count(); ++node) {
       if (node != lanes_.node()) {

@@ -15,8 +15,8 @@ namespace hvd {
 ///
 /// Over two nodes, and for small batches, each node sends its partial results whole and all
 /// reduce them; otherwise node m reduces slice m of the piece and sends its result to the others.
-/// The nodes are always folded in the same tree, from partial results, so the bits depend on ranks,
-/// nodes and type alone.
+/// The nodes are always folded in the same tree, from partial results (narrow ones: in order), so
+/// the bits depend on ranks, nodes and type alone.
 std::unique_ptr<Task> make_lane_reduce_task(NodePlane& plane, LaneSet& lanes, Batch batch,
                                             const Reduction& reduction);
 

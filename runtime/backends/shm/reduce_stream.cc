@@ -19,13 +19,14 @@ ReduceStream::ReduceStream(NodePlane& plane, const Batch& batch, const Reduction
     : plane_(plane),
       reduction_(reduction),
       owners_(owners),
+      input_(WireCast::of_operation(batch.operation, batch.dtype)),
+      output_(WireCast::of_operation(batch.operation, batch.dtype)),
       sources_(static_cast<std::size_t>(plane.local_size())) {
-  const std::size_t element = size_of(batch.dtype);
   input_.reserve(batch.segments.size());
   output_.reserve(batch.segments.size());
   for (const Segment& segment : batch.segments) {
-    input_.append(segment.input, segment.count * element);
-    output_.append(static_cast<std::byte*>(segment.output), segment.count * element);
+    input_.append(segment.input, segment.count);
+    output_.append(static_cast<std::byte*>(segment.output), segment.count);
   }
   const auto pieces = static_cast<std::size_t>(owners);
   const std::size_t largest = NodePlane::kSlotBytes / pieces / kLine * kLine;
@@ -82,13 +83,12 @@ bool ReduceStream::may_reduce() {
 
 void ReduceStream::reduce_piece(ReduceStage stage, std::byte* partial) {
   const int mine = plane_.local_rank();
-  const std::size_t element = size_of(reduction_.dtype);
+  const std::size_t element = reduction_.element_bytes();
   const std::size_t begin = piece_begin(reduced_, mine);
   const std::size_t length = piece_length(reduced_, mine);
   const std::size_t offset_in_slot = static_cast<std::size_t>(mine) * piece_bytes_;
   for (std::size_t done = 0; done < length;) {
-    const ByteStream::Range in = input_.at(begin + done);
-    const ByteStream::Range out = output_.at(begin + done);
+    const ByteStream::Range in = input_.read(begin + done);
     const std::size_t n = std::min({length - done, in.bytes, kSubBlock});
     for (int rank = 0; rank < plane_.local_size(); ++rank) {
       const std::byte* slot = plane_.slot(rank, base_ + reduced_) + offset_in_slot + done;
@@ -98,13 +98,27 @@ void ReduceStream::reduce_piece(ReduceStage stage, std::byte* partial) {
       reduce_into(reduction_, stage, partial + done / element * reduction_.partial_bytes(),
                   sources_, n / element);
     } else {
-      reduce_into(reduction_, stage, out.data, sources_, n / element);
-      if (plane_.local_size() > 1) {
-        std::memcpy(result_slot(reduced_, mine) + done, out.data, n);
-      }
+      reduce_to_output(begin + done, done, n);
     }
     done += n;
   }
+}
+
+void ReduceStream::reduce_to_output(std::size_t offset, std::size_t offset_in_piece,
+                                    std::size_t bytes) {
+  const std::size_t count = bytes / reduction_.element_bytes();
+  const int mine = plane_.local_rank();
+  if (output_.is_cast()) {
+    // Alone, the own slot is free to hold what is to be cast back.
+    std::byte* slot = plane_.local_size() > 1 ? result_slot(reduced_, mine) : plane_.slot(mine, 0);
+    reduce_into(reduction_, ReduceStage::kWhole, slot + offset_in_piece, sources_, count);
+    output_.copy_from(slot + offset_in_piece, offset, bytes);
+    return;
+  }
+  std::byte* out = output_.at(offset).data;
+  reduce_into(reduction_, ReduceStage::kWhole, out, sources_, count);
+  if (plane_.local_size() > 1)
+    std::memcpy(result_slot(reduced_, mine) + offset_in_piece, out, bytes);
 }
 
 bool ReduceStream::try_reduce() {

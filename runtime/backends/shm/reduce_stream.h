@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/shm/byte_stream.h"
 #include "backends/shm/node_plane.h"
+#include "backends/shm/wire_stream.h"
 #include "collective/batch.h"
 #include "collective/reduce.h"
 
@@ -19,7 +19,9 @@ namespace hvd {
 /// copies the pieces that it does not own into its slot; the owner of a piece reduces its private
 /// bytes with the slots of the others, in rank order; the result goes to its own output and *back
 /// into a sender's slot*, from which the others copy it out: no line crosses the node more often
-/// than it must. Ranks from `owners` on own nothing.
+/// than it must. Ranks from `owners` on own nothing. Where the elements travel as a half type, all
+/// bytes and lengths here are those of the half type; each rank casts what it copies, the owner its
+/// own part too, so that the result does not depend on who owns what.
 /// Engine thread only.
 class ReduceStream {
  public:
@@ -55,6 +57,7 @@ class ReduceStream {
   std::size_t piece_length(std::uint64_t round, int owner) const;
   bool may_reduce();
   void reduce_piece(ReduceStage stage, std::byte* partial);
+  void reduce_to_output(std::size_t offset, std::size_t offset_in_piece, std::size_t bytes);
   /// The slot that carries the result of `owner`: that of the lowest other rank.
   std::byte* result_slot(std::uint64_t round, int owner) const;
   void copy_pieces_in(std::uint64_t round, int first, int last);
@@ -62,8 +65,8 @@ class ReduceStream {
   NodePlane& plane_;
   Reduction reduction_;
   int owners_;
-  ByteStream input_;
-  ByteStream output_;
+  WireStream input_;
+  WireStream output_;
   std::size_t piece_bytes_ = 0;
   std::uint64_t rounds_ = 0;
   std::uint64_t base_ = 0;     // the plane's number of my round 0

@@ -89,7 +89,7 @@ class ShmBackend : public Backend {
     const Reduction reduction = allreduce == nullptr
                                     ? Reduction{}
                                     : Reduction::of(*allreduce, batch.dtype, communicator_.size);
-    if (batch.total_count() * size_of(batch.dtype) <= NodePlane::kSmallBytes) {
+    if (batch.total_count() * reduction.element_bytes() <= NodePlane::kSmallBytes) {
       return make_small_task(plane_, std::move(batch), reduction);
     }
     return std::unique_ptr<Task>(std::make_unique<StreamTask>(plane_, std::move(batch), reduction));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <complex>
 #include <cstring>
 #include <map>
 
@@ -8,6 +9,7 @@
 #include "backends/tcp/tcp_backend.h"
 #include "base/mutex.h"
 #include "collective/reduce.h"
+#include "collective/wire_cast.h"
 #include "thread_ranks.h"
 
 namespace hvd {
@@ -56,6 +58,12 @@ Buffer make_input(DataType dtype, std::size_t count, int rank) {
       const unsigned one = dtype == DataType::kFloat16 ? 0x3c00U : 0x3f80U;
       const auto value = static_cast<std::uint16_t>(one ^ (random() & 0x81ffU));
       std::memcpy(at, &value, sizeof(value));
+    } else if (dtype == DataType::kComplex64 || dtype == DataType::kComplex128) {
+      const double part = static_cast<double>(random()) / 1e9 - 1.0;
+      const std::complex<float> single(static_cast<float>(part), 0.5F);
+      const std::complex<double> twice(-0.25, part);
+      std::memcpy(at, dtype == DataType::kComplex64 ? static_cast<const void*>(&single) : &twice,
+                  size_of(dtype));
     } else {
       const std::uint64_t value = dtype == DataType::kBool ? random() % 3 % 2 : random() % 120;
       std::memcpy(at, &value, size_of(dtype));
@@ -79,22 +87,43 @@ Buffer fold_nodes(const Reduction& reduction, const std::vector<Buffer>& partial
   return sum;
 }
 
-Buffer expected_allreduce(const Communicator& communicator, const Reduction& reduction,
-                          std::size_t count) {
+/// What a rank puts in: its tensor, or what travels in its place.
+Buffer travelling_input(const WireCast& cast, std::size_t count, int rank) {
+  Buffer input = make_input(cast.element, count, rank);
+  if (!cast.is_cast()) return input;
+  Buffer wire(count * size_of(cast.wire));
+  cast.narrow(wire.data(), input.data(), count);
+  return wire;
+}
+
+Buffer expected_allreduce(const Communicator& communicator, const Allreduce& operation,
+                          DataType dtype, std::size_t count) {
+  const auto reduction = Reduction::of(operation, dtype, communicator.size);
+  const WireCast cast = WireCast::of(operation, dtype);
   std::vector<Buffer> partials;
   for (const std::vector<int>& node : communicator.nodes) {
     std::vector<Buffer> inputs;
-    for (const int rank : node) inputs.push_back(make_input(reduction.dtype, count, rank));
+    for (const int rank : node) inputs.push_back(travelling_input(cast, count, rank));
     std::vector<const void*> sources;
     for (const Buffer& input : inputs) sources.push_back(input.data());
     partials.emplace_back(count * reduction.partial_bytes());
-    reduce_into(reduction, ReduceStage::kPartial, partials.back().data(), sources, count);
+    // What stays in one node is rounded once.
+    const bool whole = communicator.nodes.size() == 1;
+    reduce_into(reduction, whole ? ReduceStage::kWhole : ReduceStage::kPartial,
+                partials.back().data(), sources, count);
   }
-  const Buffer sum = fold_nodes(reduction, partials, 0, partials.size(), count);
-  Buffer result(count * size_of(reduction.dtype));
-  const void* const source = sum.data();
-  reduce_into(reduction, ReduceStage::kFinish, result.data(), {&source, 1}, count);
-  return result;
+  Buffer result = partials[0];
+  result.resize(count * reduction.element_bytes());
+  if (partials.size() > 1) {
+    if (!cast.is_cast()) partials = {fold_nodes(reduction, partials, 0, partials.size(), count)};
+    std::vector<const void*> sources;
+    for (const Buffer& partial : partials) sources.push_back(partial.data());
+    reduce_into(reduction, ReduceStage::kFinish, result.data(), sources, count);
+  }
+  if (!cast.is_cast()) return result;
+  Buffer elements(count * size_of(dtype));
+  cast.widen(elements.data(), result.data(), count);
+  return elements;
 }
 
 /// The expected results of one run, computed by the first rank that asks. Thread-safe.
@@ -107,8 +136,7 @@ class Expectations {
         describe(operation) + std::string(name_of(dtype)) + std::to_string(count);
     const auto [place, is_new] = results_.try_emplace(key);
     if (is_new) {
-      const auto reduction = Reduction::of(operation, dtype, communicator.size);
-      place->second = expected_allreduce(communicator, reduction, count);
+      place->second = expected_allreduce(communicator, operation, dtype, count);
     }
     return place->second;
   }
@@ -173,6 +201,9 @@ TEST(Collectives, AllreduceGivesTheDocumentedBitsForEveryTypeAndOperation) {
       {.op = ReduceOp::kMin},
       {.op = ReduceOp::kMax},
       {.op = ReduceOp::kProduct},
+      {.op = ReduceOp::kBitAnd},
+      {.op = ReduceOp::kBitOr},
+      {.op = ReduceOp::kBitXor},
       {.op = ReduceOp::kSum, .prescale = 0.3, .postscale = 1.7},
       {.op = ReduceOp::kAverage, .prescale = 1.0, .postscale = 0.5}};
   for (const Shape& shape : shapes()) {
@@ -186,6 +217,30 @@ TEST(Collectives, AllreduceGivesTheDocumentedBitsForEveryTypeAndOperation) {
           for (const std::size_t count : {std::size_t{3}, std::size_t{6'001}}) {
             check_allreduce(rank, expectations, {operation, dtype, count, 4, true});
             check_allreduce(rank, expectations, {operation, dtype, count, 1, false});
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(Collectives, AllreduceTravelsAsAHalfType) {
+  const std::size_t slot = std::size_t{128} << 10;
+  const std::vector<Allreduce> operations = {
+      {.op = ReduceOp::kSum, .wire = Wire::kFloat16},
+      {.op = ReduceOp::kAverage, .prescale = 0.3, .postscale = 1.7, .wire = Wire::kBfloat16},
+      {.op = ReduceOp::kMax, .wire = Wire::kFloat16}};
+  for (const Shape& shape : shapes()) {
+    SCOPED_TRACE(shape_text(shape.nodes));
+    Expectations expectations;
+    run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
+      for (const Allreduce& operation : operations) {
+        for (const DataType dtype : {DataType::kFloat32, DataType::kFloat64}) {
+          for (const std::size_t bytes : {std::size_t{0}, std::size_t{2}, std::size_t{4080},
+                                          slot / 2 + 2, slot, 3 * slot + 18}) {
+            const std::size_t count = bytes / 2;
+            check_allreduce(rank, expectations, {operation, dtype, count, 1, true});
+            check_allreduce(rank, expectations, {operation, dtype, count, 5, false});
           }
         }
       }
@@ -306,9 +361,9 @@ TEST(Collectives, QueuedTasksRunInTheirOrder) {
         tasks.push_back(std::move(barrier).value());
       }
       finish(tasks);
-      const auto reduction = Reduction::of({}, DataType::kFloat32, rank.communicator.size);
       for (std::size_t i = 0; i < counts.size(); ++i) {
-        EXPECT_TRUE(buffers[i] == expected_allreduce(rank.communicator, reduction, counts[i]));
+        EXPECT_TRUE(buffers[i] ==
+                    expected_allreduce(rank.communicator, {}, DataType::kFloat32, counts[i]));
       }
     });
   }
