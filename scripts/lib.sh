@@ -25,8 +25,27 @@ quietly() {
   shift
   mkdir -p "$(dirname "$log")"
   "$@" >"$log" 2>&1 && return 0
-  tail -n 40 "$log" >&2
+  tail -n 60 "$log" >&2
   return 1
+}
+
+# at_once FUNCTION item...: FUNCTION item for each, as many at a time as there are cores; 1 where one of them failed.
+at_once() {
+  local function=$1 item running=0 code=0
+  shift
+  for item in "$@"; do
+    if [ "$running" -ge "$(nproc)" ]; then
+      wait -n || code=1
+      running=$((running - 1))
+    fi
+    "$function" "$item" &
+    running=$((running + 1))
+  done
+  while [ "$running" -gt 0 ]; do
+    wait -n || code=1
+    running=$((running - 1))
+  done
+  return "$code"
 }
 
 # configure DIR option...: sets a build tree up once; later only changed options are applied.
@@ -44,9 +63,13 @@ configure() {
   rm -f "$dir.setup.log"
 }
 
-# compile DIR target...: shows ninja's progress.
+# compile DIR target...: shows ninja's progress on a terminal; elsewhere only the end of a build that failed.
 compile() {
-  local dir=$1
+  local dir=$1 advice="the first error above is the one to read"
   shift
-  nice ninja -C "$dir" "$@" || fail "the build in $dir failed" "the first error above is the one to read"
+  if [ -t 1 ]; then
+    nice ninja -C "$dir" "$@" || fail "the build in $dir failed" "$advice"
+  else
+    quietly "$dir/compile.log" nice ninja -C "$dir" "$@" || fail "the build in $dir failed" "$advice; all of it is in $dir/compile.log"
+  fi
 }

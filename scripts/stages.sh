@@ -1,27 +1,35 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test.sh: what --all adds to the suites. A stage returns 0 (passed), 77 (skipped, reason printed) or
-# anything else (failed). Each has a build tree of its own, kept for the next run.
+# anything else (failed). The build trees are kept for the next run.
+#   build-clang  clang: warnings, AddressSanitizer, UndefinedBehaviorSanitizer, the fuzz targets, clang-tidy, all from one tree
+#   build-tsan   gcc's ThreadSanitizer, without the launcher, which has one thread
+#   build-static a static hvdrun
 # shellcheck disable=SC2154  # root and build come from lib.sh
+clang_tree=$root/build-clang
+# Most of a sanitized build's time goes into optimisation and debug information that no test needs.
+sanitized_options=(-Doptimization=1 -Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false)
 
-# sanitized DIR SANITIZERS command-prefix...: the unit and world suites under sanitizers.
-sanitized() {
-  local dir=$1 kinds=$2
-  shift 2
-  # gcc's sanitizer passes bring false warnings; the plain builds judge warnings.
-  configure "$dir" -Dbuildtype=debugoptimized -Dexamples=disabled -Dwerror=false -Db_lundef=false \
-    -Db_sanitize="$kinds" || return 1
+# sanitized_tests DIR command-prefix... -- option of meson test...
+sanitized_tests() {
+  local dir=$1 prefix=()
+  shift
+  while [ "$1" != -- ]; do
+    prefix+=("$1")
+    shift
+  done
+  shift
   ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
-    "$@" "$MESON" test -C "$dir" --suite unit --suite world --print-errorlogs --timeout-multiplier 10
+    "${prefix[@]}" "$MESON" test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 10 "$@"
 }
 
 stage_clang() {
-  CC=clang-14 CXX=clang++-14 configure "$root/build-clang" -Dbuildtype=release || return 1
-  compile "$root/build-clang"
+  CC="ccache clang-14" CXX="ccache clang++-14" configure "$clang_tree" -Dfuzz=true "${sanitized_options[@]}" || return 1
+  compile "$clang_tree"
 }
 
-stage_asan() { sanitized "$root/build-asan" address,undefined env; }
+stage_asan() { sanitized_tests "$clang_tree" env -- --suite unit --suite world; }
 
 stage_tsan() {
   # Without a fixed address layout ThreadSanitizer cannot map its shadow on newer kernels.
@@ -29,7 +37,12 @@ stage_tsan() {
     say "setarch -R is not allowed here (a container's seccomp profile?)"
     return 77
   }
-  sanitized "$root/build-tsan" thread setarch -R
+  local dir=$root/build-tsan selection=(--suite unit --suite world --no-suite launcher) targets
+  # gcc's sanitizer passes bring false warnings; the plain builds judge warnings.
+  configure "$dir" -Dexamples=disabled -Dwerror=false -Db_sanitize=thread "${sanitized_options[@]}" || return 1
+  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" "${selection[@]}")
+  step compile compile "$dir" "${targets[@]}" || return 1
+  step run sanitized_tests "$dir" setarch -R -- "${selection[@]}"
 }
 
 # hvdrun alone, without a library: tried in a root where nothing else is.
@@ -39,34 +52,53 @@ stage_static() {
   "$root/tests/process/static_test.sh" "$root/build-static/launcher/hvdrun"
 }
 
-# About eight seconds of one core per file: some twenty minutes on two cores.
+tidy_file() {
+  local out code=0
+  out=$(nice clang-tidy-14 -p "$clang_tree" --quiet "$1" 2>&1) || code=$?
+  [ "$code" -ne 0 ] || return 0
+  printf '%s\n' "$out" | grep -v ' warnings\? generated\|^Suppressed \|^Use -header-filter'
+  echo "$1" >>"$clang_tree/tidy_failed"
+  return 1
+}
+
 stage_tidy() {
-  [ -f "$root/build-clang/compile_commands.json" ] || stage_clang || return 1
+  [ -f "$clang_tree/compile_commands.json" ] || stage_clang || return 1
   local files
-  mapfile -t files < <(cd "$root" && git ls-files 'runtime/*.cc' 'launcher/*.cc' 'examples/*.cc')
-  (cd "$root" && printf '%s\n' "${files[@]}" |
-    timeout 2400 xargs -P "$(nproc)" -n 4 nice clang-tidy-14 -p build-clang --quiet 2>/dev/null)
+  cd "$root" || return 1
+  mapfile -t files < <(git ls-files 'runtime/*.cc' 'launcher/*.cc' 'examples/*.cc')
+  rm -f "$clang_tree/tidy_failed"
+  at_once tidy_file "${files[@]}" && return 0
+  say "clang-tidy found something in $(wc -l <"$clang_tree/tidy_failed") of ${#files[@]} files:"
+  sort "$clang_tree/tidy_failed"
+  return 1
+}
+
+# fuzz_target PROGRAM: its findings are printed with the input, which CI does not keep.
+fuzz_target() {
+  local name corpus log found
+  name=$(basename "$1")
+  corpus=$clang_tree/corpus/$name log=$clang_tree/$name.log
+  mkdir -p "$corpus"
+  rm -f "$clang_tree/$name."*-*
+  "$1" -max_total_time=20 -timeout=5 -rss_limit_mb=2048 -artifact_prefix="$clang_tree/$name." \
+    "$corpus" "$root/tests/fuzz/corpus/${name#fuzz_}" >"$log" 2>&1 && return 0
+  say "$name failed: $(grep -m 1 'broken invariant\|ERROR: \|runtime error: ' "$log")"
+  tail -n 60 "$log"
+  for found in "$clang_tree/$name."*-*; do
+    if [ -f "$found" ]; then say "base64 of $(basename "$found"): $(base64 -w 0 "$found" | head -c 8000)"; fi
+  done
+  return 1
 }
 
 stage_fuzz() {
-  CC=clang-14 CXX=clang++-14 configure "$root/build-fuzz" -Dfuzz=true -Dbuildtype=debugoptimized \
-    -Dexamples=disabled -Dwerror=false -Db_lundef=false || return 1
-  nice ninja -C "$root/build-fuzz" fuzzers || return 1
-  local target name corpus found=0
-  for target in "$root"/build-fuzz/tests/fuzz/fuzz_*; do
-    if [ ! -x "$target" ] || [ -d "$target" ]; then continue; fi
-    found=$((found + 1))
-    name=$(basename "$target")
-    corpus=$root/build-fuzz/corpus/$name
-    mkdir -p "$corpus"
-    say "$name: at most 30 s"
-    quietly "$root/build-fuzz/$name.log" "$target" -max_total_time=30 -timeout=5 -rss_limit_mb=2048 \
-      -artifact_prefix="$root/build-fuzz/$name." "$corpus" "$root/tests/fuzz/corpus/${name#fuzz_}" || return 1
-  done
-  [ "$found" -gt 0 ] || {
+  local targets
+  mapfile -t targets < <(find "$clang_tree/tests/fuzz" -maxdepth 1 -type f -name 'fuzz_*' -perm -u+x | sort)
+  [ ${#targets[@]} -gt 0 ] || {
     say "no fuzz target was built"
-    return 77
+    return 1
   }
+  say "${#targets[@]} targets, 20 s each"
+  at_once fuzz_target "${targets[@]}"
 }
 
 # The newest PyTorch from PyPI, beside Debian's: the same files of ours must serve both.

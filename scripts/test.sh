@@ -9,7 +9,7 @@ usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|s
   --all         also: clang without warnings, a static hvdrun, sanitizers, clang-tidy, fuzzing, the newest PyTorch
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(clang static asan tsan tidy fuzz newest_torch)
+stages=(clang asan fuzz tidy static tsan newest_torch)
 suites=()
 all=no
 while [ $# -gt 0 ]; do
@@ -32,12 +32,26 @@ done
 
 passed=0 failed=0 skipped=0
 table=()
+# What the steps of a stage took: a stage runs in a shell of its own, so they go through a file.
+steps=$root/build-steps
+
+minutes() { awk "BEGIN{printf \"%.1f\", $1/60}"; }
 
 # record NAME SECONDS PASSED FAILED SKIPPED
 record() {
   passed=$((passed + $3)) failed=$((failed + $4)) skipped=$((skipped + $5))
-  table+=("$(printf '%-14s %6.1f min  %4d passed %4d failed %4d skipped' \
-    "$1" "$(awk "BEGIN{print $2/60}")" "$3" "$4" "$5")")
+  table+=("$(printf '%-14s %6s min  %4d passed %4d failed %4d skipped  %s' "$1" "$(minutes "$2")" "$3" "$4" "$5" \
+    "$(cat "$steps" 2>/dev/null)")")
+  rm -f "$steps"
+}
+
+# step NAME command...: its minutes stand at the end of the stage's line.
+step() {
+  local name=$1 start=$SECONDS code=0
+  shift
+  "$@" || code=$?
+  printf '%s %s  ' "$name" "$(minutes $((SECONDS - start)))" >>"$steps"
+  return "$code"
 }
 
 # ruff is in no Debian 12 package: a small environment of its own, from PyPI.
@@ -64,6 +78,7 @@ run_suite() {
 }
 
 run_stage() {
+  rm -f "$steps"
   local name=$1 start=$SECONDS code=0
   say "stage $name"
   ("stage_$name") || code=$?
@@ -95,6 +110,6 @@ fi
 
 echo
 printf '%s\n' "${table[@]}"
-printf '%-14s %6.1f min\n\n' total "$(awk "BEGIN{print $((SECONDS - started))/60}")"
+printf '%-14s %6s min\n\n' total "$(minutes $((SECONDS - started)))"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -168,14 +168,15 @@ void add_cores(const ScriptFacts& facts, std::vector<Finding>& findings) {
   // Without the hint Slurm counts hardware threads.
   const int threads = counts_cores ? 1 : partition.smt.value_or(facts.site.hint.empty() ? 1 : 2);
   const std::int64_t wanted = *facts.request.cpus_per_task;
-  if (wanted * tasks.value_or(1) <= *cores * threads) return;
-  const int share = *cores * threads / tasks.value_or(1);
+  const std::int64_t usable = std::int64_t{*cores} * threads;
+  if (wanted * tasks.value_or(1) <= usable) return;
+  const std::int64_t share = usable / tasks.value_or(1);
   Finding finding = directive_finding("too-many-cores", *directive);
   finding.why = format_text(
       "{} with {} {} are {} on a node of {}, which has {}{}",
       tasks.value_or(1) == 1 ? "1 task" : format_text("{} tasks", *tasks), wanted,
       threads > 1 ? "hardware threads" : "cores", wanted * tasks.value_or(1), partition.name,
-      *cores * threads,
+      usable,
       partition.cores_reserved.empty()
           ? ""
           : format_text(" for jobs (cores {} are the system's)", partition.cores_reserved));
