@@ -9,6 +9,7 @@
 #include <climits>
 #include <cstdlib>
 
+#include "base/text_file.h"
 #include "base/unique_fd.h"
 
 namespace hvd {
@@ -39,26 +40,16 @@ std::string target_of(const std::string& path) {
 }  // namespace
 
 Result<std::string> read_script(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) {
-    return error(Code::kInvalidArgument, "{}: check path and rights",
-                 Status::system(format_text("cannot read '{}'", path), errno).message());
+  auto text = read_file(path, kMostBytes);
+  if (text.is_ok()) return text;
+  const Status& status = text.status();
+  if (status.code() == Code::kInvalidArgument) {
+    return error(Code::kInvalidArgument, "{}, which sbatch refuses: name an sbatch file",
+                 status.message());
   }
-  std::string text;
-  std::string part(1UL << 16, '\0');
-  while (text.size() <= kMostBytes) {
-    const ssize_t count = ::read(fd.get(), part.data(), part.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      return error(Code::kInvalidArgument, "{}: name an sbatch file",
-                   Status::system(format_text("cannot read '{}'", path), errno).message());
-    }
-    if (count == 0) return text;
-    text.append(part, 0, static_cast<std::size_t>(count));
-  }
-  return error(Code::kInvalidArgument,
-               "'{}' is larger than {} bytes, which sbatch refuses: name an sbatch file", path,
-               kMostBytes);
+  if (status.code() == Code::kTimeout) return status;
+  return error(Code::kInvalidArgument, "{}: name an sbatch file, and check path and rights",
+               status.message());
 }
 
 Status replace_script(const std::string& path, const std::string& text) {

@@ -12,6 +12,11 @@
 namespace hvd {
 namespace {
 
+/// "RANK LOST", with room to spare.
+constexpr std::size_t kLongestLine = 32;
+/// What a pipe holds: a program that writes without end must not keep hvdrun from its work.
+constexpr int kReadsAtOnce = 16;
+
 bool parse(std::string_view line, LossPipe::Loss& loss) {
   const char* const end = line.data() + line.size();
   const auto by = std::from_chars(line.data(), end, loss.by);
@@ -37,18 +42,26 @@ Result<LossPipe> LossPipe::create() {
 
 std::vector<LossPipe::Loss> LossPipe::read() {
   std::array<char, 4096> buffer;
-  for (ssize_t got = 0; (got = ::read(reader_.get(), buffer.data(), buffer.size())) > 0;) {
-    partial_.append(buffer.data(), static_cast<std::size_t>(got));
-  }
   std::vector<Loss> losses;
-  std::size_t start = 0;
-  for (std::size_t end = 0; (end = partial_.find('\n', start)) != std::string::npos;
-       start = end + 1) {
-    Loss loss;
-    if (parse(std::string_view(partial_).substr(start, end - start), loss)) losses.push_back(loss);
+  for (int i = 0; i < kReadsAtOnce; ++i) {
+    const ssize_t got = ::read(reader_.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    take(std::string_view(buffer.data(), static_cast<std::size_t>(got)), losses);
   }
-  partial_.erase(0, start);
   return losses;
+}
+
+void LossPipe::take(std::string_view text, std::vector<Loss>& losses) {
+  for (const char letter : text) {
+    if (letter != '\n') {
+      if (partial_.size() <= kLongestLine) partial_ += letter;
+      continue;
+    }
+    Loss loss;
+    if (partial_.size() <= kLongestLine && parse(partial_, loss)) losses.push_back(loss);
+    partial_.clear();
+  }
 }
 
 }  // namespace hvd

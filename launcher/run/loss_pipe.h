@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -24,14 +25,17 @@ class LossPipe {
   int reader() const { return reader_.get(); }
   /// The ranks have inherited their end.
   void close_writer() { writer_.reset(); }
-  /// What the ranks said since the last call; never waits.
+  /// What the ranks said since the last call, at most 64 KiB of it; never waits. What is no such
+  /// line is passed over: any program below may write here.
   std::vector<Loss> read();
 
  private:
+  void take(std::string_view text, std::vector<Loss>& losses);
+
   UniqueFd reader_;
   UniqueFd writer_;
   std::string name_;
-  std::string partial_;  ///< A line whose end is not there yet.
+  std::string partial_;  ///< A line whose end is not there yet, as far as it may be valid.
 };
 
 }  // namespace hvd

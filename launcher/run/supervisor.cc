@@ -193,7 +193,10 @@ class Supervisor {
     const bool alive = keeper_->receive(ended);
     // What a rank said before its end is there to read by now.
     if (losses_ != nullptr) {
-      for (const LossPipe::Loss& loss : losses_->read()) ends_.loses(loss.by, loss.lost);
+      for (const LossPipe::Loss& loss : losses_->read()) {
+        const bool is_rank = loss.by >= 0 && static_cast<std::size_t>(loss.by) < commands_.size();
+        if (is_rank) ends_.loses(loss.by, loss.lost);
+      }
     }
     for (const RankEnded& report : ended) ends_.ended(report, Clock::now());
     if (!alive && running_ > 0) keeper_lost();

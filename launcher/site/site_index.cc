@@ -148,8 +148,11 @@ std::string_view embedded_file(std::string_view name) {
 Result<SiteEntry> site_entry(const std::string& path) {
   std::optional<std::string> text = read_text_file(path);
   if (!text) {
-    return error(Code::kInvalidArgument,
-                 "site file '{}' cannot be read, or is empty: check path and rights", path);
+    return error(
+        Code::kInvalidArgument,
+        "site file '{}' cannot be read, is empty, or is a pipe that nothing is written to: "
+        "check path and rights",
+        path);
   }
   SiteEntry entry;
   entry.origin = path;
