@@ -3,9 +3,13 @@
 
 #include <utility>
 
+#include "backends/lanes/lane_exchange.h"
 #include "backends/lanes/lane_reduce_task.h"
 #include "backends/lanes/lane_set.h"
 #include "backends/lanes/lane_transfer.h"
+#include "backends/shm/exchange.h"
+#include "backends/shm/moving_task.h"
+#include "backends/shm/reduce_batch.h"
 #include "backends/shm/rooted.h"
 
 namespace hvd {
@@ -27,13 +31,11 @@ class LaneBackend : public Backend {
     if (device.kind != DeviceKind::kCpu) {
       return error(Code::kUnsupported, "{} reaches the memory of the CPU only", name_);
     }
-    if (operation.index() > Operation(Barrier{}).index()) {
+    if (std::holds_alternative<Join>(operation)) {
       return error(Code::kUnsupported, "{} has no {}", name_, kind_name(operation));
     }
-    if (const auto* allreduce = std::get_if<Allreduce>(&operation)) {
-      return check_reducible(*allreduce, dtype);
-    }
-    return Status::ok();
+    const auto reduction = reduction_of(operation);
+    return reduction ? check_reducible(*reduction, dtype) : Status::ok();
   }
 
   std::string reach() const override {
@@ -51,13 +53,23 @@ class LaneBackend : public Backend {
       batch.dtype = DataType::kUint8;
       batch.segments = {{.input = &barrier_byte_, .output = &barrier_byte_, .count = 1}};
     }
-    if (const auto* allreduce = std::get_if<Allreduce>(&batch.operation)) {
+    if (const auto allreduce = reduction_of(batch.operation)) {
+      if (!std::holds_alternative<Allreduce>(batch.operation)) {
+        HVD_TRY_ASSIGN(batch, as_allreduce(std::move(batch), communicator_));
+      }
       const auto reduction = Reduction::of(*allreduce, batch.dtype, communicator_.size);
       return make_lane_reduce_task(plane_, lanes_, std::move(batch), reduction);
     }
-    return make_rooted_task(plane_, communicator_, std::move(batch), [this](RootedPlan plan) {
+    const RootedTransferFactory rooted = [this](RootedPlan plan) {
       return start_lane_transfer(plane_, lanes_, std::move(plan));
-    });
+    };
+    if (std::holds_alternative<Broadcast>(batch.operation)) {
+      return make_broadcast_task(plane_, communicator_, std::move(batch), rooted);
+    }
+    const ExchangeFactory exchange = [this](ExchangePlan plan) {
+      return start_lane_exchange(plane_, lanes_, std::move(plan));
+    };
+    return make_moving_task(plane_, communicator_, std::move(batch), {rooted, exchange});
   }
 
   bool reproducible() const override { return true; }

@@ -14,9 +14,10 @@ namespace hvd {
 /// so every field is checked. In the byte order of the hosts, which the magic number shows.
 struct FrameHeader {
   enum Kind : std::uint32_t {
-    kPartial = 1,  ///< Partial results of a piece, or of the receiver's slice of it.
-    kResult = 2,   ///< The sender's slice of the result.
-    kBytes = 3,    ///< A piece of a broadcast or allgather.
+    kPartial = 1,   ///< Partial results of a piece, or of the receiver's slice of it.
+    kResult = 2,    ///< The sender's slice of the result.
+    kBytes = 3,     ///< A piece of a broadcast or allgather.
+    kExchange = 4,  ///< What one rank sends to the ranks of a node in one round of an exchange.
   };
   static constexpr std::uint32_t kMagic = 0x68766431;
 

@@ -6,7 +6,7 @@
 namespace hvd {
 namespace {
 
-class LaneTransfer : public RootedTransfer, private FrameSink {
+class LaneTransfer : public Transfer, private FrameSink {
  public:
   LaneTransfer(NodePlane& plane, LaneSet& lanes, RootedPlan plan)
       : plane_(plane),
@@ -165,8 +165,7 @@ class LaneTransfer : public RootedTransfer, private FrameSink {
 
 }  // namespace
 
-std::unique_ptr<RootedTransfer> start_lane_transfer(NodePlane& plane, LaneSet& lanes,
-                                                    RootedPlan plan) {
+std::unique_ptr<Transfer> start_lane_transfer(NodePlane& plane, LaneSet& lanes, RootedPlan plan) {
   return std::make_unique<LaneTransfer>(plane, lanes, std::move(plan));
 }
 

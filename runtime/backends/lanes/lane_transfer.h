@@ -11,7 +11,6 @@ namespace hvd {
 
 /// A broadcast or allgather over several nodes: the root puts a round into its slot, each lane of
 /// its node sends its piece of it to the other nodes, where it arrives straight in a slot.
-std::unique_ptr<RootedTransfer> start_lane_transfer(NodePlane& plane, LaneSet& lanes,
-                                                    RootedPlan plan);
+std::unique_ptr<Transfer> start_lane_transfer(NodePlane& plane, LaneSet& lanes, RootedPlan plan);
 
 }  // namespace hvd

@@ -25,7 +25,7 @@ ByteStream::Range ByteStream::at(std::size_t offset) const {
   }
   const Entry& entry = ranges_[last_];
   const std::size_t skipped = offset - entry.begin;
-  return {entry.data + skipped, entry.bytes - skipped};
+  return {entry.data == nullptr ? nullptr : entry.data + skipped, entry.bytes - skipped};
 }
 
 void ByteStream::copy_to(std::byte* destination, std::size_t offset, std::size_t bytes) const {
@@ -43,7 +43,7 @@ void ByteStream::copy_from(const std::byte* source, std::size_t offset, std::siz
   while (bytes > 0) {
     const Range range = at(offset);
     const std::size_t n = std::min(bytes, range.bytes);
-    std::memcpy(range.data, source, n);
+    if (range.data != nullptr) std::memcpy(range.data, source, n);
     source += n;
     offset += n;
     bytes -= n;

@@ -7,6 +7,7 @@
 namespace hvd {
 
 /// A list of memory ranges seen as one stream of bytes. Borrows the ranges. Immutable once filled.
+/// A range may be *nowhere* (null): what is copied there is dropped.
 class ByteStream {
  public:
   struct Range {
@@ -23,7 +24,7 @@ class ByteStream {
   void reserve(std::size_t ranges) { ranges_.reserve(ranges); }
 
   std::size_t size() const { return size_; }
-  /// The bytes from `offset` to the end of their range; offset < size().
+  /// The bytes from `offset` to the end of their range; offset < size(). Null data: nowhere.
   Range at(std::size_t offset) const;
 
   void copy_to(std::byte* destination, std::size_t offset, std::size_t bytes) const;

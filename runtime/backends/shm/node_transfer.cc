@@ -5,7 +5,7 @@ namespace hvd {
 namespace {
 
 /// The root of a round copies its bytes into its slot, everybody copies them out.
-class NodeTransfer : public RootedTransfer {
+class NodeTransfer : public Transfer {
  public:
   NodeTransfer(NodePlane& plane, RootedPlan plan)
       : plane_(plane), plan_(std::move(plan)), rounds_(plan_.bytes), base_(plane.next_round) {
@@ -58,7 +58,7 @@ class NodeTransfer : public RootedTransfer {
 
 }  // namespace
 
-std::unique_ptr<RootedTransfer> start_node_transfer(NodePlane& plane, RootedPlan plan) {
+std::unique_ptr<Transfer> start_node_transfer(NodePlane& plane, RootedPlan plan) {
   return std::make_unique<NodeTransfer>(plane, std::move(plan));
 }
 

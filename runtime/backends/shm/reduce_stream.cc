@@ -115,10 +115,13 @@ void ReduceStream::reduce_to_output(std::size_t offset, std::size_t offset_in_pi
     output_.copy_from(slot + offset_in_piece, offset, bytes);
     return;
   }
-  std::byte* out = output_.at(offset).data;
-  reduce_into(reduction_, ReduceStage::kWhole, out, sources_, count);
-  if (plane_.local_size() > 1)
-    std::memcpy(result_slot(reduced_, mine) + offset_in_piece, out, bytes);
+  std::byte* const out = output_.at(offset).data;
+  std::byte* const shared =
+      plane_.local_size() > 1 ? result_slot(reduced_, mine) + offset_in_piece : nullptr;
+  std::byte* const target = out != nullptr ? out : shared;  // nowhere: for the others only
+  if (target == nullptr) return;
+  reduce_into(reduction_, ReduceStage::kWhole, target, sources_, count);
+  if (shared != nullptr && target != shared) std::memcpy(shared, target, bytes);
 }
 
 bool ReduceStream::try_reduce() {

@@ -40,23 +40,22 @@ class RootedRounds {
   std::vector<std::uint64_t> first_;  // by root, and the total at the end
 };
 
-/// One plan under way.
-class RootedTransfer {
+/// Bytes on their way by one plan.
+class Transfer {
  public:
-  virtual ~RootedTransfer() = default;
+  virtual ~Transfer() = default;
   virtual Progress advance() = 0;
   virtual const Status& status() const = 0;
 };
 
 /// Starts a transfer; called when the plan's task is at the head.
-using RootedTransferFactory = std::function<std::unique_ptr<RootedTransfer>(RootedPlan plan)>;
+using RootedTransferFactory = std::function<std::unique_ptr<Transfer>(RootedPlan plan)>;
 
 /// A transfer within one node.
-std::unique_ptr<RootedTransfer> start_node_transfer(NodePlane& plane, RootedPlan plan);
+std::unique_ptr<Transfer> start_node_transfer(NodePlane& plane, RootedPlan plan);
 
-/// A broadcast or allgather over transfers: exchanges the counts of an allgather first, then lays
-/// out the results.
-std::unique_ptr<Task> make_rooted_task(NodePlane& plane, const Communicator& communicator,
-                                       Batch batch, RootedTransferFactory factory);
+/// A broadcast over such a transfer.
+std::unique_ptr<Task> make_broadcast_task(NodePlane& plane, const Communicator& communicator,
+                                          Batch batch, RootedTransferFactory factory);
 
 }  // namespace hvd

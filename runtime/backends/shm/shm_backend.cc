@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/shm_backend.h"
 
+#include "backends/shm/exchange.h"
+#include "backends/shm/moving_task.h"
 #include "backends/shm/node_plane.h"
+#include "backends/shm/reduce_batch.h"
 #include "backends/shm/reduce_stream.h"
 #include "backends/shm/rooted.h"
+#include "backends/shm/scatter_reduce_task.h"
 #include "backends/shm/small_task.h"
 
 namespace hvd {
@@ -62,13 +66,11 @@ class ShmBackend : public Backend {
     if (device.kind != DeviceKind::kCpu) {
       return error(Code::kUnsupported, "shm reaches the memory of the CPU only");
     }
-    if (operation.index() > Operation(Barrier{}).index()) {
+    if (std::holds_alternative<Join>(operation)) {
       return error(Code::kUnsupported, "shm has no {}", kind_name(operation));
     }
-    if (const auto* allreduce = std::get_if<Allreduce>(&operation)) {
-      return check_reducible(*allreduce, dtype);
-    }
-    return Status::ok();
+    const auto reduction = reduction_of(operation);
+    return reduction ? check_reducible(*reduction, dtype) : Status::ok();
   }
 
   std::string reach() const override {
@@ -80,24 +82,41 @@ class ShmBackend : public Backend {
     if (plane_.is_abandoned()) {
       return error(Code::kAborted, "shm: an earlier batch of this process set was given up");
     }
-    const auto* allreduce = std::get_if<Allreduce>(&batch.operation);
-    if (allreduce == nullptr && !std::holds_alternative<Barrier>(batch.operation)) {
-      return make_rooted_task(plane_, communicator_, std::move(batch), [this](RootedPlan plan) {
-        return start_node_transfer(plane_, std::move(plan));
-      });
+    if (reduction_of(batch.operation) || std::holds_alternative<Barrier>(batch.operation)) {
+      return start_reduction(std::move(batch));
     }
-    const Reduction reduction = allreduce == nullptr
-                                    ? Reduction{}
-                                    : Reduction::of(*allreduce, batch.dtype, communicator_.size);
-    if (batch.total_count() * reduction.element_bytes() <= NodePlane::kSmallBytes) {
-      return make_small_task(plane_, std::move(batch), reduction);
+    const RootedTransferFactory rooted = [this](RootedPlan plan) {
+      return start_node_transfer(plane_, std::move(plan));
+    };
+    if (std::holds_alternative<Broadcast>(batch.operation)) {
+      return make_broadcast_task(plane_, communicator_, std::move(batch), rooted);
     }
-    return std::unique_ptr<Task>(std::make_unique<StreamTask>(plane_, std::move(batch), reduction));
+    const ExchangeFactory exchange = [this](ExchangePlan plan) {
+      return start_node_exchange(plane_, std::move(plan));
+    };
+    return make_moving_task(plane_, communicator_, std::move(batch), {rooted, exchange});
   }
 
   bool reproducible() const override { return true; }
 
  private:
+  Result<std::unique_ptr<Task>> start_reduction(Batch batch) {
+    const bool scatters = std::holds_alternative<Reducescatter>(batch.operation);
+    const auto allreduce = reduction_of(batch.operation);
+    const Reduction reduction =
+        allreduce ? Reduction::of(*allreduce, batch.dtype, communicator_.size) : Reduction{};
+    if (allreduce && !std::holds_alternative<Allreduce>(batch.operation)) {
+      HVD_TRY_ASSIGN(batch, as_allreduce(std::move(batch), communicator_));
+    }
+    if (batch.total_count() * reduction.element_bytes() <= NodePlane::kSmallBytes) {
+      return make_small_task(plane_, std::move(batch), reduction);
+    }
+    if (scatters && communicator_.size > 1) {
+      return make_scatter_reduce_task(plane_, std::move(batch), reduction);
+    }
+    return std::unique_ptr<Task>(std::make_unique<StreamTask>(plane_, std::move(batch), reduction));
+  }
+
   const Communicator& communicator_;
   NodePlane plane_;
 };

@@ -60,6 +60,10 @@ class SmallTask : public Task {
     std::size_t offset = 0;
     for (const Segment& segment : batch_.segments) {
       if (segment.count == 0) continue;
+      if (segment.output == nullptr) {  // nowhere
+        offset += segment.count * element;
+        continue;
+      }
       for (int rank = 0; rank < plane_.local_size(); ++rank) {
         sources[static_cast<std::size_t>(rank)] = plane_.small(rank, number_) + offset;
       }
