@@ -1,16 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/adasum.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace hvd {
 
-void adasum(DataType real, void* result, const void* lower, const void* higher, std::size_t count) {
+namespace {
+
+AdasumKernels kernels_of(DataType real) {
   static const AdasumKernelFinder find = best_adasum_finder();
   HVD_CHECK(real == DataType::kFloat32 || real == DataType::kFloat64);
-  const AdasumKernels kernels = find(real == DataType::kFloat64);
-  const AdasumWeights weights = adasum_weights(kernels.measure(lower, higher, count));
-  kernels.blend(result, lower, higher, count, weights);
+  return find(real == DataType::kFloat64);
+}
+
+const std::byte* at(const void* elements, DataType real, std::size_t index) {
+  return static_cast<const std::byte*>(elements) + index * size_of(real);
+}
+
+}  // namespace
+
+void adasum(DataType real, void* result, const void* lower, const void* higher, std::size_t count) {
+  AdasumDots dots;
+  for (std::size_t i = 0; i < count; i += kAdasumChunk) {
+    measure_adasum(real, at(lower, real, i), at(higher, real, i), std::min(kAdasumChunk, count - i),
+                   dots);
+  }
+  blend_adasum(real, result, lower, higher, count, adasum_weights(dots));
+}
+
+void measure_adasum(DataType real, const void* lower, const void* higher, std::size_t count,
+                    AdasumDots& dots) {
+  const AdasumDots more = kernels_of(real).measure(lower, higher, count);
+  dots.lower += more.lower;
+  dots.higher += more.higher;
+  dots.product += more.product;
+}
+
+void blend_adasum(DataType real, void* result, const void* lower, const void* higher,
+                  std::size_t count, const AdasumWeights& weights) {
+  kernels_of(real).blend(result, lower, higher, count, weights);
 }
 
 AdasumWeights adasum_weights(const AdasumDots& dots) {

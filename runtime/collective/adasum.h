@@ -15,11 +15,29 @@ namespace hvd {
 /// the two have in common, so that a larger world needs no smaller learning rate. Source: Maleki
 /// et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021.
 ///
-/// The dot products are in float64, with the same bits on every processor. A gradient of length
-/// zero takes nothing from the other one. `result` may be `lower` or `higher`. `real` is kFloat32
-/// or kFloat64; the formula is symmetric, but its bits are not, so both partners of a pair call it
-/// with the gradient of the lower rank first.
+/// The dot products are in float64, chunk after chunk, with the same bits on every processor. A
+/// gradient of length zero takes nothing from the other one. `result` may be `lower` or `higher`.
+/// `real` is kFloat32 or kFloat64; the formula is symmetric, but its bits are not, so both partners
+/// of a pair call it with the gradient of the lower rank first.
 void adasum(DataType real, void* result, const void* lower, const void* higher, std::size_t count);
+
+/// The squares of the lengths of two gradients and their product, as sums over chunks.
+struct AdasumDots {
+  double lower = 0;
+  double higher = 0;
+  double product = 0;
+};
+struct AdasumWeights {
+  double lower = 1;
+  double higher = 1;
+};
+/// adasum() step by step: measure chunk after chunk, weigh the sums, blend in any pieces.
+inline constexpr std::size_t kAdasumChunk = std::size_t{16} << 10;  // elements
+void measure_adasum(DataType real, const void* lower, const void* higher, std::size_t count,
+                    AdasumDots& dots);
+AdasumWeights adasum_weights(const AdasumDots& dots);
+void blend_adasum(DataType real, void* result, const void* lower, const void* higher,
+                  std::size_t count, const AdasumWeights& weights);
 
 /// Who meets whom in an Adasum over ranks 0..size-1: recursive doubling over the largest power of
 /// two; of the first ranks, as many as there are too many, take in their right neighbour's gradient
@@ -46,22 +64,10 @@ class AdasumSchedule {
   int doublings_;  // its exponent
 };
 
-/// The squares of the lengths of two gradients and their product.
-struct AdasumDots {
-  double lower;
-  double higher;
-  double product;
-};
-struct AdasumWeights {
-  double lower;
-  double higher;
-};
-AdasumWeights adasum_weights(const AdasumDots& dots);
-
 struct AdasumKernels {
   AdasumDots (*measure)(const void* lower, const void* higher, std::size_t count);
   void (*blend)(void* result, const void* lower, const void* higher, std::size_t count,
-                AdasumWeights weights);
+                const AdasumWeights& weights);
 };
 /// The same loops for any processor of the architecture and for newer ones; all give the same bits.
 AdasumKernels baseline_adasum_kernels(bool is_double);

@@ -41,14 +41,16 @@ AdasumDots measure(const void* lower, const void* higher, std::size_t count) {
 
 template <typename T>
 void blend(void* result, const void* lower, const void* higher, std::size_t count,
-           AdasumWeights weights) {
+           const AdasumWeights& weights) {
   const T* a = static_cast<const T*>(lower);
   const T* b = static_cast<const T*>(higher);
   T* out = static_cast<T*>(result);
+  const double of_lower = weights.lower;
+  const double of_higher = weights.higher;
   HVD_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = static_cast<T>(weights.lower * static_cast<double>(a[i]) +
-                            weights.higher * static_cast<double>(b[i]));
+    out[i] = static_cast<T>(of_lower * static_cast<double>(a[i]) +
+                            of_higher * static_cast<double>(b[i]));
   }
 }
 

@@ -5,11 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
-
 #include "collective/half_bits.h"
+#include "collective/half_lanes.h"
 
 // The destination may be one of the sources, at the same index: no iteration depends on another.
 #if defined(__clang__)
@@ -24,30 +21,29 @@ namespace {
 constexpr std::size_t kBlock = 512;  // elements whose running result stays in the first cache
 
 struct Float16 {
+#if HVD_HAS_LANES
+  using Eight = Float16Lanes;
+#endif
   static void widen(const std::uint16_t* source, float* values, std::size_t n) {
     std::size_t i = 0;
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-      const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i));
-      _mm256_storeu_ps(values + i, _mm256_cvtph_ps(halves));
-    }
+#if HVD_HAS_LANES
+    for (; i + kLanes <= n; i += kLanes) Float32Lanes::store(values, i, Eight::load(source, i));
 #endif
     for (; i < n; ++i) values[i] = float16_to_float(source[i]);
   }
   static void narrow(const float* values, std::uint16_t* out, std::size_t n) {
     std::size_t i = 0;
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-      const __m128i halves =
-          _mm256_cvtps_ph(_mm256_loadu_ps(values + i), _MM_FROUND_TO_NEAREST_INT);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), halves);
-    }
+#if HVD_HAS_LANES
+    for (; i + kLanes <= n; i += kLanes) Eight::store(out, i, Float32Lanes::load(values, i));
 #endif
     for (; i < n; ++i) out[i] = float_to_float16(values[i]);
   }
 };
 
 struct Bfloat16 {
+#if HVD_HAS_LANES
+  using Eight = Bfloat16Lanes;
+#endif
   static void widen(const std::uint16_t* source, float* values, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) values[i] = bfloat16_to_float(source[i]);
   }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "collective/half_lanes.h"
+
 namespace hvd {
 namespace {
 
@@ -26,6 +28,10 @@ template <>
 constexpr bool kIsReal<float> = true;
 template <>
 constexpr bool kIsReal<double> = true;
+#if HVD_HAS_LANES
+template <>
+constexpr bool kIsReal<Lanes> = true;
+#endif
 
 struct Sum {
   template <typename T>
@@ -47,16 +53,17 @@ struct Product {
     }
   }
 };
+// Without branches, and so for vectors too.
 struct Min {
   template <typename T>
   static T fold(T a, T b) {
-    return (a < b || a != a) ? a : b;
+    return ((a < b) | (a != a)) ? a : b;
   }
 };
 struct Max {
   template <typename T>
   static T fold(T a, T b) {
-    return (a > b || a != a) ? a : b;
+    return ((a > b) | (a != a)) ? a : b;
   }
 };
 struct BitAnd {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "collective/half_formats.h"
 #include "collective/reduce_folds.h"
@@ -173,7 +174,7 @@ void reduce_bools(void* destination, const void* const* sources, std::size_t sou
 }
 
 template <typename Format, bool kPartials>
-void load_halves(const void* source, std::size_t begin, float* values, std::size_t n, float pre) {
+void load_scaled(const void* source, std::size_t begin, float* values, std::size_t n, float pre) {
   if constexpr (kPartials) {
     const float* partials = static_cast<const float*>(source) + begin;
     for (std::size_t i = 0; i < n; ++i) values[i] = partials[i];
@@ -183,18 +184,55 @@ void load_halves(const void* source, std::size_t begin, float* values, std::size
   for (std::size_t i = 0; i < n; ++i) values[i] *= pre;
 }
 
+/// Reduces whole groups of eight in one pass, as far as the instruction set goes; returns how many
+/// elements are done.
+template <typename Format, typename Op, bool kPartialsIn, bool kPartialsOut>
+std::size_t reduce_lanes([[maybe_unused]] void* destination,
+                         [[maybe_unused]] const void* const* sources,
+                         [[maybe_unused]] std::size_t source_count,
+                         [[maybe_unused]] std::size_t count,
+                         [[maybe_unused]] const ReduceFactors& factors) {
+  std::size_t done = 0;
+#if HVD_HAS_LANES
+  using In = std::conditional_t<kPartialsIn, Float32Lanes, typename Format::Eight>;
+  using Out = std::conditional_t<kPartialsOut, Float32Lanes, typename Format::Eight>;
+  const float pre = static_cast<float>(factors.prescale);
+  const float post = static_cast<float>(factors.postscale / factors.divisor);
+  const void* first = sources[0];
+  if (source_count == 2) {
+    const void* second = sources[1];
+    for (; done + kLanes <= count; done += kLanes) {
+      const Lanes a = In::load(first, done) * pre;
+      const Lanes b = In::load(second, done) * pre;
+      Out::store(destination, done, Op::template fold<Lanes>(a, b) * post);
+    }
+    return done;
+  }
+  for (; done + kLanes <= count; done += kLanes) {
+    Lanes folded = In::load(first, done) * pre;
+    for (std::size_t s = 1; s < source_count; ++s) {
+      folded = Op::template fold<Lanes>(folded, In::load(sources[s], done) * pre);
+    }
+    Out::store(destination, done, folded * post);
+  }
+#endif
+  return done;
+}
+
 template <typename Format, typename Op, bool kPartialsIn, bool kPartialsOut>
 void reduce_halves(void* destination, const void* const* sources, std::size_t source_count,
                    std::size_t count, const ReduceFactors& factors) {
   const float pre = static_cast<float>(factors.prescale);
   const float post = static_cast<float>(factors.postscale / factors.divisor);
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+  const std::size_t done = reduce_lanes<Format, Op, kPartialsIn, kPartialsOut>(
+      destination, sources, source_count, count, factors);
+  for (std::size_t begin = done; begin < count; begin += kBlock) {
     const std::size_t n = count - begin < kBlock ? count - begin : kBlock;
     float folded[kBlock];
     float loaded[kBlock];
-    load_halves<Format, kPartialsIn>(sources[0], begin, folded, n, pre);
+    load_scaled<Format, kPartialsIn>(sources[0], begin, folded, n, pre);
     for (std::size_t s = 1; s < source_count; ++s) {
-      load_halves<Format, kPartialsIn>(sources[s], begin, loaded, n, pre);
+      load_scaled<Format, kPartialsIn>(sources[s], begin, loaded, n, pre);
       for (std::size_t i = 0; i < n; ++i) {
         folded[i] = Op::template fold<float>(folded[i], loaded[i]);
       }

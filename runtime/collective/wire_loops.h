@@ -14,7 +14,15 @@ void narrow_to_wire(void* destination, const void* source, std::size_t count, do
   const T scale = static_cast<T>(factor);
   const T* in = static_cast<const T*>(source);
   auto* out = static_cast<std::uint16_t*>(destination);
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+  std::size_t begin = 0;
+#if HVD_HAS_LANES
+  if constexpr (sizeof(T) == sizeof(float)) {
+    for (; begin + kLanes <= count; begin += kLanes) {
+      Format::Eight::store(out, begin, Float32Lanes::load(in, begin) * scale);
+    }
+  }
+#endif
+  for (; begin < count; begin += kBlock) {
     const std::size_t n = count - begin < kBlock ? count - begin : kBlock;
     float values[kBlock];
     for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(in[begin + i] * scale);
@@ -26,7 +34,15 @@ template <typename T, typename Format>
 void widen_from_wire(void* destination, const void* source, std::size_t count, double /*factor*/) {
   const auto* in = static_cast<const std::uint16_t*>(source);
   T* out = static_cast<T*>(destination);
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+  std::size_t begin = 0;
+#if HVD_HAS_LANES
+  if constexpr (sizeof(T) == sizeof(float)) {
+    for (; begin + kLanes <= count; begin += kLanes) {
+      Float32Lanes::store(out, begin, Format::Eight::load(in, begin));
+    }
+  }
+#endif
+  for (; begin < count; begin += kBlock) {
     const std::size_t n = count - begin < kBlock ? count - begin : kBlock;
     float values[kBlock];
     Format::widen(in + begin, values, n);

@@ -36,6 +36,12 @@ struct Shared {
   double seconds[kRanks];
 };
 
+/// Float32 tensors, and what they travel as.
+struct Work {
+  std::vector<std::vector<float>*> tensors;
+  hvd::Allreduce operation;
+};
+
 struct Rank {
   int rank;
   Shared* shared;
@@ -51,8 +57,9 @@ struct Rank {
   }
 };
 
-void run(Backend& backend, const std::vector<hvd::Segment>& segments) {
-  auto task = backend.start({.operation = hvd::Allreduce{},
+void run(Backend& backend, const hvd::Allreduce& operation,
+         const std::vector<hvd::Segment>& segments) {
+  auto task = backend.start({.operation = operation,
                              .dtype = hvd::DataType::kFloat32,
                              .device = {},
                              .segments = segments,
@@ -67,7 +74,8 @@ void run(Backend& backend, const std::vector<hvd::Segment>& segments) {
   }
 }
 
-double time_batch(Rank& rank, const std::vector<std::vector<float>*>& tensors, int repetitions) {
+double time_batch(Rank& rank, const Work& work, int repetitions) {
+  const auto& tensors = work.tensors;
   std::vector<hvd::Segment> segments;
   for (auto* tensor : tensors) {
     segments.push_back(
@@ -78,32 +86,33 @@ double time_batch(Rank& rank, const std::vector<std::vector<float>*>& tensors, i
     for (auto* tensor : tensors) std::fill(tensor->begin(), tensor->end(), 1.0F + rank.rank);
     rank.meet();
     const auto begin = std::chrono::steady_clock::now();
-    run(*rank.backend, segments);
+    run(*rank.backend, work.operation, segments);
     total += std::chrono::steady_clock::now() - begin;
     if (tensors.front()->front() != 3.0F || tensors.back()->back() != 3.0F) std::abort();
   }
   return total.count() / repetitions;
 }
 
-void time_list(Rank& rank, const char* name, const std::vector<std::size_t>& counts) {
+void time_list(Rank& rank, const char* name, const std::vector<std::size_t>& counts,
+               const hvd::Allreduce& operation = {}) {
   std::vector<std::vector<float>> storage;
   for (const std::size_t count : counts) storage.emplace_back(count);
-  std::vector<std::vector<float>*> tensors;
-  for (auto& tensor : storage) tensors.push_back(&tensor);
+  Work work{.tensors = {}, .operation = operation};
+  for (auto& tensor : storage) work.tensors.push_back(&tensor);
   const auto bytes =
       static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::size_t{0})) * 4;
   const int repetitions = static_cast<int>(std::clamp(1e8 / bytes, 2.0, 2000.0));
   std::vector<double> slower;
-  time_batch(rank, tensors, std::min(repetitions, 20));
+  time_batch(rank, work, std::min(repetitions, 20));
   for (int batch = 0; batch < kBatches; ++batch) {
-    rank.shared->seconds[rank.rank] = time_batch(rank, tensors, repetitions);
+    rank.shared->seconds[rank.rank] = time_batch(rank, work, repetitions);
     rank.meet();
     slower.push_back(*std::max_element(rank.shared->seconds, rank.shared->seconds + kRanks));
     rank.meet();
   }
   std::sort(slower.begin(), slower.end());
   if (rank.rank != 0) return;
-  std::printf("%-10s %12.2f us min %12.2f us median\n", name, slower.front() * 1e6,
+  std::printf("%-18s %12.2f us min %12.2f us median\n", name, slower.front() * 1e6,
               slower[kBatches / 2] * 1e6);
   std::fflush(stdout);
 }
@@ -120,6 +129,10 @@ int run_rank(Rank rank, const char* shapes_path) {
       {"8 B", 2},       {"1 KB", 256},      {"16 KB", 4096},       {"256 KB", 65536},
       {"1 MB", 262144}, {"16 MB", 4194304}, {"100 MB", 25'000'000}};
   for (const auto& [name, count] : sizes) time_list(rank, name, {count});
+  time_list(rank, "1 MB as float16", {262144}, {.wire = hvd::Wire::kFloat16});
+  time_list(rank, "1 MB as bfloat16", {262144}, {.wire = hvd::Wire::kBfloat16});
+  time_list(rank, "100 MB as float16", {25'000'000}, {.wire = hvd::Wire::kFloat16});
+  time_list(rank, "100 MB as bfloat16", {25'000'000}, {.wire = hvd::Wire::kBfloat16});
   if (shapes_path != nullptr) time_list(rank, "resnet50", read_counts(shapes_path));
   return 0;
 }
