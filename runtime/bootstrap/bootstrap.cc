@@ -51,7 +51,9 @@ Status check_alone(const Environment& environment) {
 }
 
 Result<Wiring> wire_alone(const BootstrapOptions& options, std::string reason) {
-  HVD_TRY_ASSIGN(auto world, wire_threads({.size = 1, .memory_bytes = options.memory_bytes}));
+  HVD_TRY_ASSIGN(auto world, wire_threads({.size = 1,
+                                           .memory_bytes = options.memory_bytes,
+                                           .arena_bytes = options.arena_bytes}));
   world[0].bootstrap = "single";
   world[0].bootstrap_reason = std::move(reason);
   return std::move(world[0]);
@@ -159,6 +161,7 @@ class Start {
                                   .leader_name = record(ranks.front()).abstract_name,
                                   .listener = &local,
                                   .memory_bytes = options_.memory_bytes(shape.local_size(me.node)),
+                                  .arena_bytes = options_.arena_bytes,
                                   .key = rendezvous_.key,
                                   .deadline = deadline_}));
     return Status::ok();

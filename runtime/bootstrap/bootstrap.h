@@ -17,6 +17,7 @@ struct BootstrapOptions {
   std::optional<Deadline> deadline = std::nullopt;
   /// Bytes of NodeGroup::memory for a node of `local_size` ranks; the same on every rank.
   std::function<std::size_t(int local_size)> memory_bytes = [](int) { return std::size_t{0}; };
+  std::size_t arena_bytes = 0;  ///< Of each rank's NodeGroup::arena; the same on every rank.
 };
 
 /// Finds the other ranks of the job and connects this one to them.

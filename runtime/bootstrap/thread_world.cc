@@ -66,10 +66,13 @@ Result<std::vector<UniqueFd>> duplicate(const std::vector<UniqueFd>& originals) 
   return copies;
 }
 
-Status join_node(const std::vector<int>& ranks, std::size_t memory_bytes,
+Status join_node(const std::vector<int>& ranks, const ThreadWorldOptions& options,
                  std::vector<Wiring>& wirings) {
   const auto local_size = static_cast<int>(ranks.size());
-  HVD_TRY_ASSIGN(auto segment, SharedSegment::create_private(local_size, memory_bytes));
+  HVD_TRY_ASSIGN(auto segment,
+                 SharedSegment::create_private({.local_size = local_size,
+                                                .memory_bytes = options.memory_bytes(local_size),
+                                                .arena_bytes = options.arena_bytes}));
   std::vector<UniqueFd> bells;
   for (int i = 0; i < local_size; ++i) {
     bells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -82,6 +85,7 @@ Status join_node(const std::vector<int>& ranks, std::size_t memory_bytes,
     node.local_rank = local;
     node.local_size = local_size;
     node.memory = segment->memory();
+    node.arena = std::make_shared<SharedArena>(segment, local, local_size);
     node.doorbell = std::make_unique<Doorbell>(segment->words(), std::move(copies), local);
     node.pid_fds.resize(static_cast<std::size_t>(local_size));
     node.owner = segment;
@@ -153,7 +157,7 @@ Result<std::vector<Wiring>> wire_threads(const ThreadWorldOptions& options) {
     wiring.bootstrap_reason = "the ranks are threads of one process";
   }
   for (int node = 0; node < shape.nodes(); ++node) {
-    HVD_TRY(join_node(shape.ranks_of(node), options.memory_bytes(shape.local_size(node)), wirings));
+    HVD_TRY(join_node(shape.ranks_of(node), options, wirings));
   }
   HVD_TRY(join_tree(shape, wirings));
   HVD_TRY(join_lanes(shape, wirings));

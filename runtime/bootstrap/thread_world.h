@@ -16,6 +16,7 @@ struct ThreadWorldOptions {
   std::vector<int> node_sizes = {};
   /// Bytes of NodeGroup::memory for a node of `local_size` ranks.
   std::function<std::size_t(int local_size)> memory_bytes = [](int) { return std::size_t{0}; };
+  std::size_t arena_bytes = 0;  ///< Of each rank's NodeGroup::arena.
 };
 
 /// Wires ranks that are threads of this process, for tests and notebooks; by rank.

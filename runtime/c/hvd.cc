@@ -128,6 +128,20 @@ int hvd_cross_size() noexcept {
       [](const auto& world) { return nodes_with_my_local_rank(world, world.node_count()); });
 }
 
+hvd_status hvd_alloc(size_t bytes, void** memory) noexcept {
+  return guarded([&]() -> Status {
+    if (memory == nullptr) return null_argument("hvd_alloc", "memory");
+    HVD_TRY_ASSIGN(*memory, Process::instance().allocate(bytes));
+    return Status::ok();
+  });
+}
+
+hvd_status hvd_free(void* memory) noexcept {
+  return guarded([&]() -> Status {
+    return memory == nullptr ? Status::ok() : Process::instance().deallocate(memory);
+  });
+}
+
 hvd_status hvd_submit(const hvd_request* request, hvd_handle* handle) noexcept {
   return guarded([&]() -> Status {
     if (request == nullptr) return null_argument("hvd_submit", "request");

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <utility>
 
 #include "base/environment.h"
@@ -33,6 +34,8 @@ struct Process::State {
   mutable Mutex mutex;
   std::shared_ptr<Engine> engine HVD_GUARDED_BY(mutex);
   std::string farewell HVD_GUARDED_BY(mutex);
+  /// Keeps the memory that the user still holds mapped, also after the engine has gone.
+  std::map<void*, std::shared_ptr<SharedArena>> allocated HVD_GUARDED_BY(mutex);
   /// Set in the child of a fork. Looked at before any lock.
   std::atomic<bool> forked{false};
 
@@ -100,6 +103,7 @@ Status Process::start(const Settings& settings) {
   BootstrapOptions options;
   options.deadline = Deadline::after(settings.start_timeout);
   options.memory_bytes = [table](int local_size) { return node_memory_bytes(table, local_size); };
+  options.arena_bytes = settings.arena_bytes;
   const Environment environment = Environment::of_process();
   HVD_TRY_ASSIGN(Wiring wiring, bootstrap(environment, options));
   EngineOptions engine_options = settings.engine;
@@ -141,6 +145,32 @@ void Process::abort(const std::string& cause) {
   if (state_->forked.load()) return;
   const std::shared_ptr<Engine> engine = state_->current();
   if (engine != nullptr) engine->abort(cause);
+}
+
+Result<void*> Process::allocate(std::size_t bytes) {
+  HVD_TRY_ASSIGN(const auto running, engine());
+  std::shared_ptr<SharedArena> arena = running->arena();
+  HVD_TRY_ASSIGN(void* const memory, arena->allocate(bytes));
+  Lock lock(state_->mutex);
+  state_->allocated.emplace(memory, std::move(arena));
+  return memory;
+}
+
+Status Process::deallocate(void* memory) {
+  if (state_->forked.load()) return forked_child();
+  std::shared_ptr<SharedArena> arena;
+  {
+    Lock lock(state_->mutex);
+    const auto found = state_->allocated.find(memory);
+    if (found == state_->allocated.end()) {
+      return error(Code::kInvalidArgument,
+                   "hvd_free: the memory is not of hvd_alloc(), or was freed before");
+    }
+    arena = std::move(found->second);
+    state_->allocated.erase(found);
+  }
+  arena->deallocate(memory);
+  return Status::ok();
 }
 
 bool Process::is_running() const {

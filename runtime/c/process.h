@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -29,6 +30,10 @@ class Process {
   /// At the end of the program: leaves the job, or tells the others why it failed.
   void end(int exit_code);
   bool is_running() const;
+  /// Memory that the ranks of this node share; see hvd_alloc().
+  Result<void*> allocate(std::size_t bytes);
+  /// Also after stop(). kInvalidArgument: not from allocate().
+  Status deallocate(void* memory);
   /// The running engine, shared with the caller for the time of a call so that a concurrent stop()
   /// destroys it only after the call. kAborted with what to do: not initialised, or a forked child.
   Result<std::shared_ptr<Engine>> engine() const;

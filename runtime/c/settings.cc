@@ -17,6 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr long long kMostArenaBytes = 1LL << 44;  // of 2^47 bytes of addresses of a process
 constexpr double kMostSeconds = 1e9;  // above any job's length; keeps milliseconds in range
 
 /// The first of `names` that is set.
@@ -75,6 +76,9 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
   if (stall_option.count() != 0) {
     settings.engine.stall_warning = std::max(stall_option, milliseconds(0));
   }
+
+  HVD_TRY_ASSIGN(const auto arena, environment.get_int("HVD_ARENA_BYTES", 0, kMostArenaBytes));
+  if (arena) settings.arena_bytes = static_cast<std::size_t>(*arena);
 
   HVD_TRY_ASSIGN(const auto start, environment.get_int(launch_env::kStartTimeout, 1,
                                                        static_cast<long long>(kMostSeconds)));

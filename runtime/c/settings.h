@@ -15,11 +15,12 @@ namespace hvd {
 struct Settings {
   EngineOptions engine;
   std::chrono::milliseconds start_timeout{120'000};
+  std::size_t arena_bytes = std::size_t{32} << 30;  ///< HVD_ARENA_BYTES: addresses, not memory.
 };
 
 /// Reads HVD_FUSION_THRESHOLD (bytes), HVD_STALL_CHECK_TIME_SECONDS, the HOROVOD_ names of both,
-/// HVD_BACKEND and HVD_START_TIMEOUT_SECONDS. A value that is not a number in range:
-/// kInvalidArgument that names variable, value and range. Pure.
+/// HVD_BACKEND, HVD_ARENA_BYTES and HVD_START_TIMEOUT_SECONDS. A value that is not a number in
+/// range: kInvalidArgument that names variable, value and range. Pure.
 Result<Settings> settings_from(const Environment& environment, const hvd_init_options* given);
 
 /// The deadline of a timeout argument: negative, or longer than any job, is no limit.

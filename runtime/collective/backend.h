@@ -9,11 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "collective/batch.h"
 #include "collective/communicator.h"
 #include "transport/doorbell.h"
 #include "transport/link.h"
+#include "transport/shared_arena.h"
 
 namespace hvd {
 
@@ -61,6 +63,19 @@ class Backend {
   /// True when memory that it was given, the context's included, must never be freed: something
   /// that outlives it may still read or write there. Asked before it is destroyed.
   virtual bool keeps_memory() const { return false; }
+  /// After all tasks were given up: returns when no other rank writes into the tensors of this one
+  /// any more, or the deadline passes. `is_gone` tells which ranks (of the communicator) have died.
+  virtual void settle(const std::function<bool(int rank)>& /*is_gone*/, Deadline /*deadline*/) {}
+};
+
+/// The arenas of the ranks of a communicator that share a node.
+struct ArenaView {
+  std::shared_ptr<const SharedArena> arena;  ///< Null: there is none.
+  std::vector<int> parts;                    ///< [local rank of the communicator] part of it.
+
+  std::byte* at(int local_rank, std::size_t offset) const {
+    return arena->at(parts[static_cast<std::size_t>(local_rank)], offset);
+  }
 };
 
 /// What a backend may use of the engine's surroundings; valid as long as the backend.
@@ -71,6 +86,7 @@ struct BackendContext {
   Doorbell* doorbell;           ///< Ring peers after publishing anything they may wait for.
   std::vector<Link*> lane;      ///< By node; null for mine, and all null where I drive no lane.
   int lanes;                    ///< Ranks per node that drive a lane; 0 when there is one node.
+  ArenaView arena = {};         ///< Tensors here need no copying.
 };
 
 /// One line of the backend table (c/backend_table.cc).

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "base/log.h"
 #include "engine/engine_impl.h"
@@ -90,7 +91,8 @@ Engine::Impl::Impl(Wiring wiring, const EngineOptions& options, Poller poller)
       options_(options),
       wiring_(std::move(wiring)),
       poller_(std::move(poller)),
-      left_(world_.size) {
+      left_(world_.size),
+      lost_(world_.size) {
   const PeerInfo& me = peers_[static_cast<std::size_t>(wiring_.rank)];
   const bool crowded = ranks_on_machine(peers_, wiring_.rank) > me.usable_cpus;
   spin_polls_ = options.spin >= 0 ? options.spin + 1 : (crowded ? 50 : 20'000);
@@ -109,11 +111,13 @@ Status Engine::Impl::open(std::span<const BackendEntry> table) {
   memory = memory.subspan(whole_pages(Board::bytes(local_size)));
   std::vector<Link*> lane;
   for (const auto& link : wiring_.lane) lane.push_back(link.get());
+  ArenaView arena{wiring_.node.arena, std::vector<int>(static_cast<std::size_t>(local_size))};
+  std::iota(arena.parts.begin(), arena.parts.end(), 0);
   std::vector<Reduction::Candidate> candidates;
   for (const BackendEntry& entry : table) {
     const std::size_t bytes = whole_pages(entry.memory_bytes(local_size));
     auto backend = entry.create(
-        {world_, memory.first(bytes), wiring_.node.doorbell.get(), lane, wiring_.lanes});
+        {world_, memory.first(bytes), wiring_.node.doorbell.get(), lane, wiring_.lanes, arena});
     memory = memory.subspan(bytes);
     Reduction::Candidate& candidate = candidates.emplace_back();
     candidate.name = entry.name;
@@ -281,6 +285,7 @@ Status Engine::shutdown(Deadline deadline) { return impl_->shutdown(deadline); }
 void Engine::leave_farewell(const std::string& cause) { impl_->leave_farewell(cause); }
 void Engine::abort(const std::string& cause) { impl_->abort(cause); }
 void Engine::abandon_after_fork() { impl_->abandon_after_fork(); }
+std::shared_ptr<SharedArena> Engine::arena() const { return impl_->arena(); }
 const Communicator& Engine::world() const { return impl_->world_; }
 const std::vector<PeerInfo>& Engine::peers() const { return impl_->peers_; }
 std::string Engine::describe() const { return impl_->describe(); }

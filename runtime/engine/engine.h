@@ -71,6 +71,9 @@ class Engine {
   /// In the child of a fork: closes descriptors, touches nothing else. Only call then.
   void abandon_after_fork();
 
+  /// Memory that the ranks of this node share: collectives work on tensors in it without copying.
+  std::shared_ptr<SharedArena> arena() const;
+
   const Communicator& world() const;
   const std::vector<PeerInfo>& peers() const;
   /// Text for people: ranks, nodes, hosts, how they found each other, the backend of each kind of

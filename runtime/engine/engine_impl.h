@@ -39,6 +39,7 @@ class Engine::Impl {
   void abandon_after_fork();
   std::string describe() const;
   Statistics statistics() const;
+  std::shared_ptr<SharedArena> arena() const { return wiring_.node.arena; }
 
   Completion completion_;
   Communicator world_;
@@ -55,6 +56,8 @@ class Engine::Impl {
   /// A closed lane may only mean that its other end has heard of a loss before us, and left: the
   /// pidfds and the tree get this long to say whose.
   static constexpr std::chrono::milliseconds kPatience{100};
+  /// How long a broken epoch waits until nobody works in our tensors any more.
+  static constexpr std::chrono::seconds kSettleTime{2};
   struct Suspicion {
     int rank;
     std::string text;
@@ -78,6 +81,8 @@ class Engine::Impl {
   std::string lost_text(int rank, const std::string& cause) const;
   void suspect(int rank, std::string text) HVD_REQUIRES(progress_);
   void end_epoch(const Status& status) HVD_REQUIRES(progress_);
+  /// True for a rank that can no longer write into this rank's memory.
+  bool has_ended(int rank) const HVD_REQUIRES(progress_);
   void finish(const PendingPtr& pending, const Status& status) HVD_REQUIRES(progress_);
   /// True when this rank is told to sleep and a last look found nothing to do.
   bool park() HVD_REQUIRES(progress_);
@@ -100,6 +105,7 @@ class Engine::Impl {
   std::unique_ptr<Reduction> reduction_;  ///< Guarded by progress_, but for its const parts.
   std::vector<PendingPtr> taken_ HVD_GUARDED_BY(progress_);
   RankSet left_ HVD_GUARDED_BY(progress_);
+  RankSet lost_ HVD_GUARDED_BY(progress_);
   std::optional<Suspicion> suspicion_ HVD_GUARDED_BY(progress_);
   std::vector<PendingPtr> broken_ HVD_GUARDED_BY(progress_);  ///< Fail with the epoch.
   std::size_t in_progress_ HVD_GUARDED_BY(progress_) = 0;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What drives the stages: one step, the engine's thread, and a caller that waits.
+#include <poll.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/log.h"
@@ -92,6 +94,7 @@ void Engine::Impl::apply(Decision& decision) {
       completion_.wake_all();
       return;
     }
+    lost_.add(lost->rank);
     if (options_.on_loss && !is_over()) options_.on_loss(lost->rank);
     end_epoch(left_.contains(lost->rank) ? gone_after_leaving(lost->rank)
                                          : Status(Code::kPeerLost, lost->text));
@@ -151,13 +154,27 @@ void Engine::Impl::end_epoch(const Status& status) {
   }
   over_.store(true);
   for (const PendingPtr& pending : std::exchange(broken_, {})) completion_.finish(pending, status);
-  for (const PendingPtr& pending : reduction_->abandon()) completion_.finish(pending, status);
+  const auto is_gone = [this](int rank) { return has_ended(rank); };
+  for (const PendingPtr& pending : reduction_->abandon(is_gone, Deadline::after(kSettleTime))) {
+    completion_.finish(pending, status);
+  }
   for (const PendingPtr& pending : negotiation_->take_all_requests()) {
     completion_.finish(pending, status);
   }
   in_progress_ = 0;
   take_submissions();
   completion_.wake_all();
+}
+
+bool Engine::Impl::has_ended(int rank) const {
+  if (lost_.contains(rank)) return true;
+  const auto& local = world_.nodes[static_cast<std::size_t>(world_.node)];
+  const auto found = std::find(local.begin(), local.end(), rank);
+  if (found == local.end()) return true;  // on another node: it cannot reach our memory
+  const auto index = static_cast<std::size_t>(found - local.begin());
+  if (index >= wiring_.node.pid_fds.size() || !wiring_.node.pid_fds[index].is_open()) return false;
+  pollfd process{wiring_.node.pid_fds[index].get(), POLLIN, 0};
+  return ::poll(&process, 1, 0) > 0;
 }
 
 void Engine::Impl::tick_if_due() {

@@ -76,13 +76,17 @@ bool Reduction::advance() {
   return moved;
 }
 
-std::vector<PendingPtr> Reduction::abandon() {
+std::vector<PendingPtr> Reduction::abandon(const std::function<bool(int rank)>& is_gone,
+                                           Deadline deadline) {
   std::vector<PendingPtr> owners;
   for (Running& running : running_) {
     for (PendingPtr& owner : running.owners) owners.push_back(std::move(owner));
   }
   running_.clear();
   polled_ = 0;
+  for (Candidate& candidate : candidates_) {
+    if (candidate.backend != nullptr) candidate.backend->settle(is_gone, deadline);
+  }
   return owners;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,8 +43,9 @@ class Reduction {
     bool started = true;  ///< False: refused before any byte moved, on every rank alike.
   };
   std::vector<Finished> take_finished() { return std::exchange(finished_, {}); }
-  /// Drops all tasks; the owners of those that had not finished.
-  std::vector<PendingPtr> abandon();
+  /// Drops all tasks, and waits, at most until the deadline, until no other rank works in this
+  /// rank's tensors any more; the owners of those that had not finished.
+  std::vector<PendingPtr> abandon(const std::function<bool(int rank)>& is_gone, Deadline deadline);
 
   /// The choice for one kind of batch, for people: "shm: <reason>".
   std::string describe(const Operation& operation, DataType dtype, Device device) const;

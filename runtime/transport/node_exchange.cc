@@ -76,6 +76,7 @@ NodeGroup make_group(const NodeExchangeOptions& options, std::shared_ptr<SharedS
   group.local_rank = static_cast<int>(found - options.ranks.begin());
   group.local_size = static_cast<int>(options.ranks.size());
   group.memory = segment->memory();
+  group.arena = std::make_shared<SharedArena>(segment, group.local_rank, group.local_size);
   group.doorbell = std::make_unique<Doorbell>(segment->words(), std::move(bells), group.local_rank);
   pid_fds[static_cast<std::size_t>(group.local_rank)].reset();
   group.pid_fds = std::move(pid_fds);
@@ -156,9 +157,14 @@ Status hand_out(int socket, int segment, const std::map<std::size_t, Member>& me
   return receive_all(socket, std::span(&taken, 1), deadline, "a local rank to map the memory");
 }
 
+SegmentLayout layout_of(const NodeExchangeOptions& options) {
+  return {.local_size = static_cast<int>(options.ranks.size()),
+          .memory_bytes = options.memory_bytes,
+          .arena_bytes = options.arena_bytes};
+}
+
 Result<NodeGroup> lead(const NodeExchangeOptions& options) {
-  const auto local_size = static_cast<int>(options.ranks.size());
-  HVD_TRY_ASSIGN(auto segment, SharedSegment::create(local_size, options.memory_bytes));
+  HVD_TRY_ASSIGN(auto segment, SharedSegment::create(layout_of(options)));
   std::map<std::size_t, Member> members;
   HVD_TRY_ASSIGN(Member me, my_part());
   members.emplace(0, std::move(me));
@@ -194,8 +200,7 @@ Result<NodeGroup> follow(const NodeExchangeOptions& options) {
   const auto pid_fd_count = static_cast<std::size_t>(
       std::count_if(has_pidfd.begin(), has_pidfd.end(), [](auto flag) { return flag != 0; }));
   HVD_TRY_ASSIGN(auto fds, receive_fds(socket.get(), 1 + local_size + pid_fd_count, deadline));
-  HVD_TRY_ASSIGN(auto segment, SharedSegment::open(std::move(fds[0]), static_cast<int>(local_size),
-                                                   options.memory_bytes));
+  HVD_TRY_ASSIGN(auto segment, SharedSegment::open(std::move(fds[0]), layout_of(options)));
   std::vector<UniqueFd> bells;
   std::vector<UniqueFd> pid_fds(local_size);
   std::size_t next = 1;

@@ -35,6 +35,7 @@ struct NodeExchangeOptions {
   std::string leader_name;                     ///< Abstract name at which ranks.front() listens.
   const AbstractListener* listener = nullptr;  ///< The leader's own; null on the others.
   std::size_t memory_bytes = 0;
+  std::size_t arena_bytes = 0;  ///< Address space of each local rank; equal on all.
   JobKey key;
   Deadline deadline = kForever;
 };

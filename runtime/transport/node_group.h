@@ -8,6 +8,7 @@
 
 #include "base/unique_fd.h"
 #include "transport/doorbell.h"
+#include "transport/shared_arena.h"
 
 namespace hvd {
 
@@ -21,6 +22,8 @@ struct NodeGroup {
   /// Zeroed at creation, 4096-aligned, mapped by every rank of the group; the first
   /// sleep words are already taken out of it. As long as the caller asked for.
   std::span<std::byte> memory;
+  /// What this rank hands out to its user; never null, of no bytes where HVD_ARENA_BYTES is 0.
+  std::shared_ptr<SharedArena> arena;
   std::unique_ptr<Doorbell> doorbell;
   /// pidfds of the local ranks (readable once the process has ended); not open for myself, for
   /// ranks that are threads of this process, and on kernels without pidfd_open.

@@ -21,6 +21,45 @@ class Life(jobs.JobCase):
         for rank in range(ranks):
             self.assertEqual(ended.line(rank, "FINE"), "", ended.text())
 
+    def test_shared_memory_outlives_the_job(self) -> None:
+        program = """
+def shared(count):
+    memory = ctypes.c_void_p()
+    api.check(_lib.quick.hvd_alloc(4 * count, ctypes.byref(memory)))
+    return memory.value
+
+def total(address, count):
+    tensor = api.tensor_struct(FLOAT32, (count,), source=address, target=address)
+    handle = api.submit(_lib.ALLREDUCE, [tensor], name="shared")
+    api.wait(handle)
+    api.release(handle)
+
+hvd.init()
+count = 100000
+first = shared(count)
+values = (ctypes.c_float * count).from_address(first)
+values[:] = [hvd.rank() + 1.0] * count
+total(first, count)
+assert values[0] == values[count - 1] == 10.0, values[0]
+hvd.shutdown()
+assert values[7] == 10.0, "gone with the job"
+hvd.init()
+total(first, count)  # memory of the former life is private now
+assert values[7] == 40.0, values[7]
+second = shared(count)
+hvd.shutdown()
+for address in (first, second):
+    api.check(_lib.quick.hvd_free(address))
+try:
+    api.check(_lib.quick.hvd_free(first))
+except ValueError as error:
+    assert "freed before" in str(error), error
+    say("FINE")
+"""
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                self.assert_fine(self.run_job(["-np", "4", *options], program))
+
     def test_five_lives_in_one_process(self) -> None:
         program = """
 for life in range(5):

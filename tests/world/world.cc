@@ -20,6 +20,7 @@ World::World(std::vector<int> node_sizes, const EngineOptions& options) {
   world.memory_bytes = [](int local_size) {
     return node_memory_bytes(world_backends(), local_size);
   };
+  world.arena_bytes = kArenaBytes;
   auto wirings = wire_threads(world);
   EXPECT_TRUE(wirings.is_ok()) << wirings.status().message();
   for (Wiring& wiring : wirings.value()) {

@@ -20,6 +20,8 @@ class World {
   ~World();
 
   static EngineOptions quick_options();
+  /// Of each rank's arena.
+  static constexpr std::size_t kArenaBytes = std::size_t{16} << 20;
 
   int size() const { return static_cast<int>(engines_.size()); }
   Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/node_plane.h"
 
+#include <sched.h>
+
 #include "base/check.h"
 
 namespace hvd {
@@ -66,6 +68,26 @@ void NodePlane::publish(Stage stage, std::uint64_t round) {
   seen_[static_cast<std::size_t>(local_rank_)][stage] = round;
   counter(local_rank_, stage)->value.store(round);  // seq_cst: as the doorbell's protocol asks
   ring();
+}
+
+std::optional<bool> NodePlane::all_without_slots(std::uint64_t number) {
+  bool all = true;
+  for (int rank = 0; rank < local_size_; ++rank) {
+    if (!has_reached(rank, kMode, 2 * number)) return std::nullopt;
+    // Nobody is further on: a stream cannot end before every rank has taken part in it.
+    all = all && seen_[static_cast<std::size_t>(rank)][kMode] == 2 * number + 1;
+  }
+  return all;
+}
+
+void NodePlane::wait_until_stopped(const std::function<bool(int local_rank)>& is_gone,
+                                   Deadline deadline) {
+  for (int rank = 0; rank < local_size_; ++rank) {
+    while (rank != local_rank_ && !has_reached(rank, kStopped, 1) && !is_gone(rank)) {
+      if (deadline.has_passed()) return;
+      sched_yield();
+    }
+  }
 }
 
 bool NodePlane::all_have_reached(Stage stage, std::uint64_t round) {

@@ -5,9 +5,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/deadline.h"
 #include "transport/doorbell.h"
 
 namespace hvd {
@@ -18,8 +21,9 @@ namespace hvd {
 /// in the same cache line as the first bytes), and a counter per stage of a stream. A counter is
 /// written by its rank only, grows for ever and counts the rounds whose stage the rank has
 /// finished. Bytes of a slot are written before the counter that announces them and read after it
-/// was seen. Nobody but its owner ever touches a user's buffer, so a rank that dies cannot harm the
-/// memory of another one.
+/// was seen. Nobody but its owner touches a user's buffer, so a rank that dies cannot harm the
+/// memory of another one; but for buffers that their owners put into the arenas for that purpose
+/// (see ZeroCopy).
 /// Engine thread only.
 class NodePlane {
  public:
@@ -31,8 +35,10 @@ class NodePlane {
     kIn = 0,       ///< My bytes of the round are in my slot.
     kReduced = 1,  ///< The results that I own are in their slots.
     kOut = 2,      ///< I have read all that I need from the slots of the round.
+    kMode = 3,     ///< Twice the number of my stream, and one where I could do without slots.
+    kStopped = 4,  ///< 1: I have given up, and touch nobody's memory any more.
   };
-  static constexpr std::size_t kStages = 3;
+  static constexpr std::size_t kStages = 5;
 
   static std::size_t memory_bytes(int local_size);
   /// `memory` as long as memory_bytes says, zeroed; `doorbell` may be null where nobody sleeps.
@@ -57,6 +63,13 @@ class NodePlane {
   }
   std::byte* slot(int rank, std::uint64_t round) const;
 
+  /// Tells the others whether I could run the stream `number` without slots.
+  void publish_mode(std::uint64_t number, bool without_slots) {
+    publish(kMode, 2 * number + (without_slots ? 1 : 0));
+  }
+  /// Whether every rank has said that it could; nothing while somebody has said nothing.
+  std::optional<bool> all_without_slots(std::uint64_t number);
+
   /// Small batches: the bytes of `rank` for the small batch `number` (counted from 1), and whether
   /// they are there. Two slots suffice: a rank that runs batch n has seen all others in n - 1, so
   /// they have left n - 2.
@@ -67,6 +80,9 @@ class NodePlane {
   /// Places in the sequence of this communicator's work, equal on every rank.
   std::uint64_t next_round = 0;
   std::uint64_t next_small = 1;
+  std::uint64_t next_stream = 1;
+  /// The task at the head lets the other ranks write into this rank's tensors.
+  bool is_written_by_others = false;
 
   /// Tasks run one after the other, in the order in which they took their tickets.
   std::uint64_t take_ticket() { return tickets_++; }
@@ -74,6 +90,10 @@ class NodePlane {
   void finish(std::uint64_t ticket) { served_ = ticket + 1; }
   /// A task was destroyed unfinished: the counters no longer agree, so nothing runs any more.
   void abandon() { abandoned_ = true; }
+  /// Tells the others that this rank touches nobody's memory any more.
+  void stop() { publish(kStopped, 1); }
+  /// Returns when every rank has given up, but those that `is_gone` says have died.
+  void wait_until_stopped(const std::function<bool(int local_rank)>& is_gone, Deadline deadline);
   bool is_abandoned() const { return abandoned_; }
 
  private:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/shm_backend.h"
 
+#include <optional>
+
 #include "backends/shm/exchange.h"
 #include "backends/shm/moving_task.h"
 #include "backends/shm/node_plane.h"
@@ -9,19 +11,24 @@
 #include "backends/shm/rooted.h"
 #include "backends/shm/scatter_reduce_task.h"
 #include "backends/shm/small_task.h"
+#include "backends/shm/zero_copy.h"
 
 namespace hvd {
 namespace {
 
-/// A large allreduce: the three stages of its stream, the furthest first, so that slots are free
-/// again as soon as can be.
+/// A large allreduce: without slots where the tensors of all ranks allow it, else the three stages
+/// of a stream, the furthest first, so that slots are free again as soon as can be.
 class StreamTask : public Task {
  public:
-  StreamTask(NodePlane& plane, Batch batch, const Reduction& reduction)
+  StreamTask(NodePlane& plane, const ArenaView& arena, Batch batch, const Reduction& reduction)
       : plane_(plane),
         batch_(std::move(batch)),
         stream_(plane, batch_, reduction, plane.local_size()),
-        ticket_(plane.take_ticket()) {}
+        ticket_(plane.take_ticket()) {
+    if (ZeroCopy::is_possible(arena, batch_)) {
+      zero_copy_.emplace(plane, arena, batch_, reduction);
+    }
+  }
 
   ~StreamTask() override {
     if (!finished_) plane_.abandon();
@@ -29,26 +36,63 @@ class StreamTask : public Task {
 
   Progress advance() override {
     if (!plane_.is_at_head(ticket_)) return Progress::kBlocked;
-    if (!begun_) {
-      begun_ = true;
-      stream_.begin();
+    if (!begun_ && !begin()) return Progress::kBlocked;
+    if (zero_copy_) {
+      if (!agreed_) {
+        const auto all = plane_.all_without_slots(number_);
+        if (!all) return Progress::kBlocked;
+        settle_for(*all);
+      }
+      if (zero_copy_) return finish_with(zero_copy_->advance());
     }
     if (!stream_.try_copy_out() && !stream_.try_reduce() && !stream_.try_copy_in()) {
       return Progress::kBlocked;
     }
-    if (!stream_.is_done()) return Progress::kMoved;
-    finished_ = true;
-    plane_.finish(ticket_);
-    return Progress::kDone;
+    return finish_with(stream_.is_done() ? Progress::kDone : Progress::kMoved);
   }
   const Status& status() const override { return status_; }
 
  private:
+  /// False while the slot that tells the others of my tensors is not free.
+  bool begin() {
+    if (zero_copy_) {
+      if (!plane_.slot_is_free(plane_.next_round)) return false;
+      zero_copy_->announce(plane_.next_round);
+    }
+    number_ = plane_.next_stream++;
+    plane_.publish_mode(number_, zero_copy_.has_value());
+    if (!zero_copy_) stream_.begin();
+    begun_ = true;
+    return true;
+  }
+
+  void settle_for(bool without_slots) {
+    agreed_ = true;
+    if (without_slots) {
+      ++plane_.next_round;
+      plane_.is_written_by_others = true;
+    } else {
+      zero_copy_.reset();
+      stream_.begin();
+    }
+  }
+
+  Progress finish_with(Progress progress) {
+    if (progress != Progress::kDone) return progress;
+    finished_ = true;
+    plane_.is_written_by_others = false;
+    plane_.finish(ticket_);
+    return Progress::kDone;
+  }
+
   NodePlane& plane_;
   Batch batch_;
   ReduceStream stream_;
+  std::optional<ZeroCopy> zero_copy_;
   std::uint64_t ticket_;
+  std::uint64_t number_ = 0;
   bool begun_ = false;
+  bool agreed_ = false;
   bool finished_ = false;
   Status status_;
 };
@@ -57,6 +101,7 @@ class ShmBackend : public Backend {
  public:
   explicit ShmBackend(const BackendContext& context)
       : communicator_(context.communicator),
+        arena_(context.arena),
         plane_(context.memory, context.communicator.local_rank, context.communicator.local_size(),
                context.doorbell) {}
 
@@ -99,6 +144,15 @@ class ShmBackend : public Backend {
 
   bool reproducible() const override { return true; }
 
+  void settle(const std::function<bool(int rank)>& is_gone, Deadline deadline) override {
+    plane_.stop();
+    if (!plane_.is_written_by_others) return;
+    const auto& ranks = communicator_.nodes[static_cast<std::size_t>(communicator_.node)];
+    plane_.wait_until_stopped(
+        [&](int local_rank) { return is_gone(ranks[static_cast<std::size_t>(local_rank)]); },
+        deadline);
+  }
+
  private:
   Result<std::unique_ptr<Task>> start_reduction(Batch batch) {
     const bool scatters = std::holds_alternative<Reducescatter>(batch.operation);
@@ -114,10 +168,12 @@ class ShmBackend : public Backend {
     if (scatters && communicator_.size > 1) {
       return make_scatter_reduce_task(plane_, std::move(batch), reduction);
     }
-    return std::unique_ptr<Task>(std::make_unique<StreamTask>(plane_, std::move(batch), reduction));
+    return std::unique_ptr<Task>(
+        std::make_unique<StreamTask>(plane_, arena_, std::move(batch), reduction));
   }
 
   const Communicator& communicator_;
+  ArenaView arena_;
   NodePlane plane_;
 };
 

@@ -271,6 +271,27 @@ HVD_API hvd_status hvd_gathered(hvd_handle handle, uint32_t index, hvd_gather* r
 /** Forgets an operation and frees what it gathered. One in flight goes on and is then forgotten. */
 HVD_API hvd_status hvd_release(hvd_handle handle) HVD_NOEXCEPT;
 
+/* ---- memory that the ranks of a node share ----------------------------------------------- */
+
+/**
+ * Memory for tensors on which collectives work without copying: the ranks of the node reach it
+ * where it lies. An allreduce of more than 4 KiB does so where all its tensors, on every rank of
+ * the node, are such memory and all ranks live on one node; the results are the same bits.
+ *
+ * Zeroed where it was not used before, at a multiple of 64 bytes (of 4096 from 4096 bytes on). It
+ * stays valid until hvd_free(), also after hvd_shutdown(). While an operation on it is in flight
+ * other ranks write into it; after HVD_PEER_LOST they have stopped. A forked child sees the same
+ * memory, not a copy.
+ *
+ * @param bytes 0 gives memory that must be freed as well.
+ * @return HVD_SYSTEM: the share of this rank (HVD_ARENA_BYTES, 32 GiB of addresses) is used up, or
+ *   the machine has no such memory; HVD_ABORTED: not initialised.
+ */
+HVD_API hvd_status hvd_alloc(size_t bytes, void** memory) HVD_NOEXCEPT;
+
+/** Takes memory of hvd_alloc() back; null: nothing. No operation on it may be in flight. */
+HVD_API hvd_status hvd_free(void* memory) HVD_NOEXCEPT;
+
 /* ---- the same, waiting; one flat tensor in CPU memory ----------------------------------- */
 
 /** output[i] = reduction over ranks of input[i], for i < count. input may equal output. */

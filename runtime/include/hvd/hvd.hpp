@@ -8,4 +8,5 @@
 #pragma once
 
 #include "hvd/collectives.hpp"
+#include "hvd/memory.hpp"
 #include "hvd/optimizer.hpp"

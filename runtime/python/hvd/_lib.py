@@ -159,6 +159,8 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_wait": (c_int, [c_uint64, c_double]),
     "hvd_gathered": (c_int, [c_uint64, c_uint32, POINTER(Gather)]),
     "hvd_release": (c_int, [c_uint64]),
+    "hvd_alloc": (c_int, [c_size_t, POINTER(c_void_p)]),
+    "hvd_free": (c_int, [c_void_p]),
     "hvd_allreduce": (c_int, [c_char_p, c_void_p, c_void_p, c_size_t, c_int, c_int]),
     "hvd_broadcast": (c_int, [c_char_p, c_void_p, c_size_t, c_int, c_int]),
     "hvd_allgather": (c_int, [c_char_p, c_void_p, c_size_t, c_size_t, c_int, POINTER(c_uint64)]),

@@ -53,7 +53,8 @@ TEST(Poller, RefusesAClosedDescriptor) {
 }
 
 struct TwoBells {
-  std::shared_ptr<SharedSegment> segment = SharedSegment::create_private(2, 100).value();
+  std::shared_ptr<SharedSegment> segment =
+      SharedSegment::create_private({.local_size = 2, .memory_bytes = 100}).value();
   Doorbell first;
   Doorbell second;
   std::array<UniqueFd, 2> bells = {UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -93,13 +94,14 @@ TEST(Doorbell, RingsOnlyThoseWhoSleep) {
 }
 
 TEST(SharedSegment, SharesItsMemoryThroughTheDescriptorOnly) {
-  auto created = SharedSegment::create(3, 10'000);
+  auto created = SharedSegment::create({.local_size = 3, .memory_bytes = 10'000});
   ASSERT_TRUE(created.is_ok()) << created.status().message();
   const auto& mine = *created.value();
   EXPECT_EQ(mine.words().size(), 3U);
   EXPECT_EQ(mine.memory().size(), 10'000U);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mine.memory().data()) % 4096, 0U);
-  auto opened = SharedSegment::open(UniqueFd(::dup(mine.fd())), 3, 10'000);
+  auto opened =
+      SharedSegment::open(UniqueFd(::dup(mine.fd())), {.local_size = 3, .memory_bytes = 10'000});
   ASSERT_TRUE(opened.is_ok()) << opened.status().message();
   EXPECT_EQ(opened.value()->memory()[9'999], std::byte{0});
   mine.memory()[9'999] = std::byte{7};
@@ -107,14 +109,16 @@ TEST(SharedSegment, SharesItsMemoryThroughTheDescriptorOnly) {
 }
 
 TEST(SharedSegment, SaysWhenAPeerExpectsAnotherSize) {
-  auto created = SharedSegment::create(2, 4096);
+  auto created = SharedSegment::create({.local_size = 2, .memory_bytes = 4096});
   ASSERT_TRUE(created.is_ok());
-  const auto opened = SharedSegment::open(UniqueFd(::dup(created.value()->fd())), 2, 8192);
+  const auto opened = SharedSegment::open(UniqueFd(::dup(created.value()->fd())),
+                                          {.local_size = 2, .memory_bytes = 8192});
   EXPECT_EQ(opened.status().code(), Code::kMismatch);
 }
 
 TEST(SharedSegment, SaysWhatToDoWhenMemoryIsShort) {
-  const auto created = SharedSegment::create(2, std::size_t{1} << 50);
+  const auto created =
+      SharedSegment::create({.local_size = 2, .memory_bytes = std::size_t{1} << 50});
   ASSERT_FALSE(created.is_ok());
   EXPECT_EQ(created.status().code(), Code::kSystem);
   EXPECT_NE(created.status().message().find("memory"), std::string::npos);
