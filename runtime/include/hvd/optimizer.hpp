@@ -77,7 +77,7 @@ class DistributedOptimizer {
     std::vector<hvd_tensor> tensors;
     tensors.reserve(counts.size());
     for (const std::int64_t& count : counts) {
-      tensors.push_back({nullptr, nullptr, HVD_FLOAT32, 1, &count, 0});
+      tensors.push_back({nullptr, nullptr, HVD_FLOAT32, 1, &count, 0, nullptr, 0});
     }
     hvd_gradients_options options = HVD_GRADIENTS_OPTIONS_INITIALIZER;
     options.passes_per_step = passes_per_step;
