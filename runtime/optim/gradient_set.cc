@@ -1,31 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/gradient_set.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "optim/compression/methods.h"
+#include "optim/gradient_norm.h"
+
 namespace hvd {
-
-namespace {
-
-std::size_t bytes_of(const Tensor& tensor) {
-  std::size_t bytes = size_of(tensor.dtype);
-  for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::size_t>(extent);
-  return bytes;
-}
-
-}  // namespace
 
 GradientSet::GradientSet(std::vector<Gradient> gradients, Options options) : options_(options) {
   gradients_.reserve(gradients.size());
   for (Gradient& gradient : gradients) {
-    const std::size_t bytes = bytes_of(gradient.tensor);
-    gradients_.push_back(Entry{.gradient = std::move(gradient), .bytes = bytes});
+    const std::size_t count = count_of(gradient.tensor);
+    const std::size_t bytes = count * size_of(gradient.tensor.dtype);
+    gradients_.push_back(Entry{.gradient = std::move(gradient), .count = count, .bytes = bytes});
   }
+}
+
+Status GradientSet::check(const Options& options) {
+  if (options.passes_per_step < 1) {
+    return error(Code::kInvalidArgument, "passes per step: {}, must be 1 or more",
+                 options.passes_per_step);
+  }
+  if (!std::isfinite(options.predivide) || options.predivide <= 0) {
+    return error(Code::kInvalidArgument, "gradient predivide: {}, must be above 0; 1 has no effect",
+                 options.predivide);
+  }
+  if (options.predivide != 1 && options.operation.op != ReduceOp::kAverage) {
+    return error(Code::kInvalidArgument,
+                 "gradient predivide: {} with {}; only an average can be divided in two parts",
+                 options.predivide, name_of(options.operation.op));
+  }
+  if (!std::isfinite(options.clip_norm) || options.clip_norm < 0) {
+    return error(Code::kInvalidArgument, "clip norm: {}, must be 0 (none) or more",
+                 options.clip_norm);
+  }
+  return Status::ok();
 }
 
 Status GradientSet::check_index(std::size_t index) const {
   if (index < gradients_.size()) return Status::ok();
   return error(Code::kInvalidArgument, "gradient {}: the set has {}", index, gradients_.size());
+}
+
+Status GradientSet::check_idle(std::size_t index) const {
+  HVD_TRY(check_index(index));
+  const Entry& entry = gradients_[index];
+  if (!entry.is_submitted && !entry.is_difference) return Status::ok();
+  return error(Code::kInvalidArgument, "gradient '{}' is on its way: change it between steps",
+               entry.gradient.name);
+}
+
+Allreduce GradientSet::operation_of(const Entry& entry) const {
+  Allreduce operation = options_.operation;
+  operation.prescale /= options_.predivide;
+  operation.postscale *= options_.predivide;
+  if (options_.mean_over_passes) operation.prescale /= entry.passes;
+  if (entry.count >= entry.compression.smallest) {
+    operation.wire = wire_of(entry.compression.method);
+  }
+  return operation;
+}
+
+Request GradientSet::request_for(const Entry& entry, const Exchange& exchange) {
+  Request request;
+  request.name = entry.gradient.name + "/" + std::string(exchange.stage);
+  request.operation = exchange.operation;
+  request.more = true;
+  request.tensors.push_back(exchange.tensor);
+  request.on_complete = [memory = entry.memory](const Status&) {};
+  return request;
+}
+
+Result<Request> GradientSet::first_request(Entry& entry) {
+  void* data = entry.data;
+  if (entry.is_difference) {
+    Memory& memory = *entry.memory;
+    const auto* const values = static_cast<const float*>(data);
+    memory.difference.resize(entry.count);
+    for (std::size_t i = 0; i < entry.count; ++i) {
+      memory.difference[i] = values[i] - memory.start[i];
+    }
+    data = memory.difference.data();
+  }
+  const Allreduce operation = operation_of(entry);
+  if (entry.memory != nullptr && entry.memory->compressor != nullptr) {
+    const std::span values(static_cast<float*>(data), entry.count);
+    return request_for(entry, entry.memory->compressor->begin(values, operation));
+  }
+  Request request;
+  request.name = entry.gradient.name;
+  request.operation = operation;
+  request.tensors.push_back(entry.gradient.tensor);
+  request.tensors.back().input = data;
+  request.tensors.back().output = data;
+  if (entry.is_difference) request.on_complete = [memory = entry.memory](const Status&) {};
+  return request;
 }
 
 Result<std::optional<Request>> GradientSet::ready(std::size_t index, void* data, bool last_pass) {
@@ -41,20 +113,26 @@ Result<std::optional<Request>> GradientSet::ready(std::size_t index, void* data,
   if (entry.passes < options_.passes_per_step && !last_pass) return std::optional<Request>();
 
   entry.is_submitted = true;
+  entry.data = data;
   ++submitted_;
+  if (entry.sharing != Sharing::kReduced) return std::optional<Request>();
   pending_bytes_ += entry.bytes;
   const bool is_last = submitted_ == gradients_.size();
   const bool wakes = is_last || pending_bytes_ >= options_.flush_bytes;
   if (wakes) pending_bytes_ = 0;
-
-  Request request;
-  request.name = entry.gradient.name;
-  request.operation = options_.operation;
+  HVD_TRY_ASSIGN(Request request, first_request(entry));
   request.more = !wakes;
-  request.tensors.push_back(entry.gradient.tensor);
-  request.tensors.back().input = data;
-  request.tensors.back().output = data;
   return std::optional<Request>(std::move(request));
+}
+
+Result<std::optional<Request>> GradientSet::resume(std::size_t index,
+                                                   const GatherResult* gathered) {
+  HVD_TRY(check_index(index));
+  if (!is_compressed(index)) return std::optional<Request>();
+  const Entry& entry = gradients_[index];
+  HVD_TRY_ASSIGN(const auto exchange, entry.memory->compressor->resume(gathered));
+  if (!exchange) return std::optional<Request>();
+  return std::optional(request_for(entry, *exchange));
 }
 
 std::vector<std::size_t> GradientSet::missing() const {
@@ -67,26 +145,127 @@ std::vector<std::size_t> GradientSet::missing() const {
 }
 
 Status GradientSet::describe(std::size_t index, Tensor tensor) {
-  HVD_TRY(check_index(index));
-  gradients_[index].bytes = bytes_of(tensor);
-  gradients_[index].gradient.tensor = std::move(tensor);
+  HVD_TRY(check_idle(index));
+  Entry& entry = gradients_[index];
+  std::shared_ptr<Memory> memory;
+  if (entry.compression.method != CompressionMethod::kNone) {
+    memory = std::make_shared<Memory>();
+    HVD_TRY_ASSIGN(memory->compressor,
+                   make_compressor(entry.compression, entry.gradient.name, tensor));
+  }
+  entry.memory = std::move(memory);
+  entry.count = count_of(tensor);
+  entry.bytes = entry.count * size_of(tensor.dtype);
+  entry.gradient.tensor = std::move(tensor);
   return Status::ok();
+}
+
+Status GradientSet::compress(std::size_t index, const Compression& compression) {
+  HVD_TRY(check_idle(index));
+  Entry& entry = gradients_[index];
+  const ReduceOp op = options_.operation.op;
+  if (is_linear(compression.method) && op != ReduceOp::kAverage && op != ReduceOp::kSum) {
+    return error(Code::kUnsupported,
+                 "gradient '{}': compression {} of {}; it works for sums and averages",
+                 entry.gradient.name, name_of(compression.method), name_of(op));
+  }
+  if (compression == entry.compression) return Status::ok();  // keeps its state
+  HVD_TRY_ASSIGN(auto compressor,
+                 make_compressor(compression, entry.gradient.name, entry.gradient.tensor));
+  entry.compression = compression;
+  // New memory: requests of an abandoned step may still use the old.
+  entry.memory = compressor == nullptr ? nullptr : std::make_shared<Memory>();
+  if (compressor != nullptr) entry.memory->compressor = std::move(compressor);
+  return Status::ok();
+}
+
+Status GradientSet::share(std::size_t index, Sharing sharing) {
+  HVD_TRY(check_idle(index));
+  gradients_[index].sharing = sharing;
+  return Status::ok();
+}
+
+Status GradientSet::start(std::size_t index, const void* values) {
+  HVD_TRY(check_index(index));
+  Entry& entry = gradients_[index];
+  if (entry.is_submitted) HVD_TRY(check_idle(index));
+  if (entry.gradient.tensor.dtype != DataType::kFloat32 || options_.clip_norm != 0) {
+    return error(Code::kUnsupported,
+                 "gradient '{}': differences of {} with clip norm {}; they need float32 and no "
+                 "clipping: clip before the local step",
+                 entry.gradient.name, name_of(entry.gradient.tensor.dtype), options_.clip_norm);
+  }
+  if (values == nullptr && entry.count > 0) {
+    return error(Code::kInvalidArgument, "gradient '{}': the values are null", entry.gradient.name);
+  }
+  if (entry.memory == nullptr) entry.memory = std::make_shared<Memory>();
+  const auto* const floats = static_cast<const float*>(values);
+  entry.memory->start.assign(floats, floats + entry.count);
+  entry.is_difference = true;
+  return Status::ok();
+}
+
+bool GradientSet::has_local() const {
+  return std::any_of(gradients_.begin(), gradients_.end(),
+                     [](const Entry& entry) { return entry.sharing != Sharing::kReduced; });
+}
+
+void GradientSet::finish(int ranks) {
+  for (Entry& entry : gradients_) {
+    if (!entry.is_submitted || entry.data == nullptr) continue;
+    if (entry.is_difference && entry.sharing == Sharing::kReduced) {
+      auto* const values = static_cast<float*>(entry.data);
+      const Memory& memory = *entry.memory;
+      for (std::size_t i = 0; i < entry.count; ++i) {
+        values[i] = memory.start[i] + memory.difference[i];
+      }
+    } else if (entry.sharing == Sharing::kLocalScaled) {
+      scale_in_place(entry.gradient.tensor.dtype, entry.data, entry.count, 1.0 / ranks);
+    }
+  }
+}
+
+GradientSet::SquaredNorm GradientSet::squared_norm() const {
+  SquaredNorm norm;
+  for (const Entry& entry : gradients_) {
+    if (!entry.is_submitted || entry.data == nullptr) continue;
+    double& sum = entry.sharing == Sharing::kReduced ? norm.reduced : norm.local;
+    sum += hvd::squared_norm(entry.gradient.tensor.dtype, entry.data, entry.count);
+  }
+  return norm;
+}
+
+void GradientSet::scale(double factor) {
+  for (const Entry& entry : gradients_) {
+    if (!entry.is_submitted || entry.data == nullptr) continue;
+    scale_in_place(entry.gradient.tensor.dtype, entry.data, entry.count, factor);
+  }
 }
 
 void GradientSet::begin_step() {
   for (Entry& entry : gradients_) {
     entry.passes = 0;
+    entry.data = nullptr;
     entry.is_submitted = false;
+    entry.is_difference = false;
   }
   submitted_ = 0;
   pending_bytes_ = 0;
 }
 
 Status GradientSet::set_passes_per_step(int passes) {
-  if (passes < 1) {
-    return error(Code::kInvalidArgument, "passes per step: {}, must be 1 or more", passes);
-  }
-  options_.passes_per_step = passes;
+  Options changed = options_;
+  changed.passes_per_step = passes;
+  HVD_TRY(check(changed));
+  options_ = changed;
+  return Status::ok();
+}
+
+Status GradientSet::set_clip_norm(double limit) {
+  Options changed = options_;
+  changed.clip_norm = limit;
+  HVD_TRY(check(changed));
+  options_ = changed;
   return Status::ok();
 }
 

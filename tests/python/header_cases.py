@@ -10,8 +10,11 @@ from pathlib import Path
 
 from hvd import _lib, errors
 
-HEADER = Path(__file__).resolve().parents[2] / "runtime" / "include" / "hvd" / "hvd.h"
-TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+HEADERS = Path(__file__).resolve().parents[2] / "runtime" / "include" / "hvd"
+TEXT = "".join(
+    re.sub(r"/\*.*?\*/", "", (HEADERS / name).read_text(), flags=re.S)
+    for name in ("hvd.h", "gradients.h")
+)
 
 VALUES = {
     "size_t": ctypes.c_size_t,
@@ -32,6 +35,7 @@ STRUCTS = {
     "hvd_request": _lib.Request,
     "hvd_gather": _lib.Gather,
     "hvd_counters": _lib.Counters,
+    "hvd_compression": _lib.Compression,
     "hvd_gradients_options": _lib.GradientsOptions,
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every header compiles alone, in C++20; hvd.h also as C11.
+"""Every header compiles alone, in C++20; those of include/hvd that end in .h also as C11.
 
 The build shows it already for a header that its own source file includes before all else.
 """
@@ -65,7 +65,7 @@ def main() -> None:
     _self_test()
     headers = sources.tracked("runtime/*.h", "runtime/*.hpp", "launcher/*.h", "tests/*.h")
     jobs = [(header, _CXX) for header in headers if not is_built_alone(header)]
-    jobs += [(header, _C) for header in headers if header.name == "hvd.h"]
+    jobs += [(header, _C) for header in headers if header.suffix == ".h" and header.parent.name == "hvd"]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         complaints = pool.map(lambda job: complaint(*job), jobs)
         sources.finish(text for text in complaints if text)

@@ -312,81 +312,6 @@ HVD_API hvd_status hvd_allgather(const char* name, const void* input, size_t row
 /** Returns when every rank has called it. */
 HVD_API hvd_status hvd_barrier(void) HVD_NOEXCEPT;
 
-/* ---- the distributed optimizer, framework-free halves ------------------------------------ */
-
-/**
- * The gradients that one optimizer reduces in each step. Each is submitted as soon as the
- * backward pass has produced it; hvd_gradients_wait() ends the step. One thread at a time per set.
- */
-typedef struct hvd_gradients hvd_gradients;
-
-/** Settings of hvd_gradients_create(). */
-typedef struct hvd_gradients_options {
-  size_t struct_size;      /**< sizeof(hvd_gradients_options). */
-  int32_t reduce_op;       /**< hvd_reduce_op; usually HVD_AVERAGE. */
-  int32_t passes_per_step; /**< Backward passes that add up before a reduction; 0: 1. */
-  double prescale;
-  double postscale;
-  uint64_t flush_bytes; /**< Gradients leave when so many bytes are pending; 0: 4 MiB. */
-} hvd_gradients_options;
-
-/** The averages of all ranks, one pass per step. */
-#define HVD_GRADIENTS_OPTIONS_INITIALIZER \
-  { sizeof(hvd_gradients_options), HVD_AVERAGE, 1, 1.0, 1.0, 0 }
-
-/**
- * Names and describes the gradients; works before hvd_init().
- *
- * @param names [count] unique, equal on all ranks; copied.
- * @param tensors [count] dtype, shape and layout; copied. Their pointers are ignored.
- */
-HVD_API hvd_status hvd_gradients_create(const hvd_gradients_options* options,
-                                        const char* const* names, const hvd_tensor* tensors,
-                                        uint32_t count, hvd_gradients** gradients) HVD_NOEXCEPT;
-
-/**
- * Gradient `index` got the contribution of one backward pass. Submits its reduction, in place at
- * `data`, when all passes of the step are there, or at once with `last_pass` 1.
- *
- * @return HVD_INVALID_ARGUMENT: no such gradient, or a pass more than passes_per_step.
- */
-HVD_API hvd_status hvd_gradient_ready(hvd_gradients* gradients, uint32_t index, void* data,
-                                      int last_pass) HVD_NOEXCEPT;
-
-/** Changes dtype, shape and layout of a gradient for later steps. */
-HVD_API hvd_status hvd_gradient_describe(hvd_gradients* gradients, uint32_t index,
-                                         const hvd_tensor* tensor) HVD_NOEXCEPT;
-
-/**
- * The gradients not yet submitted in this step.
- *
- * @param indices [capacity] filled in ascending order; may be null with capacity 0.
- * @param count set to their number, also when above the capacity.
- */
-HVD_API hvd_status hvd_gradients_missing(const hvd_gradients* gradients, uint32_t* indices,
-                                         uint32_t capacity, uint32_t* count) HVD_NOEXCEPT;
-
-/**
- * Waits for all submitted reductions of the step, then starts the next step. HVD_TIMEOUT: some are
- * still in flight, wait again. After any other failure the step is over and gradients undefined.
- */
-HVD_API hvd_status hvd_gradients_wait(hvd_gradients* gradients,
-                                      double timeout_seconds) HVD_NOEXCEPT;
-
-/** Changes how many backward passes add up; from the next gradient on. */
-HVD_API hvd_status hvd_gradients_set_passes(hvd_gradients* gradients, int passes) HVD_NOEXCEPT;
-
-/** Frees the set. Reductions in flight go on: wait for them before their memory ends. */
-HVD_API void hvd_gradients_destroy(hvd_gradients* gradients) HVD_NOEXCEPT;
-
-/**
- * The learning rate of `step` (from 0): grows linearly from `base` to `base * factor` during
- * `warmup_steps`, then stays. `factor` is usually hvd_size(). NaN and hvd_last_error() when an
- * argument is negative. Works before hvd_init().
- */
-HVD_API double hvd_learning_rate(double base, double factor, int64_t warmup_steps,
-                                 int64_t step) HVD_NOEXCEPT;
-
 /* ---- explanations ----------------------------------------------------------------------- */
 
 /** The sentence behind the last failure on this thread, "" before any. Valid until the next. */
@@ -415,5 +340,7 @@ HVD_API hvd_status hvd_statistics(hvd_counters* statistics) HVD_NOEXCEPT;
 #if defined(__cplusplus)
 }
 #endif
+
+#include "hvd/gradients.h"
 
 #endif /* HVD_HVD_H_ */

@@ -137,10 +137,26 @@ class GradientsOptions(Structure):
         ("prescale", c_double),
         ("postscale", c_double),
         ("flush_bytes", c_uint64),
+        ("predivide", c_double),
+        ("clip_norm", c_double),
+        ("mean_over_passes", c_int32),
+        ("compression", c_int32),
     ]
 
 
-# name: (result, arguments), in the order of hvd.h; a test compares the two.
+class Compression(Structure):
+    """``hvd_compression``"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("method", c_int32),
+        ("rank", c_int32),
+        ("ratio", c_double),
+        ("smallest", c_uint64),
+    ]
+
+
+# name: (result, arguments), in the order of hvd.h and gradients.h; a test compares them.
 PROTOTYPES: dict[str, tuple] = {
     "hvd_init": (c_int, [POINTER(InitOptions)]),
     "hvd_shutdown": (c_int, [c_double]),
@@ -165,6 +181,11 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_broadcast": (c_int, [c_char_p, c_void_p, c_size_t, c_int, c_int]),
     "hvd_allgather": (c_int, [c_char_p, c_void_p, c_size_t, c_size_t, c_int, POINTER(c_uint64)]),
     "hvd_barrier": (c_int, []),
+    "hvd_last_error": (c_char_p, []),
+    "hvd_status_name": (c_char_p, [c_int]),
+    "hvd_describe": (c_char_p, []),
+    "hvd_build_info": (c_char_p, []),
+    "hvd_statistics": (c_int, [POINTER(Counters)]),
     "hvd_gradients_create": (
         c_int,
         [
@@ -177,16 +198,21 @@ PROTOTYPES: dict[str, tuple] = {
     ),
     "hvd_gradient_ready": (c_int, [c_void_p, c_uint32, c_void_p, c_int]),
     "hvd_gradient_describe": (c_int, [c_void_p, c_uint32, POINTER(Tensor)]),
+    "hvd_gradient_compress": (c_int, [c_void_p, c_uint32, POINTER(Compression)]),
+    "hvd_gradient_share": (c_int, [c_void_p, c_uint32, c_int]),
+    "hvd_gradient_start": (c_int, [c_void_p, c_uint32, c_void_p]),
     "hvd_gradients_missing": (c_int, [c_void_p, POINTER(c_uint32), c_uint32, POINTER(c_uint32)]),
     "hvd_gradients_wait": (c_int, [c_void_p, c_double]),
     "hvd_gradients_set_passes": (c_int, [c_void_p, c_int]),
+    "hvd_gradients_set_clip_norm": (c_int, [c_void_p, c_double]),
+    "hvd_gradients_norm": (c_int, [c_void_p, POINTER(c_double)]),
+    "hvd_gradients_save": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)]),
+    "hvd_gradients_load": (c_int, [c_void_p, c_void_p, c_size_t]),
     "hvd_gradients_destroy": (None, [c_void_p]),
+    "hvd_rate_factor": (c_double, [c_int, c_double]),
     "hvd_learning_rate": (c_double, [c_double, c_double, c_int64, c_int64]),
-    "hvd_last_error": (c_char_p, []),
-    "hvd_status_name": (c_char_p, [c_int]),
-    "hvd_describe": (c_char_p, []),
-    "hvd_build_info": (c_char_p, []),
-    "hvd_statistics": (c_int, [POINTER(Counters)]),
+    "hvd_lars_ratio": (c_double, [c_double, c_double, c_double, c_double]),
+    "hvd_lamb_ratio": (c_double, [c_double, c_double]),
 }
 
 

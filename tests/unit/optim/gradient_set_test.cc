@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <variant>
+
 namespace hvd {
 namespace {
 
@@ -61,6 +64,138 @@ TEST(GradientSet, TakesANewDescription) {
   float data[10];
   EXPECT_EQ(set.ready(0, data, false).value()->tensors[0].layout, 9u);
   EXPECT_FALSE(set.set_passes_per_step(0).is_ok());
+}
+
+Allreduce operation_of(const Request& request) { return std::get<Allreduce>(request.operation); }
+
+TEST(GradientSet, DividesAnAverageInTwoParts) {
+  GradientSet set(three_of_40_bytes(), {.operation = {ReduceOp::kAverage, 3, 5}, .predivide = 4});
+  float data[10];
+  const Allreduce operation = operation_of(*set.ready(0, data, false).value());
+  EXPECT_EQ(operation, (Allreduce{ReduceOp::kAverage, 0.75, 20}));
+}
+
+TEST(GradientSet, MayTakeTheMeanOverThePassesThatTookPlace) {
+  GradientSet set(three_of_40_bytes(), {.passes_per_step = 4, .mean_over_passes = true});
+  float data[10];
+  for (int pass = 0; pass < 3; ++pass) EXPECT_FALSE(set.ready(0, data, false).value().has_value());
+  EXPECT_EQ(operation_of(*set.ready(0, data, false).value()).prescale, 0.25);
+  EXPECT_EQ(operation_of(*set.ready(1, data, true).value()).prescale, 1);
+}
+
+TEST(GradientSet, RefusesOptionsThatMakeNoSense) {
+  for (const GradientSet::Options& wrong : std::initializer_list<GradientSet::Options>{
+           {.passes_per_step = 0},
+           {.predivide = 0},
+           {.predivide = -1},
+           {.operation = {ReduceOp::kSum}, .predivide = 2},
+           {.clip_norm = -1},
+           {.clip_norm = INFINITY},
+       }) {
+    EXPECT_EQ(GradientSet::check(wrong).code(), Code::kInvalidArgument);
+  }
+  EXPECT_TRUE(GradientSet::check({.predivide = 2, .clip_norm = 1}).is_ok());
+}
+
+TEST(GradientSet, LocalGradientsStayAndWeighAsInAnAverage) {
+  GradientSet set(three_of_40_bytes(), {});
+  EXPECT_FALSE(set.has_local());
+  ASSERT_TRUE(set.share(0, GradientSet::Sharing::kLocal).is_ok());
+  ASSERT_TRUE(set.share(1, GradientSet::Sharing::kLocalScaled).is_ok());
+  EXPECT_TRUE(set.has_local());
+  std::vector<float> a(10, 8.0F);
+  std::vector<float> b(10, 8.0F);
+  std::vector<float> c(10, 1.0F);
+  EXPECT_FALSE(set.ready(0, a.data(), false).value().has_value());
+  EXPECT_FALSE(set.ready(1, b.data(), false).value().has_value());
+  EXPECT_FALSE(set.ready(2, c.data(), false).value()->more);
+  EXPECT_TRUE(set.is_complete());
+  set.finish(4);
+  EXPECT_EQ(a[9], 8);
+  EXPECT_EQ(b[9], 2);
+  const auto norm = set.squared_norm();
+  EXPECT_EQ(norm.reduced, 10);
+  EXPECT_EQ(norm.local, 10 * 64 + 10 * 4);
+  set.scale(0.5);
+  EXPECT_EQ(a[0], 4);
+  EXPECT_EQ(c[0], 0.5F);
+}
+
+TEST(GradientSet, ReducesWhatALocalStepChanged) {
+  GradientSet set(three_of_40_bytes(), {.operation = {ReduceOp::kSum}});
+  std::vector<float> values(10, 5.0F);
+  ASSERT_TRUE(set.start(0, values.data()).is_ok());
+  for (float& value : values) value = 4.0F;  // the local step
+  const auto request = set.ready(0, values.data(), false).value();
+  auto* const difference = static_cast<float*>(request->tensors[0].output);
+  ASSERT_NE(difference, values.data());
+  EXPECT_EQ(difference[9], -1);
+  difference[9] = -7;  // what the ranks made of it
+  set.finish(2);
+  EXPECT_EQ(values[9], -2);
+  EXPECT_EQ(values[0], 4);
+  set.begin_step();
+  EXPECT_EQ(set.ready(0, values.data(), false).value()->tensors[0].output, values.data());
+}
+
+TEST(GradientSet, DifferencesNeedFloatsAndNoClipping) {
+  std::vector<float> values(10);
+  GradientSet clipped(three_of_40_bytes(), {.clip_norm = 1});
+  EXPECT_EQ(clipped.start(0, values.data()).code(), Code::kUnsupported);
+  GradientSet doubles({{"a", Tensor{.dtype = DataType::kFloat64, .shape = {5}}}}, {});
+  EXPECT_EQ(doubles.start(0, values.data()).code(), Code::kUnsupported);
+  GradientSet set(three_of_40_bytes(), {});
+  EXPECT_EQ(set.start(0, nullptr).code(), Code::kInvalidArgument);
+  ASSERT_TRUE(set.start(0, values.data()).is_ok());
+  EXPECT_EQ(set.compress(0, {}).code(), Code::kInvalidArgument);
+}
+
+TEST(GradientSet, CompressedGradientsSendTheirStages) {
+  GradientSet set(three_of_40_bytes(), {});
+  const Compression compression{.method = CompressionMethod::kFloat8E4m3, .smallest = 1};
+  ASSERT_TRUE(set.compress(1, compression).is_ok());
+  std::vector<float> data(10, 2.0F);
+  const auto first = set.ready(1, data.data(), false).value();
+  EXPECT_EQ(first->name, "b/scale");
+  EXPECT_EQ(operation_of(*first).op, ReduceOp::kMax);
+  EXPECT_EQ(set.compress(1, {}).code(), Code::kInvalidArgument);  // on its way
+  const auto second = set.resume(1, nullptr).value();
+  EXPECT_EQ(second->name, "b/codes");
+  EXPECT_EQ(second->tensors[0].dtype, DataType::kUint8);
+  EXPECT_FALSE(set.resume(0, nullptr).value().has_value());
+}
+
+TEST(GradientSet, CompressesSumsAndAveragesOnly) {
+  GradientSet set(three_of_40_bytes(), {.operation = {ReduceOp::kMax}});
+  const Compression top{.method = CompressionMethod::kTopK};
+  EXPECT_EQ(set.compress(0, top).code(), Code::kUnsupported);
+  EXPECT_TRUE(set.compress(0, {}).is_ok());
+  EXPECT_EQ(set.compress(3, {}).code(), Code::kInvalidArgument);
+}
+
+TEST(GradientSet, LoadsTheStateOfTheSameGradientsOnly) {
+  const Compression top{.method = CompressionMethod::kTopK, .ratio = 0.1, .smallest = 1};
+  GradientSet set(three_of_40_bytes(), {});
+  ASSERT_TRUE(set.compress(1, top).is_ok());
+  std::vector<float> data{9, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  ASSERT_TRUE(set.ready(1, data.data(), true).is_ok());
+  set.begin_step();
+  const Bytes state = set.save();
+  EXPECT_EQ(set.save(), state);
+
+  GradientSet same(three_of_40_bytes(), {});
+  EXPECT_EQ(same.load(state).code(), Code::kInvalidArgument);  // not compressed
+  ASSERT_TRUE(same.compress(1, top).is_ok());
+  EXPECT_NE(same.save(), state);
+  for (std::size_t size = 0; size < state.size(); ++size) {
+    EXPECT_EQ(same.load(std::span(state).first(size)).code(), Code::kInvalidArgument) << size;
+  }
+  ASSERT_TRUE(same.load(state).is_ok());
+  EXPECT_EQ(same.save(), state);
+
+  auto fewer = three_of_40_bytes();
+  fewer.pop_back();
+  EXPECT_EQ(GradientSet(std::move(fewer), {}).load(state).code(), Code::kInvalidArgument);
 }
 
 }  // namespace

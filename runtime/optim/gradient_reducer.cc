@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/gradient_reducer.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "optim/gradient_norm.h"
+
+namespace hvd {
+
+namespace {
+
+constexpr std::size_t kNorm = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
+
+Status GradientReducer::submit(Engine& engine, std::size_t index, Request request) {
+  HVD_TRY_ASSIGN(const auto handle, engine.submit(std::move(request)));
+  submitted_.push_back({index, handle});
+  return Status::ok();
+}
+
+Status GradientReducer::ready(Engine& engine, std::size_t index, void* data, bool last_pass) {
+  HVD_TRY_ASSIGN(auto request, set_.ready(index, data, last_pass));
+  if (request) return submit(engine, index, *std::move(request));
+  // A local gradient came last: nothing else would wake the engine for those before it.
+  if (set_.is_complete()) engine.flush();
+  return Status::ok();
+}
+
+void GradientReducer::note(Status status) {
+  if (!status.is_ok() && failure_.is_ok()) failure_ = std::move(status);
+}
+
+/// Ok when the outcome of all that is submitted is known; kTimeout else.
+Status GradientReducer::wait_for_stage(Engine& engine, Deadline deadline) {
+  while (waited_ < submitted_.size()) {
+    const auto handle = submitted_[waited_].handle;
+    Status status = engine.wait(handle, deadline);
+    if (status.code() == Code::kTimeout) {
+      // An operation may itself fail with kTimeout; in flight is what poll() says.
+      const auto done = engine.poll(handle);
+      if (done.is_ok() && !done.value()) return status;
+    }
+    failed_.push_back(!status.is_ok());
+    note(std::move(status));
+    ++waited_;
+  }
+  return Status::ok();
+}
+
+/// A gradient that failed did so on all ranks, so that all go on without it.
+void GradientReducer::start_next_stage(Engine& engine) {
+  const std::size_t end = submitted_.size();
+  for (std::size_t i = stage_begin_; i < end; ++i) {
+    const Submitted done = submitted_[i];
+    if (failed_[i] || done.index == kNorm || !set_.is_compressed(done.index)) continue;
+    const auto gathered = engine.gathered(done.handle, 0);
+    auto request = set_.resume(done.index, gathered.is_ok() ? gathered.value() : nullptr);
+    note(request.status());
+    if (!request.is_ok() || !request.value()) continue;
+    note(submit(engine, done.index, *std::move(request).value()));
+  }
+  stage_begin_ = end;
+}
+
+/// Norms of reduced gradients are equal on all ranks and need no message; those of local gradients
+/// are summed over the ranks, in one scalar.
+Status GradientReducer::finish_reductions(Engine& engine) {
+  is_finishing_ = true;
+  if (!failure_.is_ok()) return Status::ok();
+  set_.finish(engine.world().size);
+  if (set_.options().clip_norm == 0) return Status::ok();
+  const GradientSet::SquaredNorm norm = set_.squared_norm();
+  reduced_norm_ = norm.reduced;
+  *local_norm_ = norm.local;
+  if (!set_.has_local()) return Status::ok();
+  Request request;
+  request.name = set_.norm_name();
+  request.operation = Allreduce{.op = ReduceOp::kSum};
+  request.tensors.push_back({.input = local_norm_.get(),
+                             .output = local_norm_.get(),
+                             .dtype = DataType::kFloat64,
+                             .shape = {1}});
+  request.on_complete = [norm = local_norm_](const Status&) {};
+  return submit(engine, kNorm, std::move(request));
+}
+
+Status GradientReducer::end_step(Engine& engine) {
+  Status outcome = std::move(failure_);
+  if (outcome.is_ok() && set_.options().clip_norm != 0) {
+    last_norm_ = std::sqrt(reduced_norm_ + *local_norm_);
+    const double factor = clip_factor(last_norm_, set_.options().clip_norm);
+    if (factor != 1) set_.scale(factor);
+  }
+  abandon(&engine);
+  // kTimeout from here means "wait again"; the step is over.
+  if (outcome.code() == Code::kTimeout) outcome = Status(Code::kAborted, outcome.message());
+  return outcome;
+}
+
+Status GradientReducer::wait(Engine& engine, Deadline deadline) {
+  for (;;) {
+    HVD_TRY(wait_for_stage(engine, deadline));
+    start_next_stage(engine);
+    if (waited_ == submitted_.size() && !is_finishing_) note(finish_reductions(engine));
+    if (waited_ == submitted_.size()) return end_step(engine);
+    engine.flush();
+  }
+}
+
+void GradientReducer::abandon(Engine* engine) {
+  if (engine != nullptr) {
+    for (const Submitted& one : submitted_) engine->release(one.handle);
+  }
+  submitted_.clear();
+  failed_.clear();
+  stage_begin_ = 0;
+  waited_ = 0;
+  failure_ = Status::ok();
+  is_finishing_ = false;
+  set_.begin_step();
+}
+
+}  // namespace hvd

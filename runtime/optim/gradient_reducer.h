@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "engine/engine.h"
+#include "optim/gradient_set.h"
+
+namespace hvd {
+
+/// Runs the steps of a GradientSet on an engine.
+///
+/// A step: ready() for each gradient, which submits it at once, then wait(). There compressed
+/// gradients go through their stages, all gradients one stage at a time, so that the engine can
+/// put them into common batches; at last the global norm is clipped. One thread at a time.
+class GradientReducer {
+ public:
+  explicit GradientReducer(GradientSet set) : set_(std::move(set)) {}
+
+  GradientSet& set() { return set_; }
+  const GradientSet& set() const { return set_; }
+
+  /// See GradientSet::ready().
+  Status ready(Engine& engine, std::size_t index, void* data, bool last_pass);
+
+  /// Waits for the reductions of the step and ends it. kTimeout: some are still in flight, call
+  /// again. After any other failure the step is over and gradients are undefined.
+  Status wait(Engine& engine, Deadline deadline);
+
+  /// Forgets the step; null where there is no engine any more. What is in flight goes on.
+  void abandon(Engine* engine);
+  bool is_idle() const { return submitted_.empty(); }
+
+  /// The global norm of the last step that was waited for with a clip norm, before clipping.
+  double last_norm() const { return last_norm_; }
+
+ private:
+  struct Submitted {
+    std::size_t index = 0;  ///< Of the gradient; kNorm for the norms of local gradients.
+    Engine::Handle handle = 0;
+  };
+  Status submit(Engine& engine, std::size_t index, Request request);
+  Status wait_for_stage(Engine& engine, Deadline deadline);
+  void start_next_stage(Engine& engine);
+  Status finish_reductions(Engine& engine);
+  void note(Status status);
+  Status end_step(Engine& engine);
+
+  GradientSet set_;
+  std::vector<Submitted> submitted_;  ///< In the order of submission, all stages.
+  std::size_t stage_begin_ = 0;       ///< Of `submitted_`: the first of the current stage.
+  std::size_t waited_ = 0;            ///< Of `submitted_`: those whose outcome is known.
+  std::vector<bool> failed_;          ///< For each of `submitted_` that is waited for.
+  Status failure_;                    ///< The first failure of the step.
+  bool is_finishing_ = false;         ///< All gradients are reduced, or the step has failed.
+  double reduced_norm_ = 0;           ///< Squared, of the reduced gradients of the step.
+  /// Squared, of the local ones. Shared with the request in flight, which may outlive this.
+  std::shared_ptr<double> local_norm_ = std::make_shared<double>(0);
+  double last_norm_ = 0;
+};
+
+}  // namespace hvd

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/compression/compressor.h"
+
+#include "compression/ranks.h"
+
+namespace hvd {
+namespace {
+
+TEST(Compression, LetsThroughWhatWouldNotBecomeSmaller) {
+  struct Case {
+    Compression compression;
+    std::vector<std::int64_t> shape;
+    bool whole;
+  };
+  for (const Case& one : std::initializer_list<Case>{
+           {{.method = CompressionMethod::kNone, .smallest = 1}, {1'000, 1'000}, true},
+           {{.method = CompressionMethod::kFloat8E4m3}, {1'023}, true},
+           {{.method = CompressionMethod::kFloat8E4m3}, {32, 32}, false},
+           {{.method = CompressionMethod::kFloat8E5m2, .smallest = 0}, {0}, true},
+           {{.method = CompressionMethod::kFloat8E5m2, .smallest = 0}, {}, false},
+           {{.method = CompressionMethod::kTopK, .ratio = 0.5}, {2'000}, true},
+           {{.method = CompressionMethod::kTopK, .ratio = 0.49}, {2'000}, false},
+           {{.method = CompressionMethod::kPowerSgd}, {5'000}, true},
+           {{.method = CompressionMethod::kPowerSgd}, {5'000, 1}, true},
+           {{.method = CompressionMethod::kPowerSgd}, {5'000, 2}, true},
+           {{.method = CompressionMethod::kPowerSgd}, {5'000, 3}, false},
+           {{.method = CompressionMethod::kPowerSgd}, {64, 3, 7, 7}, false},
+       }) {
+    const Tensor gradient{.shape = one.shape};
+    const auto made = make_compressor(one.compression, "w", gradient);
+    ASSERT_TRUE(made.is_ok()) << made.status().message();
+    EXPECT_EQ(made.value() == nullptr, one.whole) << name_of(one.compression.method);
+  }
+}
+
+TEST(Compression, RefusesWhatItCannotDo) {
+  const Tensor floats{.shape = {2'000}};
+  for (const Compression& wrong : std::initializer_list<Compression>{
+           {.method = static_cast<CompressionMethod>(99)},
+           {.method = CompressionMethod::kTopK, .ratio = 0},
+           {.method = CompressionMethod::kTopK, .ratio = 1.5},
+           {.method = CompressionMethod::kPowerSgd, .rank = 0},
+           {.method = CompressionMethod::kPowerSgd, .rank = 65},
+       }) {
+    EXPECT_EQ(make_compressor(wrong, "w", floats).status().code(), Code::kInvalidArgument);
+  }
+  const Tensor doubles{.dtype = DataType::kFloat64, .shape = {2'000}};
+  const Tensor many{.shape = {1LL << 17, 1LL << 16}};
+  const Compression top{.method = CompressionMethod::kTopK};
+  EXPECT_EQ(make_compressor(top, "w", doubles).status().code(), Code::kUnsupported);
+  EXPECT_EQ(make_compressor(top, "w", many).status().code(), Code::kUnsupported);
+}
+
+TEST(Compression, GoesOnFromItsStateWithTheSameBits) {
+  for (const CompressionMethod method :
+       {CompressionMethod::kFloat8E4m3, CompressionMethod::kFloat8E5m2, CompressionMethod::kTopK,
+        CompressionMethod::kPowerSgd}) {
+    const Compression compression{.method = method, .ratio = 0.05, .rank = 2, .smallest = 1};
+    Ranks first(2, compression, {30, 20});
+    for (std::uint32_t step = 1; step < 4; ++step) {
+      auto gradients = noise_by_rank(2, 600, step);
+      first.step(gradients);
+    }
+    Ranks second(2, compression, {30, 20});
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      ByteWriter writer;
+      first[rank].save(writer);
+      ByteReader reader(writer.bytes());
+      ASSERT_TRUE(second[rank].load(reader).is_ok());
+      EXPECT_EQ(reader.remaining(), 0u);
+    }
+    auto gradients = noise_by_rank(2, 600, 9);
+    auto resumed = gradients;
+    first.step(gradients);
+    second.step(resumed);
+    EXPECT_TRUE(same_bits(gradients[0], resumed[0])) << name_of(method);
+  }
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "optim/compression/compressor.h"
+
+namespace hvd {
+
+using Vector = std::vector<float>;
+
+/// One compressor for each of N ranks, and plain collectives between them.
+class Ranks {
+ public:
+  Ranks(std::size_t size, const Compression& compression, std::vector<std::int64_t> shape) {
+    const Tensor gradient{.shape = std::move(shape)};
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      ranks_.push_back(make_compressor(compression, "w", gradient).value());
+    }
+  }
+
+  Compressor& operator[](std::size_t rank) { return *ranks_[rank]; }
+  bool travel_whole() const { return ranks_.front() == nullptr; }
+  std::size_t bytes_sent() const { return bytes_sent_; }
+
+  /// Replaces the gradients of all ranks by what the ranks make of them.
+  void step(std::vector<Vector>& gradients, const Allreduce& allreduce = {ReduceOp::kAverage}) {
+    bytes_sent_ = 0;
+    std::vector<std::optional<Exchange>> exchanges;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      exchanges.emplace_back(ranks_[rank]->begin(gradients[rank], allreduce));
+    }
+    while (exchanges.front()) {
+      const GatherResult gathered = run(exchanges);
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        exchanges[rank] = ranks_[rank]->resume(gathered.data ? &gathered : nullptr).value();
+        ASSERT_EQ(exchanges[rank].has_value(), exchanges.front().has_value());
+      }
+    }
+  }
+
+ private:
+  GatherResult run(const std::vector<std::optional<Exchange>>& exchanges) {
+    std::size_t count = 1;
+    for (const auto extent : exchanges.front()->tensor.shape) {
+      count *= static_cast<std::size_t>(extent);
+    }
+    bytes_sent_ += count * size_of(exchanges.front()->tensor.dtype);
+    if (const auto* allreduce = std::get_if<Allreduce>(&exchanges.front()->operation)) {
+      reduce(exchanges, *allreduce, count);
+      return {};
+    }
+    GatherResult gathered;
+    const std::size_t bytes = count * size_of(exchanges.front()->tensor.dtype);
+    gathered.data = std::make_unique<std::byte[]>(bytes * exchanges.size());
+    for (std::size_t rank = 0; rank < exchanges.size(); ++rank) {
+      gathered.rows.push_back(static_cast<std::int64_t>(count));
+      std::memcpy(gathered.data.get() + rank * bytes, exchanges[rank]->tensor.input, bytes);
+    }
+    return gathered;
+  }
+
+  static void reduce(const std::vector<std::optional<Exchange>>& exchanges,
+                     const Allreduce& allreduce, std::size_t count) {
+    Vector result(count, allreduce.op == ReduceOp::kMax ? -INFINITY : 0.0F);
+    for (const auto& exchange : exchanges) {
+      const auto* values = static_cast<const float*>(exchange->tensor.input);
+      for (std::size_t i = 0; i < count; ++i) {
+        const float value = static_cast<float>(allreduce.prescale) * values[i];
+        if (allreduce.op == ReduceOp::kMax) {
+          result[i] = result[i] < value || value != value ? value : result[i];
+        } else {
+          result[i] += value;
+        }
+      }
+    }
+    const double divisor =
+        allreduce.op == ReduceOp::kAverage ? static_cast<double>(exchanges.size()) : 1.0;
+    for (float& value : result) value *= static_cast<float>(allreduce.postscale / divisor);
+    for (const auto& exchange : exchanges) {
+      std::memcpy(exchange->tensor.output, result.data(), count * sizeof(float));
+    }
+  }
+
+  std::vector<std::unique_ptr<Compressor>> ranks_;
+  std::size_t bytes_sent_ = 0;
+};
+
+/// Numbers that look random, the same everywhere.
+inline Vector noise(std::size_t count, std::uint32_t seed) {
+  Vector values(count);
+  std::uint32_t state = seed * 2654435761U + 1;
+  for (float& value : values) {
+    state = state * 1664525U + 1013904223U;
+    value = static_cast<float>(static_cast<std::int32_t>(state)) / 2147483648.0F;
+  }
+  return values;
+}
+
+inline std::vector<Vector> noise_by_rank(std::size_t ranks, std::size_t count,
+                                         std::uint32_t seed = 1) {
+  std::vector<Vector> gradients;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    gradients.push_back(noise(count, seed * 100 + static_cast<std::uint32_t>(rank)));
+  }
+  return gradients;
+}
+
+/// Equal as bits: NaN equals NaN.
+inline bool same_bits(const Vector& a, const Vector& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+inline void expect_same_on_all(const std::vector<Vector>& gradients) {
+  for (const Vector& one : gradients) EXPECT_TRUE(same_bits(one, gradients.front()));
+}
+
+}  // namespace hvd
