@@ -16,6 +16,21 @@ bool is_complex(DataType dtype) {
   return dtype == DataType::kComplex64 || dtype == DataType::kComplex128;
 }
 
+Status check_adasum(const Allreduce& allreduce, DataType dtype) {
+  if (!is_floating(dtype) || size_of(dtype) == 1) {
+    return error(Code::kUnsupported,
+                 "{} of {}: it weighs gradients by their lengths; pass float16, bfloat16, float32 "
+                 "or float64",
+                 describe(allreduce), name_of(dtype));
+  }
+  if (allreduce.wire != Wire::kSame) {
+    return error(Code::kUnsupported,
+                 "{}: partial results of Adasum travel in float32; leave the wire type out",
+                 describe(allreduce));
+  }
+  return Status::ok();
+}
+
 bool may_travel_as(Wire wire, DataType dtype) {
   const DataType half = wire == Wire::kFloat16 ? DataType::kFloat16 : DataType::kBfloat16;
   return dtype == DataType::kFloat32 || dtype == DataType::kFloat64 || dtype == half;
@@ -41,10 +56,7 @@ std::size_t Reduction::partial_bytes() const {
 
 Status check_reducible(const Allreduce& allreduce, DataType dtype) {
   const ReduceOp op = allreduce.op;
-  if (op == ReduceOp::kAdasum) {
-    return error(Code::kUnsupported,
-                 "allreduce(adasum) is no element-wise reduction; use sum or average");
-  }
+  if (op == ReduceOp::kAdasum) return check_adasum(allreduce, dtype);
   if (dtype == DataType::kFloat8E4m3 || dtype == DataType::kFloat8E5m2) {
     return error(Code::kUnsupported,
                  "{} of {} would overflow and lose digits at every step; 8-bit floats can only be "
@@ -79,6 +91,16 @@ Status check_reducible(const Allreduce& allreduce, DataType dtype) {
                  describe(allreduce), name_of(dtype));
   }
   return Status::ok();
+}
+
+Status check_reduction(const Operation& operation, DataType dtype) {
+  const auto reduction = reduction_of(operation);
+  if (!reduction) return Status::ok();
+  if (reduction->op == ReduceOp::kAdasum && !std::holds_alternative<Allreduce>(operation)) {
+    return error(Code::kUnsupported, "{}: Adasum needs the whole gradient; use allreduce",
+                 describe(operation));
+  }
+  return check_reducible(*reduction, dtype);
 }
 
 void reduce_into(const Reduction& reduction, ReduceStage stage, void* destination,

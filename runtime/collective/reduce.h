@@ -38,9 +38,11 @@ struct Reduction {
   std::size_t partial_bytes() const;
 };
 
-/// Ok, or kUnsupported with the reason: Adasum, averages and scales of bool, bits of floats, scaled
-/// bits, the order of complex numbers and any arithmetic on 8-bit floats.
+/// Ok, or kUnsupported with the reason: averages and scales of bool, bits of floats, scaled bits,
+/// the order of complex numbers, any arithmetic on 8-bit floats, Adasum of anything but floats.
 Status check_reducible(const Allreduce& allreduce, DataType dtype);
+/// The same for any operation; those that reduce nothing pass. Adasum is an allreduce only.
+Status check_reduction(const Operation& operation, DataType dtype);
 
 /// Which half of a reduction over several nodes a call does.
 enum class ReduceStage {

@@ -106,13 +106,6 @@ Status check_request(const Request& request, const Communicator& world) {
     return error(Code::kInvalidArgument, "rank {}: {} '{}': root {} is not a rank (0 to {})",
                  world.rank, kind_name(request.operation), request.name, *root, world.size - 1);
   }
-  if (const auto reduction = reduction_of(request.operation)) {
-    if (reduction->op == ReduceOp::kAdasum) {
-      return error(Code::kUnsupported,
-                   "rank {}: {} '{}': Adasum is not part of this version; use average", world.rank,
-                   kind_name(request.operation), request.name);
-    }
-  }
   for (std::size_t i = 0; i < request.tensors.size(); ++i) {
     HVD_TRY(check_tensor(request, i, world));
   }

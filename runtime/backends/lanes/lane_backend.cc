@@ -7,6 +7,7 @@
 #include "backends/lanes/lane_reduce_task.h"
 #include "backends/lanes/lane_set.h"
 #include "backends/lanes/lane_transfer.h"
+#include "backends/shm/adasum_task.h"
 #include "backends/shm/exchange.h"
 #include "backends/shm/moving_task.h"
 #include "backends/shm/reduce_batch.h"
@@ -34,8 +35,7 @@ class LaneBackend : public Backend {
     if (std::holds_alternative<Join>(operation)) {
       return error(Code::kUnsupported, "{} has no {}", name_, kind_name(operation));
     }
-    const auto reduction = reduction_of(operation);
-    return reduction ? check_reducible(*reduction, dtype) : Status::ok();
+    return check_reduction(operation, dtype);
   }
 
   std::string reach() const override {
@@ -53,7 +53,13 @@ class LaneBackend : public Backend {
       batch.dtype = DataType::kUint8;
       batch.segments = {{.input = &barrier_byte_, .output = &barrier_byte_, .count = 1}};
     }
+    const ExchangeFactory exchange = [this](ExchangePlan plan) {
+      return start_lane_exchange(plane_, lanes_, std::move(plan));
+    };
     if (const auto allreduce = reduction_of(batch.operation)) {
+      if (allreduce->op == ReduceOp::kAdasum) {
+        return make_adasum_task(plane_, communicator_, std::move(batch), exchange);
+      }
       if (!std::holds_alternative<Allreduce>(batch.operation)) {
         HVD_TRY_ASSIGN(batch, as_allreduce(std::move(batch), communicator_));
       }
@@ -66,9 +72,6 @@ class LaneBackend : public Backend {
     if (std::holds_alternative<Broadcast>(batch.operation)) {
       return make_broadcast_task(plane_, communicator_, std::move(batch), rooted);
     }
-    const ExchangeFactory exchange = [this](ExchangePlan plan) {
-      return start_lane_exchange(plane_, lanes_, std::move(plan));
-    };
     return make_moving_task(plane_, communicator_, std::move(batch), {rooted, exchange});
   }
 

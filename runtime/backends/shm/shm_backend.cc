@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "backends/shm/adasum_task.h"
 #include "backends/shm/exchange.h"
 #include "backends/shm/moving_task.h"
 #include "backends/shm/node_plane.h"
@@ -114,8 +115,7 @@ class ShmBackend : public Backend {
     if (std::holds_alternative<Join>(operation)) {
       return error(Code::kUnsupported, "shm has no {}", kind_name(operation));
     }
-    const auto reduction = reduction_of(operation);
-    return reduction ? check_reducible(*reduction, dtype) : Status::ok();
+    return check_reduction(operation, dtype);
   }
 
   std::string reach() const override {
@@ -127,6 +127,13 @@ class ShmBackend : public Backend {
     if (plane_.is_abandoned()) {
       return error(Code::kAborted, "shm: an earlier batch of this process set was given up");
     }
+    const ExchangeFactory exchange = [this](ExchangePlan plan) {
+      return start_node_exchange(plane_, std::move(plan));
+    };
+    const auto* allreduce = std::get_if<Allreduce>(&batch.operation);
+    if (allreduce != nullptr && allreduce->op == ReduceOp::kAdasum) {
+      return make_adasum_task(plane_, communicator_, std::move(batch), exchange);
+    }
     if (reduction_of(batch.operation) || std::holds_alternative<Barrier>(batch.operation)) {
       return start_reduction(std::move(batch));
     }
@@ -136,9 +143,6 @@ class ShmBackend : public Backend {
     if (std::holds_alternative<Broadcast>(batch.operation)) {
       return make_broadcast_task(plane_, communicator_, std::move(batch), rooted);
     }
-    const ExchangeFactory exchange = [this](ExchangePlan plan) {
-      return start_node_exchange(plane_, std::move(plan));
-    };
     return make_moving_task(plane_, communicator_, std::move(batch), {rooted, exchange});
   }
 

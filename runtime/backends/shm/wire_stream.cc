@@ -31,7 +31,7 @@ void WireStream::copy_from(const std::byte* source, std::size_t offset, std::siz
   while (bytes > 0) {
     const ByteStream::Range range = elements_at(offset);
     const std::size_t count = std::min(bytes / wire_bytes_, range.bytes / element_bytes_);
-    cast_.widen(range.data, source, count);
+    if (range.data != nullptr) cast_.widen(range.data, source, count);
     source += count * wire_bytes_;
     offset += count * wire_bytes_;
     bytes -= count * wire_bytes_;

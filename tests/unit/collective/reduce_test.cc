@@ -86,8 +86,12 @@ TEST(Reduce, RoundsHalfTypesOnce) {
 }
 
 TEST(Reduce, RefusesWhatHasNoMeaning) {
-  EXPECT_EQ(check_reducible({.op = ReduceOp::kAdasum}, DataType::kFloat32).code(),
+  EXPECT_TRUE(check_reduction(Allreduce{.op = ReduceOp::kAdasum}, DataType::kFloat32).is_ok());
+  EXPECT_EQ(check_reduction(Allreduce{.op = ReduceOp::kAdasum}, DataType::kInt32).code(),
             Code::kUnsupported);
+  EXPECT_EQ(check_reduction(Reduce{.op = ReduceOp::kAdasum}, DataType::kFloat32).code(),
+            Code::kUnsupported);
+  EXPECT_TRUE(check_reduction(Barrier{}, DataType::kBool).is_ok());
   EXPECT_EQ(check_reducible({.op = ReduceOp::kAverage}, DataType::kBool).code(),
             Code::kUnsupported);
   EXPECT_TRUE(check_reducible({.op = ReduceOp::kMax}, DataType::kBool).is_ok());
