@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "digits_data.h"
@@ -27,6 +28,9 @@ constexpr const char* kHelp =
     "  --epochs N     passes over the training set (25)\n"
     "  --batch N      images per rank and step (16)\n"
     "  --rate X       learning rate of one rank; grows with the ranks (0.05)\n"
+    "  --optimizer S  sgd, lars, lamb, or adasum: sgd on each rank, then Adasum (sgd)\n"
+    "  --compression S  none, fp16, bf16, fp8-e4m3, fp8-e5m2, top-k, power-sgd (none)\n"
+    "  --clip-norm X  largest global norm of the averaged gradients; 0: any (0)\n"
     "  --expect X     exit with 1 when the final test accuracy is below (0.96)\n"
     "  --data FILE    the digits (" DIGITS_CSV ")\n";
 
@@ -35,6 +39,9 @@ struct Options {
   int batch = 16;
   double rate = 0.05;
   double expect = 0.96;
+  double clip_norm = 0;
+  std::string optimizer = "sgd";
+  std::string compression = "none";
   std::string data = DIGITS_CSV;
 };
 
@@ -64,6 +71,12 @@ Options parse(int argc, char** argv) {
       options.batch = static_cast<int>(number(flag, value, 1));
     } else if (flag == "--rate") {
       options.rate = number(flag, value, 0);
+    } else if (flag == "--optimizer") {
+      options.optimizer = value;
+    } else if (flag == "--compression") {
+      options.compression = value;
+    } else if (flag == "--clip-norm") {
+      options.clip_norm = number(flag, value, 0);
     } else if (flag == "--expect") {
       options.expect = number(flag, value, 0);
     } else if (flag == "--data") {
@@ -74,6 +87,62 @@ Options parse(int argc, char** argv) {
     }
   }
   return options;
+}
+
+[[noreturn]] void unknown(const char* flag, const std::string& value) {
+  std::fprintf(stderr, "digits: %s '%s' is not known\n%s", flag, value.c_str(), kHelp);
+  std::exit(2);
+}
+
+hvd::Rule rule_of(const Options& options) {
+  const double rate = options.rate;
+  if (options.optimizer == "lars") {
+    return hvd::Lars{.learning_rate = rate, .momentum = 0.9, .coefficient = 0.02};
+  }
+  if (options.optimizer == "lamb") return hvd::Lamb{.learning_rate = rate};
+  if (options.optimizer == "sgd" || options.optimizer == "adasum") {
+    return hvd::Sgd{.learning_rate = rate, .momentum = 0.9};
+  }
+  unknown("--optimizer", options.optimizer);
+}
+
+hvd_compression_method method_of(const Options& options) {
+  constexpr std::pair<const char*, hvd_compression_method> kMethods[] = {
+      {"none", HVD_COMPRESS_NONE},
+      {"fp16", HVD_COMPRESS_FLOAT16},
+      {"bf16", HVD_COMPRESS_BFLOAT16},
+      {"fp8-e4m3", HVD_COMPRESS_FLOAT8_E4M3},
+      {"fp8-e5m2", HVD_COMPRESS_FLOAT8_E5M2},
+      {"top-k", HVD_COMPRESS_TOP_K},
+      {"power-sgd", HVD_COMPRESS_POWER_SGD},
+  };
+  for (const auto& [name, method] : kMethods) {
+    if (options.compression == name) return method;
+  }
+  unknown("--compression", options.compression);
+}
+
+hvd::OptimizerOptions settings_of(const Options& options) {
+  hvd::OptimizerOptions settings;
+  settings.clip_norm = options.clip_norm;
+  settings.compression.method = method_of(options);
+  if (options.optimizer == "adasum") settings.difference_op = HVD_ADASUM;
+  return settings;
+}
+
+/// What the batch of all ranks allows the rate to grow by: not for Adasum, whose sum adapts.
+double rate_factor(const Options& options, int ranks) {
+  if (options.optimizer == "adasum") return hvd_rate_factor(HVD_RATE_CONSTANT, ranks);
+  return hvd_rate_factor(options.optimizer == "lamb" ? HVD_RATE_SQUARE_ROOT : HVD_RATE_LINEAR,
+                         ranks);
+}
+
+/// Bytes that this rank has given to collectives.
+std::uint64_t bytes_given() {
+  hvd_counters counters{};
+  counters.struct_size = sizeof counters;
+  hvd::check(hvd_statistics(&counters));
+  return counters.bytes;
 }
 
 /// Share of the test set that the network gets right; each rank looks at its part.
@@ -95,7 +164,7 @@ class Training {
         options_(options),
         split_(digits::load(options.data)),
         network_(128, static_cast<std::uint32_t>(job.rank())),
-        optimizer_(parameters(), hvd::Sgd{.learning_rate = options.rate, .momentum = 0.9}) {
+        optimizer_(parameters(), rule_of(options), settings_of(options)) {
     hvd::broadcast(optimizer_.parameters(), 0);  // (2) all ranks start with rank 0's values
   }
 
@@ -105,11 +174,15 @@ class Training {
     return accuracy;
   }
 
+  /// Bytes that this rank gave to collectives in each step of the last epoch.
+  std::uint64_t bytes_per_step() const { return bytes_per_step_; }
+
  private:
   std::vector<hvd::Parameter> parameters() {
     std::vector<hvd::Parameter> list;
     for (std::size_t i = 0; i < digits::Network::kBuffers; ++i) {
-      list.push_back({digits::Network::kNames[i], network_.values(i), network_.gradients(i)});
+      list.push_back({digits::Network::kNames[i], network_.values(i), network_.gradients(i),
+                      network_.shape(i)});
     }
     return list;
   }
@@ -125,6 +198,7 @@ class Training {
                                " images of the training set");
     }
     const Seconds waited_before = optimizer_.waited();
+    const std::uint64_t given_before = bytes_given();
     const auto begin = std::chrono::steady_clock::now();
     double loss = 0;
     for (std::size_t step = 0; step < steps; ++step) {
@@ -132,8 +206,9 @@ class Training {
       const std::size_t first = (step * ranks + static_cast<std::size_t>(job_.rank())) * batch;
       const auto part = std::span(order).subspan(first, batch);
       // The usual remedy for the larger batch: a larger rate, reached over the first epoch.
-      optimizer_.set_learning_rate(
-          hvd_learning_rate(options_.rate, job_.size(), static_cast<std::int64_t>(steps), steps_));
+      optimizer_.set_learning_rate(hvd_learning_rate(options_.rate,
+                                                     rate_factor(options_, job_.size()),
+                                                     static_cast<std::int64_t>(steps), steps_));
       ++steps_;
       loss += network_.backward(split_.train, part, [this](std::size_t buffer) {
         optimizer_.gradient_ready(buffer);  // (4) averaging starts while backward goes on
@@ -142,6 +217,7 @@ class Training {
     }
     const Seconds took = std::chrono::steady_clock::now() - begin;
     const Seconds waited = optimizer_.waited() - waited_before;
+    bytes_per_step_ = (bytes_given() - given_before) / steps;
     loss /= static_cast<double>(steps);
     hvd::allreduce("loss", std::span(&loss, 1), HVD_AVERAGE);
     const double accuracy = test_accuracy(job_, network_, split_.test);
@@ -161,16 +237,21 @@ class Training {
   digits::Network network_;
   hvd::DistributedOptimizer optimizer_;
   std::int64_t steps_ = 0;
+  std::uint64_t bytes_per_step_ = 0;
 };
 
 int train(const Options& options) {
   const hvd::Context job;  // (1) joins the job
-  const double accuracy = Training(job, options).run();
+  Training training(job, options);
+  const double accuracy = training.run();
   const bool is_good = accuracy >= options.expect;
   if (job.rank() == 0) {
     std::printf(
-        "\n%s\ndevices: CPU on every rank\nfinal test accuracy %.2f %% (expected %.2f %%)%s\n",
-        job.describe().c_str(), 100 * accuracy, 100 * options.expect, is_good ? "" : ": TOO LOW");
+        "\n%s\ndevices: CPU on every rank\ncompression %s: %llu bytes per rank and step\n"
+        "final test accuracy %.2f %% (expected %.2f %%)%s\n",
+        job.describe().c_str(), options.compression.c_str(),
+        static_cast<unsigned long long>(training.bytes_per_step()), 100 * accuracy,
+        100 * options.expect, is_good ? "" : ": TOO LOW");
   }
   return is_good ? 0 : 1;
 }

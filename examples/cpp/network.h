@@ -38,6 +38,12 @@ class Network {
     }
   }
 
+  std::vector<std::int64_t> shape(std::size_t buffer) const {
+    const auto hidden = static_cast<std::int64_t>(hidden_);
+    const auto outputs = static_cast<std::int64_t>(buffer < 2 ? hidden_ : kClasses);
+    if (buffer % 2 == 1) return {outputs};
+    return {outputs, buffer == 0 ? static_cast<std::int64_t>(kPixels) : hidden};
+  }
   std::span<float> values(std::size_t buffer) { return values_[buffer]; }
   std::span<float> gradients(std::size_t buffer) { return gradients_[buffer]; }
 

@@ -3,16 +3,19 @@
 #pragma once
 
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "hvd/collectives.hpp"
+#include "hvd/rules.hpp"
 
 namespace hvd {
 
@@ -22,6 +25,7 @@ struct Parameter {
   std::string name;  ///< Unique; equal on all ranks.
   std::span<float> values;
   std::span<float> gradients;
+  std::vector<std::int64_t> shape = {};  ///< Empty: flat. PowerSGD needs at least two dimensions.
 };
 
 /// Copies the values of rank `root` to every rank; call once before training.
@@ -34,19 +38,24 @@ inline void broadcast(std::span<const Parameter> parameters, int root) {
   for (Pending& one : pending) one.wait();
 }
 
-/// Stochastic gradient descent: v = momentum * v + g + weight_decay * w; w -= rate * v.
-struct Sgd {
-  double learning_rate = 0.01;
-  double momentum = 0;
-  double weight_decay = 0;
+/// How gradients travel; 0 in a field: the default. docs/explanation/compression.md
+struct Compression {
+  hvd_compression_method method = HVD_COMPRESS_NONE;
+  int rank = 0;                ///< PowerSGD.
+  double ratio = 0;            ///< Top-k.
+  std::uint64_t smallest = 0;  ///< Gradients of fewer elements travel whole.
 };
 
-/// Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980).
-struct Adam {
-  double learning_rate = 0.001;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
+/// Settings of a DistributedOptimizer, equal on all ranks.
+struct OptimizerOptions {
+  int passes_per_step = 1;
+  bool mean_over_passes = false;  ///< The mean over the passes of a step instead of their sum.
+  double predivide = 1;           ///< f: scales by 1/f before the sum, by f/size after it.
+  double clip_norm = 0;           ///< Largest global norm of the averaged gradients; 0: any.
+  Compression compression{};      ///< Of all parameters; see also DistributedOptimizer::compress().
+  /// Steps locally first and reduces what that changed, by this operation: HVD_ADASUM makes it the
+  /// Adasum delta optimizer. Each rank then keeps its own momentum.
+  std::optional<hvd_reduce_op> difference_op{};
 };
 
 /// Averages gradients over the ranks while the backward pass goes on, then updates the values.
@@ -56,56 +65,42 @@ struct Adam {
 /// One thread at a time.
 class DistributedOptimizer {
  public:
-  using Rule = std::variant<Sgd, Adam>;
-
-  DistributedOptimizer(std::vector<Parameter> parameters, Rule rule, int passes_per_step = 1)
+  DistributedOptimizer(std::vector<Parameter> parameters, Rule rule,
+                       const OptimizerOptions& options = {})
       : parameters_(std::move(parameters)),
         rule_(rule),
-        gradients_(nullptr, hvd_gradients_destroy) {
-    std::vector<const char*> names;
-    std::vector<std::int64_t> counts;
-    for (const Parameter& parameter : parameters_) {
-      if (parameter.values.size() != parameter.gradients.size()) {
-        throw Error(HVD_INVALID_ARGUMENT,
-                    "parameter '" + parameter.name + "' has " +
-                        std::to_string(parameter.values.size()) + " values and " +
-                        std::to_string(parameter.gradients.size()) + " gradients");
-      }
-      names.push_back(parameter.name.c_str());
-      counts.push_back(static_cast<std::int64_t>(parameter.values.size()));
-    }
-    std::vector<hvd_tensor> tensors;
-    tensors.reserve(counts.size());
-    for (const std::int64_t& count : counts) {
-      tensors.push_back({nullptr, nullptr, HVD_FLOAT32, 1, &count, 0, nullptr, 0});
-    }
-    hvd_gradients_options options = HVD_GRADIENTS_OPTIONS_INITIALIZER;
-    options.passes_per_step = passes_per_step;
-    hvd_gradients* created = nullptr;
-    check(hvd_gradients_create(&options, names.data(), tensors.data(),
-                               static_cast<std::uint32_t>(parameters_.size()), &created));
-    gradients_.reset(created);
-    for (const Parameter& parameter : parameters_) {
-      first_.emplace_back(slots() > 0 ? parameter.values.size() : 0);
-      second_.emplace_back(slots() > 1 ? parameter.values.size() : 0);
+        steps_locally_(options.difference_op.has_value()),
+        gradients_(create(options), hvd_gradients_destroy) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (options.compression.method != HVD_COMPRESS_NONE) compress(i, options.compression);
+      states_.push_back(initial_state(rule_, parameters_[i].values.size()));
     }
   }
 
-  /// One backward pass has written gradient `index`; its reduction may start.
-  void gradient_ready(std::size_t index) { ready(index, 0); }
+  /// Chooses how gradient `index` travels, from the next step on; alike on all ranks.
+  void compress(std::size_t index, const Compression& compression) {
+    const hvd_compression chosen{sizeof(hvd_compression), compression.method, compression.rank,
+                                 compression.ratio, compression.smallest};
+    check(hvd_gradient_compress(gradients_.get(), static_cast<std::uint32_t>(index), &chosen));
+  }
 
-  /// Sends what was not called ready and waits until all gradients are averages of all ranks.
+  /// One backward pass has written gradient `index`; its reduction may start.
+  void gradient_ready(std::size_t index) {
+    if (!steps_locally_) ready(index, parameters_.at(index).gradients.data(), 0);
+  }
+
+  /// Sends what was not called ready and waits until all gradients are averages of all ranks. Does
+  /// nothing where the step is local.
   void synchronize() {
-    if (is_synchronized_) return;
+    if (is_synchronized_ || steps_locally_) return;
     std::uint32_t count = 0;
     check(hvd_gradients_missing(gradients_.get(), nullptr, 0, &count));
     std::vector<std::uint32_t> missing(count);
     check(hvd_gradients_missing(gradients_.get(), missing.data(), count, &count));
-    for (const std::uint32_t index : missing) ready(index, 1);
-    const auto begin = std::chrono::steady_clock::now();
-    const hvd_status status = hvd_gradients_wait(gradients_.get(), -1);
-    waited_ += std::chrono::steady_clock::now() - begin;
-    check(status);
+    for (const std::uint32_t index : missing) {
+      ready(index, parameters_[index].gradients.data(), 1);
+    }
+    wait();
     is_synchronized_ = true;
   }
 
@@ -113,9 +108,8 @@ class DistributedOptimizer {
   void step() {
     synchronize();
     ++steps_;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      std::visit([&](const auto& rule) { update(rule, i); }, rule_);
-    }
+    for (std::size_t i = 0; i < parameters_.size(); ++i) update(i);
+    if (steps_locally_) wait();
     for (const Parameter& parameter : parameters_) {
       for (float& gradient : parameter.gradients) gradient = 0;
     }
@@ -126,63 +120,132 @@ class DistributedOptimizer {
     std::visit([rate](auto& rule) { rule.learning_rate = rate; }, rule_);
   }
 
-  /// Time that synchronize() has waited for other ranks and for bytes, since construction.
+  /// The global norm of the last step's averages before clipping; 0 without a clip norm.
+  double last_norm() const {
+    double norm = 0;
+    check(hvd_gradients_norm(gradients_.get(), &norm));
+    return norm;
+  }
+
+  /// What training needs beside the values to go on as if it had not stopped: steps, momentum, and
+  /// what compression keeps. It is this rank's own: save it on every rank, between steps.
+  std::vector<std::byte> save() const {
+    std::vector<std::byte> state;
+    append(state, &steps_, sizeof steps_);
+    for (const RuleState& one : states_) {
+      append(state, one.first.data(), one.first.size() * sizeof(float));
+      append(state, one.second.data(), one.second.size() * sizeof(float));
+    }
+    const std::size_t own = state.size();
+    std::size_t size = 0;
+    check(hvd_gradients_save(gradients_.get(), nullptr, 0, &size));
+    state.resize(own + size);
+    check(hvd_gradients_save(gradients_.get(), state.data() + own, size, &size));
+    return state;
+  }
+
+  /// Takes over what save() gave for the same parameters, rule and compression.
+  void load(std::span<const std::byte> state) {
+    std::size_t own = sizeof steps_;
+    for (const RuleState& one : states_) {
+      own += (one.first.size() + one.second.size()) * sizeof(float);
+    }
+    if (state.size() < own) {
+      throw Error(HVD_INVALID_ARGUMENT, "the saved state has " + std::to_string(state.size()) +
+                                            " bytes, this optimizer needs at least " +
+                                            std::to_string(own));
+    }
+    const auto compression = state.subspan(own);
+    check(hvd_gradients_load(gradients_.get(), compression.data(), compression.size()));
+    take(state, &steps_, sizeof steps_);
+    for (RuleState& one : states_) {
+      take(state, one.first.data(), one.first.size() * sizeof(float));
+      take(state, one.second.data(), one.second.size() * sizeof(float));
+    }
+  }
+
+  /// Time that step() has waited for other ranks and for bytes, since construction.
   std::chrono::duration<double> waited() const { return waited_; }
   std::span<const Parameter> parameters() const { return parameters_; }
 
  private:
-  int slots() const {
-    if (const auto* sgd = std::get_if<Sgd>(&rule_)) return sgd->momentum == 0 ? 0 : 1;
-    return 2;
-  }
-
-  void ready(std::size_t index, int last_pass) {
-    if (index >= parameters_.size()) {
-      throw Error(HVD_INVALID_ARGUMENT, "gradient " + std::to_string(index) + " of " +
-                                            std::to_string(parameters_.size()));
+  hvd_gradients* create(const OptimizerOptions& options) const {
+    std::vector<const char*> names;
+    std::vector<std::vector<std::int64_t>> shapes;
+    std::vector<hvd_tensor> tensors;
+    shapes.reserve(parameters_.size());
+    for (const Parameter& parameter : parameters_) {
+      shapes.push_back(checked_shape(parameter));
+      names.push_back(parameter.name.c_str());
+      hvd_tensor tensor{};
+      tensor.dtype = HVD_FLOAT32;
+      tensor.dimensions = static_cast<std::int32_t>(shapes.back().size());
+      tensor.shape = shapes.back().data();
+      tensors.push_back(tensor);
     }
-    check(hvd_gradient_ready(gradients_.get(), static_cast<std::uint32_t>(index),
-                             parameters_[index].gradients.data(), last_pass));
+    hvd_gradients_options given = HVD_GRADIENTS_OPTIONS_INITIALIZER;
+    given.passes_per_step = steps_locally_ ? 1 : options.passes_per_step;
+    given.mean_over_passes = options.mean_over_passes ? 1 : 0;
+    given.predivide = options.predivide;
+    given.clip_norm = options.clip_norm;
+    if (options.difference_op) given.reduce_op = *options.difference_op;
+    hvd_gradients* created = nullptr;
+    check(hvd_gradients_create(&given, names.data(), tensors.data(),
+                               static_cast<std::uint32_t>(parameters_.size()), &created));
+    return created;
   }
 
-  void update(const Sgd& rule, std::size_t index) {
+  static std::vector<std::int64_t> checked_shape(const Parameter& parameter) {
+    std::vector<std::int64_t> shape = parameter.shape;
+    if (shape.empty()) shape.push_back(static_cast<std::int64_t>(parameter.values.size()));
+    std::size_t count = 1;
+    for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+    if (parameter.values.size() == parameter.gradients.size() && parameter.values.size() == count) {
+      return shape;
+    }
+    throw Error(HVD_INVALID_ARGUMENT, "parameter '" + parameter.name + "' has " +
+                                          std::to_string(parameter.values.size()) + " values, " +
+                                          std::to_string(parameter.gradients.size()) +
+                                          " gradients and a shape of " + std::to_string(count) +
+                                          " elements");
+  }
+
+  void ready(std::size_t index, float* data, int last_pass) {
+    check(hvd_gradient_ready(gradients_.get(), static_cast<std::uint32_t>(index), data, last_pass));
+  }
+
+  void wait() {
+    const auto begin = std::chrono::steady_clock::now();
+    const hvd_status status = hvd_gradients_wait(gradients_.get(), -1);
+    waited_ += std::chrono::steady_clock::now() - begin;
+    check(status);
+  }
+
+  void update(std::size_t index) {
     const Parameter& parameter = parameters_[index];
-    const auto rate = static_cast<float>(rule.learning_rate);
-    const auto momentum = static_cast<float>(rule.momentum);
-    const auto decay = static_cast<float>(rule.weight_decay);
-    for (std::size_t k = 0; k < parameter.values.size(); ++k) {
-      float change = parameter.gradients[k] + decay * parameter.values[k];
-      if (!first_[index].empty()) {
-        change += momentum * first_[index][k];
-        first_[index][k] = change;
-      }
-      parameter.values[k] -= rate * change;
-    }
+    const auto number = static_cast<std::uint32_t>(index);
+    float* const values = parameter.values.data();
+    if (steps_locally_) check(hvd_gradient_start(gradients_.get(), number, values));
+    const Update update{parameter.values, parameter.gradients, states_[index], steps_,
+                        parameter.shape.size() == 1};
+    std::visit([&update](const auto& rule) { apply(rule, update); }, rule_);
+    if (steps_locally_) ready(index, values, 1);
   }
 
-  void update(const Adam& rule, std::size_t index) {
-    const Parameter& parameter = parameters_[index];
-    const auto beta1 = static_cast<float>(rule.beta1);
-    const auto beta2 = static_cast<float>(rule.beta2);
-    const double steps = static_cast<double>(steps_);
-    const auto rate = static_cast<float>(rule.learning_rate / (1 - std::pow(rule.beta1, steps)));
-    const auto scale = static_cast<float>(1 / std::sqrt(1 - std::pow(rule.beta2, steps)));
-    const auto epsilon = static_cast<float>(rule.epsilon);
-    for (std::size_t k = 0; k < parameter.values.size(); ++k) {
-      const float gradient = parameter.gradients[k];
-      float& mean = first_[index][k];
-      float& square = second_[index][k];
-      mean = beta1 * mean + (1 - beta1) * gradient;
-      square = beta2 * square + (1 - beta2) * gradient * gradient;
-      parameter.values[k] -= rate * mean / (std::sqrt(square) * scale + epsilon);
-    }
+  static void append(std::vector<std::byte>& state, const void* from, std::size_t size) {
+    const auto* const bytes = static_cast<const std::byte*>(from);
+    state.insert(state.end(), bytes, bytes + size);
+  }
+  static void take(std::span<const std::byte>& state, void* to, std::size_t size) {
+    if (size > 0) std::memcpy(to, state.data(), size);
+    state = state.subspan(size);
   }
 
   std::vector<Parameter> parameters_;
   Rule rule_;
+  bool steps_locally_;
   std::unique_ptr<hvd_gradients, void (*)(hvd_gradients*)> gradients_;
-  std::vector<std::vector<float>> first_;   ///< Momentum, or Adam's mean.
-  std::vector<std::vector<float>> second_;  ///< Adam's mean square.
+  std::vector<RuleState> states_;
   std::int64_t steps_ = 0;
   bool is_synchronized_ = false;
   std::chrono::duration<double> waited_{0};

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run by N ranks: the optimizer's rules against plain formulas in float64, its state saved and
+// loaded in the middle of training, and what its constructor refuses.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "hvd/hvd.hpp"
+
+namespace {
+
+using Vector = std::vector<float>;
+
+int failures = 0;
+
+void expect(bool holds, const std::string& what) {
+  if (holds) return;
+  std::printf("FAILED: %s\n", what.c_str());
+  ++failures;
+}
+
+/// Numbers of a step and a rank that look random.
+Vector noise(std::size_t count, std::uint32_t seed) {
+  Vector values(count);
+  std::uint32_t state = seed * 2654435761U + 1;
+  for (float& value : values) {
+    state = state * 1664525U + 1013904223U;
+    value = static_cast<float>(static_cast<std::int32_t>(state)) / 2147483648.0F;
+  }
+  return values;
+}
+
+/// A matrix and a vector, trained by noise.
+struct Model {
+  Vector weight = noise(40 * 50, 77);
+  Vector weight_gradient = Vector(40 * 50);
+  Vector bias = Vector(10);
+  Vector bias_gradient = Vector(10);
+
+  std::vector<hvd::Parameter> parameters() {
+    return {{"weight", weight, weight_gradient, {40, 50}}, {"bias", bias, bias_gradient, {10}}};
+  }
+  void backward(int rank, int step) {
+    const auto seed = static_cast<std::uint32_t>(100 * step + rank);
+    copy(noise(weight.size(), seed), weight_gradient);
+    copy(noise(bias.size(), seed + 50), bias_gradient);
+  }
+  /// Into the memory that the optimizer knows.
+  static void copy(const Vector& from, Vector& to) {
+    std::copy(from.begin(), from.end(), to.begin());
+  }
+};
+
+double norm(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+/// One parameter of the plain reference.
+struct Plain {
+  std::vector<double> w, m, v;
+  bool is_vector;
+
+  explicit Plain(const Vector& start, bool vector)
+      : w(start.begin(), start.end()), m(w.size()), v(w.size()), is_vector(vector) {}
+
+  void step(const hvd::Lars& rule, const std::vector<double>& g, int /*step*/) {
+    const double ratio =
+        is_vector ? 1 : rule.coefficient * norm(w) / (norm(g) + rule.weight_decay * norm(w));
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      m[i] = rule.momentum * m[i] + rule.learning_rate * ratio * (g[i] + rule.weight_decay * w[i]);
+      w[i] -= m[i];
+    }
+  }
+  void step(const hvd::Lamb& rule, const std::vector<double>& g, int step) {
+    std::vector<double> update(w.size());
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      m[i] = rule.beta1 * m[i] + (1 - rule.beta1) * g[i];
+      v[i] = rule.beta2 * v[i] + (1 - rule.beta2) * g[i] * g[i];
+      const double mean = m[i] / (1 - std::pow(rule.beta1, step));
+      const double square = v[i] / (1 - std::pow(rule.beta2, step));
+      update[i] = mean / (std::sqrt(square) + rule.epsilon) + rule.weight_decay * w[i];
+    }
+    const double ratio = is_vector ? 1 : norm(w) / norm(update);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] -= rule.learning_rate * ratio * update[i];
+  }
+};
+
+std::vector<double> average(const hvd::Context& job, int step, bool bias) {
+  std::vector<double> sum;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    Model model;
+    model.backward(rank, step);
+    const Vector& one = bias ? model.bias_gradient : model.weight_gradient;
+    sum.resize(one.size());
+    for (std::size_t i = 0; i < one.size(); ++i) sum[i] += one[i] / job.size();
+  }
+  return sum;
+}
+
+template <typename Rule>
+void check_rule(const hvd::Context& job, const Rule& rule, const std::string& name) {
+  Model model;
+  Plain weight(model.weight, false);
+  Plain bias(model.bias, true);
+  hvd::DistributedOptimizer optimizer(model.parameters(), rule);
+  double worst = 0;
+  for (int step = 1; step <= 5; ++step) {
+    model.backward(job.rank(), step);
+    optimizer.step();
+    weight.step(rule, average(job, step, false), step);
+    bias.step(rule, average(job, step, true), step);
+    for (std::size_t i = 0; i < weight.w.size(); ++i) {
+      worst = std::fmax(worst, std::fabs(weight.w[i] - model.weight[i]));
+    }
+    for (std::size_t i = 0; i < bias.w.size(); ++i) {
+      worst = std::fmax(worst, std::fabs(bias.w[i] - model.bias[i]));
+    }
+  }
+  std::printf("%s: largest difference from the formula %.2g\n", name.c_str(), worst);
+  expect(worst < 1e-5, name + " is not its formula");
+}
+
+/// Training that is saved and loaded goes on with the same bits as training that is not.
+void check_state(const hvd::Context& job, const hvd::Compression& compression) {
+  const std::string name = "state of method " + std::to_string(compression.method);
+  const hvd::Adam rule{.learning_rate = 0.01};
+  const hvd::OptimizerOptions options{.compression = compression};
+  Model whole;
+  hvd::DistributedOptimizer first(whole.parameters(), rule, options);
+  for (int step = 1; step <= 3; ++step) {
+    whole.backward(job.rank(), step);
+    first.step();
+  }
+  Model resumed;
+  Model::copy(whole.weight, resumed.weight);
+  Model::copy(whole.bias, resumed.bias);
+  hvd::DistributedOptimizer second(resumed.parameters(), rule, options);
+  second.load(first.save());
+  for (int step = 4; step <= 6; ++step) {
+    whole.backward(job.rank(), step);
+    resumed.backward(job.rank(), step);
+    first.step();
+    second.step();
+  }
+  expect(whole.weight == resumed.weight && whole.bias == resumed.bias, name + " is not whole");
+  auto state = first.save();
+  state.pop_back();
+  try {
+    second.load(state);
+    expect(false, name + " cut short was taken");
+  } catch (const hvd::Error& failure) {
+    expect(failure.status() == HVD_INVALID_ARGUMENT, failure.what());
+  }
+}
+
+void check_clipping(const hvd::Context& job) {
+  Model model;
+  hvd::DistributedOptimizer optimizer(model.parameters(), hvd::Sgd{.learning_rate = 1},
+                                      {.predivide = 4, .clip_norm = 0.5});
+  const Vector before = model.weight;
+  model.backward(job.rank(), 1);
+  optimizer.step();
+  std::vector<double> change(before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) change[i] = before[i] - model.weight[i];
+  const double weight_norm = norm(average(job, 1, false));
+  const double global = std::hypot(weight_norm, norm(average(job, 1, true)));
+  expect(std::fabs(optimizer.last_norm() - global) < 1e-4, "the global norm is wrong");
+  expect(std::fabs(norm(change) - 0.5 * weight_norm / global) < 1e-4, "the step was not clipped");
+}
+
+void check_refusals() {
+  Model model;
+  auto parameters = model.parameters();
+  parameters[0].shape = {40, 49};
+  try {
+    const hvd::DistributedOptimizer wrong(parameters, hvd::Sgd{});
+    expect(false, "a shape that does not fit was taken");
+  } catch (const hvd::Error& failure) {
+    expect(failure.status() == HVD_INVALID_ARGUMENT, failure.what());
+  }
+  expect(std::isnan(hvd_rate_factor(9, 2)) && std::isnan(hvd_rate_factor(HVD_RATE_LINEAR, 0)),
+         "a wrong rate factor is not NaN");
+  expect(hvd_rate_factor(HVD_RATE_SQUARE_ROOT, 16) == 4, "the square root rule is wrong");
+}
+
+}  // namespace
+
+int main() {
+  try {
+    const hvd::Context job;
+    check_rule(job, hvd::Lars{.learning_rate = 2, .coefficient = 0.01}, "LARS");
+    check_rule(job, hvd::Lamb{.learning_rate = 0.01}, "LAMB");
+    check_state(job, {});
+    check_state(job, {.method = HVD_COMPRESS_TOP_K, .ratio = 0.05});
+    check_state(job, {.method = HVD_COMPRESS_POWER_SGD});
+    check_clipping(job);
+    check_refusals();
+    return failures == 0 ? 0 : 1;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "optimizer_checks: %s\n", failure.what());
+    return 1;
+  }
+}
