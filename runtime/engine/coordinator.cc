@@ -7,6 +7,12 @@
 #include "engine/fusion.h"
 
 namespace hvd {
+namespace {
+
+/// Bytes that may be in the log ahead of something urgent, where the fusion threshold is lower.
+constexpr std::size_t kAheadBytes = std::size_t{1} << 20;
+
+}  // namespace
 
 Coordinator::Coordinator(std::vector<std::string> hosts, const Options& options)
     : hosts_(std::move(hosts)),
@@ -196,11 +202,21 @@ void Coordinator::run_complete(Set& set, std::vector<ControlMessage>& log) {
   std::vector<const Description*> descriptions;
   descriptions.reserve(set.complete.size());
   for (const Name* name : set.complete) descriptions.push_back(&name->description);
+  // Of the world set only so much at once: what becomes complete meanwhile may be more urgent. The
+  // root takes part in that set, so it is here again when there is room.
+  const std::size_t most = std::max(options_.fusion_bytes, kAheadBytes);
+  std::size_t bytes = 0;
+  std::vector<std::size_t> left;
   for (const auto& group : fuse(descriptions, options_.fusion_bytes)) {
+    if (set.id == 0 && bytes >= most) {
+      left.insert(left.end(), group.begin(), group.end());
+      continue;
+    }
     Run run;
     run.process_set = set.id;
     for (const std::size_t index : group) {
       const Name& name = *set.complete[index];
+      bytes += descriptions[index]->bytes();
       if (name.id) {
         run.ids.push_back(*name.id);
       } else {
@@ -209,8 +225,17 @@ void Coordinator::run_complete(Set& set, std::vector<ControlMessage>& log) {
     }
     if (!run.ids.empty()) log.emplace_back(std::move(run));
   }
-  complete_ -= set.complete.size();
-  for (Name* name : std::exchange(set.complete, {})) finish(*name);
+  complete_ -= set.complete.size() - left.size();
+  const std::deque<Name*> names = std::exchange(set.complete, {});
+  std::sort(left.begin(), left.end());
+  for (std::size_t i = 0, kept = 0; i < names.size(); ++i) {
+    if (kept < left.size() && left[kept] == i) {
+      set.complete.push_back(names[i]);
+      ++kept;
+    } else {
+      finish(*names[i]);
+    }
+  }
 }
 
 std::vector<ControlMessage> Coordinator::report_stalls(Clock::time_point now) {

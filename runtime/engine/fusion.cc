@@ -2,6 +2,7 @@
 #include "engine/fusion.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace hvd {
 namespace {
@@ -69,6 +70,21 @@ Result<void*> allocate_gathered(const Source& source, std::size_t row_count,
   return static_cast<void*>(result.data.get());
 }
 
+/// The indices of the requests, urgent ones first, else as they came; nothing when none is more
+/// urgent than another.
+std::vector<std::size_t> by_priority(std::span<const Description* const> complete) {
+  const bool differ = std::any_of(complete.begin(), complete.end(), [&](const Description* one) {
+    return one->priority != complete.front()->priority;
+  });
+  if (!differ) return {};
+  std::vector<std::size_t> order(complete.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return complete[a]->priority > complete[b]->priority;
+  });
+  return order;
+}
+
 }  // namespace
 
 std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> complete,
@@ -78,7 +94,9 @@ std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> c
     std::size_t bytes = 0;
   };
   std::vector<Group> groups;
-  for (std::size_t i = 0; i < complete.size(); ++i) {
+  const std::vector<std::size_t> order = by_priority(complete);
+  for (std::size_t place = 0; place < complete.size(); ++place) {
+    const std::size_t i = order.empty() ? place : order[place];
     const std::size_t bytes = complete[i]->bytes();
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& candidate) {
       return candidate.bytes + bytes <= fusion_bytes &&

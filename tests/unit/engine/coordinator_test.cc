@@ -90,6 +90,21 @@ TEST_F(CoordinatorTest, WhileBusyCompleteNamesGatherIntoOneRun) {
   EXPECT_EQ(decide(true), Lines{"run 0 1"});
 }
 
+TEST_F(CoordinatorTest, AnUrgentNamePassesLargeOnesThatAreNotInTheLog) {
+  const Description large = tensor_of({1 << 20});  // 4 MiB: a run of its own
+  announce("a", {0, 1, 2}, large);
+  announce("b", {0, 1, 2}, large);
+  announce("c", {0, 1, 2}, large);
+  EXPECT_EQ(decide(), (Lines{"define a=0", "define b=1", "define c=2", "run 0"}));
+  Description urgent = tensor_of({1});
+  urgent.priority = 1;
+  announce("u", {0, 1, 2}, urgent);
+  EXPECT_TRUE(coordinator_.has_pending());
+  EXPECT_EQ(decide(), (Lines{"define u=3", "run 3", "run 1"}));
+  EXPECT_EQ(decide(), Lines{"run 2"});
+  EXPECT_FALSE(coordinator_.has_pending());
+}
+
 TEST_F(CoordinatorTest, AChangedDescriptionOfAllRanksStartsANewEpoch) {
   announce("x", {0, 1, 2});
   decide();
