@@ -198,27 +198,19 @@ void broadcast(const std::string& name, std::span<T> buffer, int root) {
   broadcast_async(name, buffer, root).wait();
 }
 
-/// What an allgather returns: the rows of all ranks, by rank.
+/// Rows that came from all ranks, by rank.
 template <typename T>
 struct Gathered {
   std::vector<T> values;
   std::vector<std::size_t> rows;  ///< [size] rows that came from each rank.
 };
 
-/// Concatenates the rows of all ranks. `values` holds rows of `row_count` elements; the number of
-/// rows may differ by rank.
+namespace detail {
+
+/// The result of a completed operation whose size only the library knows; forgets the operation.
 template <typename T>
-Gathered<T> allgather(const std::string& name, std::span<const T> values,
-                      std::size_t row_count = 1) {
+Gathered<T> take_rows(hvd_handle handle, std::size_t row_count) {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no memory to copy into");
-  if (row_count == 0 || values.size() % row_count != 0) {
-    throw Error(HVD_INVALID_ARGUMENT, "allgather '" + name + "': " + std::to_string(values.size()) +
-                                          " elements are not whole rows of " +
-                                          std::to_string(row_count));
-  }
-  hvd_handle handle = 0;
-  check(hvd_allgather(name.c_str(), values.data(), values.size() / row_count, row_count,
-                      dtype_of<T>(), &handle));
   const Pending owner(handle);
   hvd_gather gather{};
   check(hvd_gathered(handle, 0, &gather));
@@ -229,6 +221,105 @@ Gathered<T> allgather(const std::string& name, std::span<const T> values,
     std::memcpy(result.values.data(), gather.data, result.values.size() * sizeof(T));
   }
   return result;
+}
+
+/// The number of whole rows in `count` elements.
+inline std::size_t whole_rows(const char* what, const std::string& name, std::size_t count,
+                              std::size_t row_count) {
+  if (row_count != 0 && count % row_count == 0) return count / row_count;
+  throw Error(HVD_INVALID_ARGUMENT,
+              std::string(what) + " '" + name + "': " + std::to_string(count) +
+                  " elements are not whole rows of " + std::to_string(row_count));
+}
+
+/// Throws unless `splits` has one count for each rank and `count` elements hold their rows.
+inline void check_splits(const char* what, const std::string& name, std::size_t count,
+                         std::span<const std::int64_t> splits, std::size_t row_count) {
+  std::size_t rows = 0;
+  for (const std::int64_t split : splits) rows += split > 0 ? static_cast<std::size_t>(split) : 0;
+  const int size = hvd_size();
+  if (size < 0 || (splits.size() == static_cast<std::size_t>(size) && rows * row_count <= count)) {
+    return;
+  }
+  throw Error(HVD_INVALID_ARGUMENT,
+              std::string(what) + " '" + name + "': " + std::to_string(splits.size()) +
+                  " splits of " + std::to_string(rows) + " rows, for " + std::to_string(size) +
+                  " ranks and " + std::to_string(count) + " elements in rows of " +
+                  std::to_string(row_count));
+}
+
+}  // namespace detail
+
+/// Concatenates the rows of all ranks. `values` holds rows of `row_count` elements; the number of
+/// rows may differ by rank.
+template <typename T>
+Gathered<T> allgather(const std::string& name, std::span<const T> values,
+                      std::size_t row_count = 1) {
+  const std::size_t rows = detail::whole_rows("allgather", name, values.size(), row_count);
+  hvd_handle handle = 0;
+  check(hvd_allgather(name.c_str(), values.data(), rows, row_count, dtype_of<T>(), &handle));
+  return detail::take_rows<T>(handle, row_count);
+}
+
+/// As allgather, but only rank `root` gets the rows.
+template <typename T>
+Gathered<T> gather(const std::string& name, std::span<const T> values, int root,
+                   std::size_t row_count = 1) {
+  const std::size_t rows = detail::whole_rows("gather", name, values.size(), row_count);
+  hvd_handle handle = 0;
+  check(
+      hvd_gather_rows(name.c_str(), values.data(), rows, row_count, dtype_of<T>(), root, &handle));
+  return detail::take_rows<T>(handle, row_count);
+}
+
+/// Sends splits[r] rows of `values`, in order, to each rank r; returns what the others sent.
+template <typename T>
+Gathered<T> alltoall(const std::string& name, std::span<const T> values,
+                     std::span<const std::int64_t> splits, std::size_t row_count = 1) {
+  detail::check_splits("alltoall", name, values.size(), splits, row_count);
+  hvd_handle handle = 0;
+  check(
+      hvd_alltoall(name.c_str(), values.data(), splits.data(), row_count, dtype_of<T>(), &handle));
+  return detail::take_rows<T>(handle, row_count);
+}
+
+/// Sends splits[r] rows of the `values` of rank `root`, in order, to each rank r. Elsewhere
+/// `values` and `splits` may be empty.
+template <typename T>
+Gathered<T> scatter(const std::string& name, std::span<const T> values,
+                    std::span<const std::int64_t> splits, int root, std::size_t row_count = 1) {
+  if (hvd_rank() == root) {
+    detail::check_splits("scatter", name, values.size(), splits, row_count);
+  }
+  hvd_handle handle = 0;
+  check(hvd_scatter_rows(name.c_str(), values.data(), splits.data(), row_count, dtype_of<T>(), root,
+                         &handle));
+  return detail::take_rows<T>(handle, row_count);
+}
+
+/// This rank's share of the rows of the reduction: the first ranks have one row more where they do
+/// not divide.
+template <typename T>
+std::vector<T> reducescatter(const std::string& name, std::span<const T> values,
+                             hvd_reduce_op op = HVD_AVERAGE, std::size_t row_count = 1) {
+  const std::size_t rows = detail::whole_rows("reducescatter", name, values.size(), row_count);
+  hvd_handle handle = 0;
+  check(
+      hvd_reducescatter(name.c_str(), values.data(), rows, row_count, dtype_of<T>(), op, &handle));
+  return detail::take_rows<T>(handle, row_count).values;
+}
+
+/// output = reduction of input over ranks, on rank `root` only; elsewhere `output` may be empty.
+template <typename T>
+void reduce(const std::string& name, std::span<const T> input, std::span<T> output, int root,
+            hvd_reduce_op op = HVD_AVERAGE) {
+  if (hvd_rank() == root && input.size() != output.size()) {
+    throw Error(HVD_INVALID_ARGUMENT, "reduce '" + name + "': input has " +
+                                          std::to_string(input.size()) + " elements, output " +
+                                          std::to_string(output.size()));
+  }
+  check(
+      hvd_reduce(name.c_str(), input.data(), output.data(), input.size(), dtype_of<T>(), op, root));
 }
 
 /// Returns when every rank has called it.

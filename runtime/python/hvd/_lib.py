@@ -180,6 +180,23 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_allreduce": (c_int, [c_char_p, c_void_p, c_void_p, c_size_t, c_int, c_int]),
     "hvd_broadcast": (c_int, [c_char_p, c_void_p, c_size_t, c_int, c_int]),
     "hvd_allgather": (c_int, [c_char_p, c_void_p, c_size_t, c_size_t, c_int, POINTER(c_uint64)]),
+    "hvd_reduce": (c_int, [c_char_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int]),
+    "hvd_reducescatter": (
+        c_int,
+        [c_char_p, c_void_p, c_size_t, c_size_t, c_int, c_int, POINTER(c_uint64)],
+    ),
+    "hvd_alltoall": (
+        c_int,
+        [c_char_p, c_void_p, POINTER(c_int64), c_size_t, c_int, POINTER(c_uint64)],
+    ),
+    "hvd_gather_rows": (
+        c_int,
+        [c_char_p, c_void_p, c_size_t, c_size_t, c_int, c_int, POINTER(c_uint64)],
+    ),
+    "hvd_scatter_rows": (
+        c_int,
+        [c_char_p, c_void_p, POINTER(c_int64), c_size_t, c_int, c_int, POINTER(c_uint64)],
+    ),
     "hvd_barrier": (c_int, []),
     "hvd_last_error": (c_char_p, []),
     "hvd_status_name": (c_char_p, [c_int]),

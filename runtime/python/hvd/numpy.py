@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collective operations on NumPy arrays: each waits for its result.
+
+Names, where given, must be equal on all ranks. Arrays that are not contiguous are copied first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hvd import _lib, api
+
+Average = _lib.AVERAGE
+Sum = _lib.SUM
+Min = _lib.MIN
+Max = _lib.MAX
+Product = _lib.PRODUCT
+BitAnd = _lib.BIT_AND
+BitOr = _lib.BIT_OR
+BitXor = _lib.BIT_XOR
+
+
+def _described(array: np.ndarray, target: np.ndarray | None = None, splits: Any = None) -> Any:
+    number = _lib.DTYPES.get(array.dtype.name)
+    if number is None:
+        raise TypeError(f"no collective moves arrays of {array.dtype}; use one of {[*_lib.DTYPES]}")
+    address = 0 if target is None else target.ctypes.data
+    tensor = api.tensor_struct(number, array.shape, 0, array.ctypes.data, address)
+    if splits is not None:
+        tensor.splits = _lib.shape_array(tuple(int(one) for one in splits))
+        tensor.split_count = len(splits)
+    return tensor
+
+
+def _run(kind: int, tensor: Any, name: str | None, **parameters: Any) -> int:
+    """Completes an operation; the handle is the caller's to release."""
+    handle = api.submit(kind, [tensor], name, waits=True, **parameters)
+    try:
+        api.wait(handle)
+    except BaseException:
+        api.release(handle)
+        raise
+    return handle
+
+
+def _rows(handle: int, dtype: np.dtype) -> tuple[np.ndarray, tuple[int, ...]]:
+    """The rows that the library gathered, and how many came from each rank."""
+    try:
+        gathered = api.gathered(handle)
+        result = np.empty(gathered.shape, dtype)
+        _lib.copy_bytes(result.ctypes.data, gathered.address, result.nbytes)
+        return result, gathered.rows
+    finally:
+        api.release(handle)
+
+
+def allreduce(
+    array: Any, name: str | None = None, op: int = Average, scales: tuple[float, float] = (1, 1)
+) -> np.ndarray:
+    """The reduction over ranks.
+
+    >>> allreduce(np.ones(3)).tolist()  # on any number of ranks
+    [1.0, 1.0, 1.0]
+    """
+    source = np.ascontiguousarray(array).reshape(np.shape(array))
+    result = np.empty_like(source)
+    api.release(_run(_lib.ALLREDUCE, _described(source, result), name, op=op, scales=scales))
+    return result
+
+
+def reduce(
+    array: Any,
+    root: int,
+    name: str | None = None,
+    op: int = Average,
+    scales: tuple[float, float] = (1, 1),
+) -> np.ndarray | None:
+    """The reduction over ranks on `root`, None elsewhere."""
+    source = np.ascontiguousarray(array).reshape(np.shape(array))
+    result = np.empty_like(source) if api.rank() == root else None
+    tensor = _described(source, result)
+    api.release(_run(_lib.REDUCE, tensor, name, op=op, root=root, scales=scales))
+    return result
+
+
+def reducescatter(
+    array: Any, name: str | None = None, op: int = Average, scales: tuple[float, float] = (1, 1)
+) -> np.ndarray:
+    """This rank's share of the rows of the reduction; the first ranks have one row more."""
+    source = np.ascontiguousarray(array)
+    handle = _run(_lib.REDUCESCATTER, _described(source), name, op=op, scales=scales)
+    return _rows(handle, source.dtype)[0]
+
+
+def broadcast(array: Any, root: int, name: str | None = None) -> np.ndarray:
+    """The array of `root`, which must have one shape and type on all ranks."""
+    source = np.ascontiguousarray(array).reshape(np.shape(array))
+    result = source.copy()
+    api.release(_run(_lib.BROADCAST, _described(source, result), name, root=root))
+    return result
+
+
+def allgather(array: Any, name: str | None = None) -> np.ndarray:
+    """The rows of all ranks, by rank; their number may differ."""
+    source = np.ascontiguousarray(array)
+    return _rows(_run(_lib.ALLGATHER, _described(source), name), source.dtype)[0]
+
+
+def gather(array: Any, root: int, name: str | None = None) -> np.ndarray:
+    """The rows of all ranks on `root`, none elsewhere."""
+    source = np.ascontiguousarray(array)
+    return _rows(_run(_lib.GATHER, _described(source), name, root=root), source.dtype)[0]
+
+
+def scatter(
+    array: Any, root: int, splits: Sequence[int] | None = None, name: str | None = None
+) -> np.ndarray:
+    """This rank's rows of the array of `root`.
+
+    Parameters
+    ----------
+    array
+        Elsewhere than on `root` only its type and the shape of its rows count.
+    splits
+        Rows for each rank; shared out evenly unless given. Ignored elsewhere than on `root`.
+    """
+    source = np.ascontiguousarray(array)
+    tensor = _described(source, splits=splits if api.rank() == root else None)
+    return _rows(_run(_lib.SCATTER, tensor, name, root=root), source.dtype)[0]
+
+
+def alltoall(
+    array: Any, splits: Sequence[int] | None = None, name: str | None = None
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """The rows that the other ranks sent here, and how many came from each.
+
+    Parameters
+    ----------
+    splits
+        How many of the rows go to each rank, in order; equal parts unless given.
+    """
+    source = np.ascontiguousarray(array)
+    handle = _run(_lib.ALLTOALL, _described(source, splits=splits), name)
+    return _rows(handle, source.dtype)

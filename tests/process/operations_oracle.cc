@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run by N ranks: the C++ functions of reducescatter, reduce, alltoall, gather and scatter.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hvd/hvd.hpp"
+
+namespace {
+
+using Values = std::vector<float>;
+
+constexpr std::size_t kRowCount = 2;
+
+/// `count` rows that differ by `seed` and by their place from `first` on.
+Values rows(int seed, std::size_t count, std::size_t first = 0) {
+  Values values(count * kRowCount);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>((first * kRowCount + i + static_cast<std::size_t>(seed)) % 17);
+  }
+  return values;
+}
+
+std::span<const float> view(const Values& values) { return values; }
+
+bool same(const char* what, const Values& got, const Values& expected) {
+  if (got == expected) return true;
+  std::fprintf(stderr, "%s: %zu values, not the %zu expected ones\n", what, got.size(),
+               expected.size());
+  return false;
+}
+
+void append(Values& values, const Values& more) {
+  values.insert(values.end(), more.begin(), more.end());
+}
+
+bool check_reductions(const hvd::Context& job, std::size_t count) {
+  Values sum(count * kRowCount);
+  for (int rank = 0; rank < job.size(); ++rank) {
+    const Values theirs = rows(rank, count);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  const Values mine = rows(job.rank(), count);
+  const int root = job.size() - 1;
+  Values reduced(job.rank() == root ? mine.size() : 0);
+  hvd::reduce("reduce", view(mine), std::span<float>(reduced), root, HVD_SUM);
+  const bool good = job.rank() != root || same("reduce", reduced, sum);
+
+  const auto size = static_cast<std::size_t>(job.size());
+  const auto rank = static_cast<std::size_t>(job.rank());
+  const std::size_t begin = count / size * rank + std::min(rank, count % size);
+  const std::size_t share = count / size + (rank < count % size ? 1 : 0);
+  const auto first = sum.begin() + static_cast<std::ptrdiff_t>(begin * kRowCount);
+  const Values expected(first, first + static_cast<std::ptrdiff_t>(share * kRowCount));
+  const Values scattered = hvd::reducescatter("reducescatter", view(mine), HVD_SUM, kRowCount);
+  return same("reducescatter", scattered, expected) && good;
+}
+
+/// Rows from rank to rank: r + s from r to s, times `scale`.
+bool check_alltoall(const hvd::Context& job, std::size_t scale) {
+  Values sent;
+  Values expected;
+  std::vector<std::int64_t> splits;
+  const auto between = [&](int from, int to) {
+    return rows(from * job.size() + to, static_cast<std::size_t>(from + to) * scale);
+  };
+  for (int other = 0; other < job.size(); ++other) {
+    append(sent, between(job.rank(), other));
+    append(expected, between(other, job.rank()));
+    splits.push_back((job.rank() + other) * static_cast<std::int64_t>(scale));
+  }
+  const auto received = hvd::alltoall("alltoall", view(sent), splits, kRowCount);
+  return same("alltoall", received.values, expected) &&
+         received.rows.back() == static_cast<std::size_t>(job.rank() + job.size() - 1) * scale;
+}
+
+bool check_rooted(const hvd::Context& job, std::size_t scale) {
+  Values all;
+  std::vector<std::int64_t> splits;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    append(all, rows(rank, static_cast<std::size_t>(rank) * scale));
+    splits.push_back(rank * static_cast<std::int64_t>(scale));
+  }
+  const Values mine = rows(job.rank(), static_cast<std::size_t>(job.rank()) * scale);
+  const auto gathered = hvd::gather("gather", view(mine), 0, kRowCount);
+  const bool is_root = job.rank() == 0;
+  const auto scattered = hvd::scatter("scatter", is_root ? view(all) : std::span<const float>(),
+                                      is_root ? splits : std::vector<std::int64_t>(), 0, kRowCount);
+  return same("gather", gathered.values, is_root ? all : Values()) &&
+         same("scatter", scattered.values, mine);
+}
+
+bool refuses(const char* what, hvd_status status, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const hvd::Error& error) {
+    if (error.status() == status) return true;
+    std::fprintf(stderr, "%s: %s\n", what, error.what());
+    return false;
+  }
+  std::fprintf(stderr, "%s: accepted\n", what);
+  return false;
+}
+
+bool check_errors(const hvd::Context& job) {
+  const Values values = rows(0, 4);
+  const std::vector<std::int64_t> too_many(static_cast<std::size_t>(job.size()) + 1);
+  return refuses("splits", HVD_INVALID_ARGUMENT,
+                 [&] { hvd::alltoall("x", view(values), too_many, kRowCount); }) &&
+         refuses("root", HVD_INVALID_ARGUMENT,
+                 [&] { hvd::gather("x", view(values), job.size(), kRowCount); }) &&
+         refuses("rows", HVD_INVALID_ARGUMENT,
+                 [&] { hvd::reducescatter("x", view(values), HVD_SUM, 3); }) &&
+         refuses("bits of floats", HVD_UNSUPPORTED,
+                 [&] { hvd::reducescatter("x", view(values), HVD_BIT_OR, kRowCount); });
+}
+
+}  // namespace
+
+int main() {
+  try {
+    const hvd::Context job;
+    bool good = true;
+    for (const std::size_t count : {0, 1, 7, 50'000}) good = check_reductions(job, count) && good;
+    for (const std::size_t scale : {0, 1, 3, 20'000}) {
+      good = check_alltoall(job, scale) && good;
+      good = check_rooted(job, scale) && good;
+    }
+    good = check_errors(job) && good;
+    return good ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+}

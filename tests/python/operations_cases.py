@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every collective of hvd.numpy, run by each rank."""
+
+from __future__ import annotations
+
+import unittest
+
+import numpy as np
+
+import hvd
+import hvd.numpy as hn
+
+
+def setUpModule() -> None:  # noqa: N802 (unittest's name)
+    hvd.init()
+
+
+def tearDownModule() -> None:  # noqa: N802
+    hvd.shutdown()
+
+
+def rows(rank: int, count: int, dtype: str = "float32") -> np.ndarray:
+    return (np.arange(count * 2).reshape(count, 2) % 5 + rank + 1).astype(dtype)
+
+
+def total(count: int, dtype: str = "float32") -> np.ndarray:
+    return sum(rows(rank, count, "float64") for rank in range(hvd.size())).astype(dtype)
+
+
+class Operations(unittest.TestCase):
+    def test_reductions(self) -> None:
+        size, rank = hvd.size(), hvd.rank()
+        for dtype in ("float16", "float64", "int32", "complex64"):
+            for count in (0, 1, 7, 30000):
+                with self.subTest(dtype=dtype, count=count):
+                    mine = rows(rank, count, dtype)
+                    np.testing.assert_array_equal(
+                        hn.allreduce(mine, op=hn.Sum), total(count, dtype)
+                    )
+                    reduced = hn.reduce(mine, size - 1, op=hn.Sum)
+                    if rank == size - 1:
+                        np.testing.assert_array_equal(reduced, total(count, dtype))
+                    else:
+                        self.assertIsNone(reduced)
+                    begin = rank * (count // size) + min(rank, count % size)
+                    end = begin + count // size + (rank < count % size)
+                    np.testing.assert_array_equal(
+                        hn.reducescatter(mine, op=hn.Sum), total(count, dtype)[begin:end]
+                    )
+
+    def test_average(self) -> None:
+        mean = np.mean([rows(rank, 3, "float64") for rank in range(hvd.size())], axis=0)
+        np.testing.assert_allclose(hn.allreduce(rows(hvd.rank(), 3, "float64")), mean)
+
+    def test_alltoall(self) -> None:
+        size, rank = hvd.size(), hvd.rank()
+        # rank r sends r + s rows to rank s
+        sent = np.concatenate([rows(rank * size + to, rank + to) for to in range(size)])
+        received, counts = hn.alltoall(sent, splits=[rank + to for to in range(size)])
+        self.assertEqual(counts, tuple(source + rank for source in range(size)))
+        expected = np.concatenate(
+            [rows(source * size + rank, source + rank) for source in range(size)]
+        )
+        np.testing.assert_array_equal(received, expected)
+        even, counts = hn.alltoall(np.full((size, 2), rank))
+        self.assertEqual(counts, (1,) * size)
+        np.testing.assert_array_equal(even[:, 0], np.arange(size))
+
+    def test_rooted(self) -> None:
+        size, rank = hvd.size(), hvd.rank()
+        gathered = hn.gather(rows(rank, rank + 1), 0)
+        every = np.concatenate([rows(source, source + 1) for source in range(size)])
+        np.testing.assert_array_equal(gathered, every if rank == 0 else every[:0])
+        np.testing.assert_array_equal(hn.allgather(rows(rank, rank + 1)), every)
+        splits = list(range(size))
+        scattered = hn.scatter(rows(0, sum(splits)) if rank == 0 else rows(0, 0), 0, splits=splits)
+        begin = sum(splits[:rank])
+        np.testing.assert_array_equal(scattered, rows(0, sum(splits))[begin : begin + rank])
+        np.testing.assert_array_equal(hn.broadcast(rows(rank, 4), size - 1), rows(size - 1, 4))
+
+    def test_transposed(self) -> None:
+        mine = rows(hvd.rank(), 3).T
+        np.testing.assert_array_equal(hn.allreduce(mine, op=hn.Sum), total(3).T)
+
+    def test_errors(self) -> None:
+        with self.assertRaisesRegex(hvd.InvalidArgumentError, "splits"):
+            hn.alltoall(rows(0, 4), splits=[0] * (hvd.size() + 1))
+        with self.assertRaisesRegex(hvd.InvalidArgumentError, "rows are left"):
+            hn.alltoall(rows(0, 4), splits=[5] + [0] * (hvd.size() - 1))
+        with self.assertRaisesRegex(hvd.InvalidArgumentError, "root"):
+            hn.reduce(rows(0, 4), hvd.size())
+        with self.assertRaises(TypeError):
+            hn.allreduce(np.array(["text"]))
+        with self.assertRaisesRegex(hvd.UnsupportedError, "bitwise"):
+            hn.allreduce(rows(0, 4), op=hn.BitXor)
+
+
+if __name__ == "__main__":
+    unittest.main()
