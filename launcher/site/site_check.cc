@@ -52,16 +52,16 @@ class SiteChecker {
     }
     if (!node.is_object()) return Status::ok();
     for (const auto& [field, value] : node.items()) {
-      const std::string place = pointer + "/" + field;
+      const std::string place = format_text("{}/{}", pointer, field);
       if (field == "source") {
         HVD_TRY(check_key(value.get<std::string>(), place));
       } else if (field == "sources") {
         for (const auto& [name, key] : value.items()) {
-          HVD_TRY(check_key(key.get<std::string>(), place + "/" + name));
+          const std::string own = format_text("{}/{}", place, name);
+          HVD_TRY(check_key(key.get<std::string>(), own));
           if (node.contains(name)) continue;
-          return wrong(
-              place + "/" + name,
-              format_text("there is no field '{}' beside it; there are {}", name, names_of(node)));
+          return wrong(own, format_text("there is no field '{}' beside it; there are {}", name,
+                                        names_of(node)));
         }
       } else if (field != "provenance") {
         HVD_TRY(check_sources(value, place));

@@ -5,6 +5,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
+
 namespace hvd {
 namespace {
 
@@ -33,7 +35,7 @@ void qualify(Json& node, const std::string& id) {
   for (auto& [field, value] : node.items()) {
     if (field == "provenance") {
       Json table = Json::object();
-      for (const auto& [key, entry] : value.items()) table[id + "/" + key] = entry;
+      for (const auto& [key, entry] : value.items()) table[format_text("{}/{}", id, key)] = entry;
       value = table;
     } else if (field == "source") {
       value = id + "/" + value.get<std::string>();

@@ -23,15 +23,15 @@ std::optional<int> count_of(const Json& object, const char* key) {
 
 /// The object at `key`, or an empty one.
 const Json& object_at(const Json& object, const char* key) {
-  static const Json kEmpty = Json::object();
+  static const Json empty = Json::object();
   const auto found = object.find(key);
-  return found == object.end() ? kEmpty : *found;
+  return found == object.end() ? empty : *found;
 }
 
 const Json& list_at(const Json& object, const char* key) {
-  static const Json kEmpty = Json::array();
+  static const Json empty = Json::array();
   const auto found = object.find(key);
-  return found == object.end() ? kEmpty : *found;
+  return found == object.end() ? empty : *found;
 }
 
 /// Reads the objects of one document, with the provenance table at hand.
@@ -70,7 +70,7 @@ class SiteReader {
     for (const auto& [field, value] : part.items()) {
       if (field == "source" || field == "sources") continue;
       if (!object_at(part, "sources").contains(field)) {
-        fields.push_back({name + "/" + field, entry(key)});
+        fields.push_back({format_text("{}/{}", name, field), entry(key)});
       }
     }
   }

@@ -65,7 +65,8 @@ std::string find_long_text(const Json& node, const std::string& pointer) {
   if (node.is_string() && node.get_ref<const std::string&>().size() > kLongest) return pointer;
   if (!node.is_structured()) return "";
   for (const auto& [field, value] : node.items()) {
-    const std::string found = find_long_text(value, pointer + "/" + field.substr(0, kLongest));
+    std::string found =
+        find_long_text(value, format_text("{}/{}", pointer, field.substr(0, kLongest)));
     if (!found.empty()) return found;
   }
   return "";

@@ -5,6 +5,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
+
 namespace hvd {
 namespace {
 
@@ -49,7 +51,7 @@ class ValueCollector {
       if (value.is_structured() && value.empty()) continue;
       const std::string key =
           object.contains("sources") ? object.at("sources").value(field, own) : own;
-      add(field, value, place.empty() ? field : place + "/" + field, key);
+      add(field, value, place.empty() ? field : format_text("{}/{}", place, field), key);
     }
   }
   std::vector<SiteValue> take() { return std::move(values_); }

@@ -154,7 +154,7 @@ void Engine::Impl::end_epoch(const Status& status) {
   }
   over_.store(true);
   for (const PendingPtr& pending : std::exchange(broken_, {})) completion_.finish(pending, status);
-  const auto is_gone = [this](int rank) { return has_ended(rank); };
+  const auto is_gone = [this](int rank) HVD_REQUIRES(progress_) { return has_ended(rank); };
   for (const PendingPtr& pending : reduction_->abandon(is_gone, Deadline::after(kSettleTime))) {
     completion_.finish(pending, status);
   }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/lanes/lane_set.h"
 
+#include <new>
 #include <utility>
+
+#include "base/check.h"
 
 namespace hvd {
 
@@ -22,7 +25,9 @@ LaneSet::LaneSet(const BackendContext& context, std::unique_ptr<LaneLinks> links
 
 LaneSet::~LaneSet() {
   // Leaked: the buffers of the rounds are lent to something that outlives us.
-  if (keeps_memory()) new std::vector<LaneRound>(std::move(rounds_));
+  if (!keeps_memory()) return;
+  const auto* const kept = new (std::nothrow) std::vector<LaneRound>(std::move(rounds_));
+  HVD_CHECK(kept != nullptr);
 }
 
 }  // namespace hvd

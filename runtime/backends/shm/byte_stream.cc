@@ -32,6 +32,7 @@ void ByteStream::copy_to(std::byte* destination, std::size_t offset, std::size_t
   while (bytes > 0) {
     const Range range = at(offset);
     const std::size_t n = std::min(bytes, range.bytes);
+    HVD_CHECK(range.data != nullptr);
     std::memcpy(destination, range.data, n);
     destination += n;
     offset += n;
