@@ -22,7 +22,7 @@ Status GradientReducer::submit(Engine& engine, std::size_t index, Request reques
 }
 
 Status GradientReducer::ready(Engine& engine, std::size_t index, void* data, bool last_pass) {
-  HVD_TRY_ASSIGN(auto request, set_.ready(index, data, last_pass));
+  HVD_TRY_ASSIGN(auto request, set_.ready(index, data, last_pass, engine.world().size));
   if (request) return submit(engine, index, *std::move(request));
   // A local gradient came last: nothing else would wake the engine for those before it.
   if (set_.is_complete()) engine.flush();

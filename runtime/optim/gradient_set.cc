@@ -74,7 +74,7 @@ Request GradientSet::request_for(const Entry& entry, const Exchange& exchange) {
   return request;
 }
 
-Result<Request> GradientSet::first_request(Entry& entry) {
+Result<Request> GradientSet::first_request(Entry& entry, int ranks) {
   void* data = entry.data;
   if (entry.is_difference) {
     Memory& memory = *entry.memory;
@@ -88,7 +88,7 @@ Result<Request> GradientSet::first_request(Entry& entry) {
   const Allreduce operation = operation_of(entry);
   if (entry.memory != nullptr && entry.memory->compressor != nullptr) {
     const std::span values(static_cast<float*>(data), entry.count);
-    return request_for(entry, entry.memory->compressor->begin(values, operation));
+    return request_for(entry, entry.memory->compressor->begin(values, operation, ranks));
   }
   Request request;
   request.name = entry.gradient.name;
@@ -100,7 +100,8 @@ Result<Request> GradientSet::first_request(Entry& entry) {
   return request;
 }
 
-Result<std::optional<Request>> GradientSet::ready(std::size_t index, void* data, bool last_pass) {
+Result<std::optional<Request>> GradientSet::ready(std::size_t index, void* data, bool last_pass,
+                                                  int ranks) {
   HVD_TRY(check_index(index));
   Entry& entry = gradients_[index];
   if (entry.is_submitted) {
@@ -120,7 +121,7 @@ Result<std::optional<Request>> GradientSet::ready(std::size_t index, void* data,
   const bool is_last = submitted_ == gradients_.size();
   const bool wakes = is_last || pending_bytes_ >= options_.flush_bytes;
   if (wakes) pending_bytes_ = 0;
-  HVD_TRY_ASSIGN(Request request, first_request(entry));
+  HVD_TRY_ASSIGN(Request request, first_request(entry, ranks));
   request.more = !wakes;
   return std::optional<Request>(std::move(request));
 }

@@ -57,10 +57,10 @@ class GradientSet {
   const Options& options() const { return options_; }
 
   /// Gradient `index` got the contribution of one backward pass and lies at `data` until the end
-  /// of the step. Returns the request to submit now: its reduction; nothing while passes are
-  /// outstanding (unless `last_pass`), or where it is local. kInvalidArgument: no such gradient,
-  /// or a pass too many.
-  Result<std::optional<Request>> ready(std::size_t index, void* data, bool last_pass);
+  /// of the step, which so many ranks take part in. Returns the request to submit now: its
+  /// reduction; nothing while passes are outstanding (unless `last_pass`), or where it is local.
+  /// kInvalidArgument: no such gradient, or a pass too many.
+  Result<std::optional<Request>> ready(std::size_t index, void* data, bool last_pass, int ranks);
 
   /// The last request of gradient `index` is over and gathered this, or null. Returns the next.
   Result<std::optional<Request>> resume(std::size_t index, const GatherResult* gathered);
@@ -128,7 +128,7 @@ class GradientSet {
     Compression compression{};
     Sharing sharing = Sharing::kReduced;
     std::shared_ptr<Memory> memory{};  ///< Null for what is reduced in place.
-    void* data = nullptr;            ///< Of this step.
+    void* data = nullptr;              ///< Of this step.
     int passes = 0;
     bool is_submitted = false;
     bool is_difference = false;
@@ -136,7 +136,7 @@ class GradientSet {
   Status check_index(std::size_t index) const;
   Status check_idle(std::size_t index) const;
   Allreduce operation_of(const Entry& entry) const;
-  Result<Request> first_request(Entry& entry);
+  Result<Request> first_request(Entry& entry, int ranks);
   static Result<std::shared_ptr<Memory>> load_memory(const Entry& entry, ByteReader& reader);
   static Request request_for(const Entry& entry, const Exchange& exchange);
 

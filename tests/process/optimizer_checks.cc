@@ -15,6 +15,8 @@ namespace {
 
 using Vector = std::vector<float>;
 
+constexpr std::size_t kWeights = 2'000;
+
 int failures = 0;
 
 void expect(bool holds, const std::string& what) {
@@ -36,8 +38,8 @@ Vector noise(std::size_t count, std::uint32_t seed) {
 
 /// A matrix and a vector, trained by noise.
 struct Model {
-  Vector weight = noise(40 * 50, 77);
-  Vector weight_gradient = Vector(40 * 50);
+  Vector weight = noise(kWeights, 77);
+  Vector weight_gradient = Vector(kWeights);
   Vector bias = Vector(10);
   Vector bias_gradient = Vector(10);
 
@@ -98,7 +100,7 @@ std::vector<double> average(const hvd::Context& job, int step, bool bias) {
     model.backward(rank, step);
     const Vector& one = bias ? model.bias_gradient : model.weight_gradient;
     sum.resize(one.size());
-    for (std::size_t i = 0; i < one.size(); ++i) sum[i] += one[i] / job.size();
+    for (std::size_t i = 0; i < one.size(); ++i) sum[i] += static_cast<double>(one[i]) / job.size();
   }
   return sum;
 }

@@ -62,8 +62,9 @@ class Compressor {
   virtual ~Compressor() = default;
 
   /// Takes a gradient, which stays borrowed until the last resume(), and the allreduce to stand in
-  /// for: an average or a sum. The exchange's memory is the compressor's, alive as long as that.
-  virtual Exchange begin(std::span<float> gradient, const Allreduce& allreduce) = 0;
+  /// for: an average or a sum over so many ranks. The exchange's memory is the compressor's, alive
+  /// as long as that.
+  virtual Exchange begin(std::span<float> gradient, const Allreduce& allreduce, int ranks) = 0;
 
   /// The last exchange is over; `gathered` is what it gathered, null for an allreduce.
   virtual Result<std::optional<Exchange>> resume(const GatherResult* gathered) = 0;

@@ -15,7 +15,7 @@ using CompressorMaker = std::unique_ptr<Compressor> (*)(const Compression& compr
                                                         const Tensor& gradient);
 
 /// Float8 (e4m3 or e5m2): a scale agreed by a maximum over the ranks, then one byte per element.
-/// Bytes are gathered and summed in float32, because sums of 8-bit floats overflow and lose bits.
+/// Bytes are exchanged and summed in float32, because sums of 8-bit floats overflow and lose bits.
 std::unique_ptr<Compressor> make_float8_e4m3(const Compression& compression, std::string_view name,
                                              const Tensor& gradient);
 std::unique_ptr<Compressor> make_float8_e5m2(const Compression& compression, std::string_view name,

@@ -89,7 +89,7 @@ class PowerSgd : public Compressor {
     fill_by_name(name, last_q_);
   }
 
-  Exchange begin(std::span<float> gradient, const Allreduce& allreduce) override {
+  Exchange begin(std::span<float> gradient, const Allreduce& allreduce, int /*ranks*/) override {
     gradient_ = gradient;
     allreduce_ = allreduce;
     has_p_ = false;

@@ -47,7 +47,7 @@ class TopK : public Compressor {
  public:
   TopK(std::size_t count, std::size_t k) : residual_(count), message_(2 * k), k_(k) {}
 
-  Exchange begin(std::span<float> gradient, const Allreduce& allreduce) override {
+  Exchange begin(std::span<float> gradient, const Allreduce& allreduce, int /*ranks*/) override {
     gradient_ = gradient;
     allreduce_ = allreduce;
     if (is_finite(gradient)) {

@@ -20,49 +20,49 @@ std::vector<GradientSet::Gradient> three_of_40_bytes() {
 TEST(GradientSet, SubmitsInPlaceAndWakesWithTheLast) {
   GradientSet set(three_of_40_bytes(), {});
   float data[10];
-  const auto first = set.ready(1, data, false).value();
+  const auto first = set.ready(1, data, false, 2).value();
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->name, "b");
   EXPECT_EQ(first->tensors[0].input, data);
   EXPECT_EQ(first->tensors[0].output, data);
   EXPECT_TRUE(first->more);
-  EXPECT_TRUE(set.ready(0, data, false).value()->more);
+  EXPECT_TRUE(set.ready(0, data, false, 2).value()->more);
   EXPECT_EQ(set.missing(), (std::vector<std::size_t>{2}));
-  EXPECT_FALSE(set.ready(2, data, false).value()->more);
+  EXPECT_FALSE(set.ready(2, data, false, 2).value()->more);
   EXPECT_TRUE(set.missing().empty());
 }
 
 TEST(GradientSet, WakesWhenABucketIsFull) {
   GradientSet set(three_of_40_bytes(), {.flush_bytes = 80});
   float data[10];
-  EXPECT_TRUE(set.ready(0, data, false).value()->more);
-  EXPECT_FALSE(set.ready(1, data, false).value()->more);
-  EXPECT_FALSE(set.ready(2, data, false).value()->more);
+  EXPECT_TRUE(set.ready(0, data, false, 2).value()->more);
+  EXPECT_FALSE(set.ready(1, data, false, 2).value()->more);
+  EXPECT_FALSE(set.ready(2, data, false, 2).value()->more);
 }
 
 TEST(GradientSet, AccumulatesPassesBeforeItSubmits) {
   GradientSet set(three_of_40_bytes(), {.passes_per_step = 2});
   float data[10];
-  EXPECT_FALSE(set.ready(0, data, false).value().has_value());
-  EXPECT_TRUE(set.ready(0, data, false).value().has_value());
-  EXPECT_TRUE(set.ready(1, data, true).value().has_value());  // a step cut short
+  EXPECT_FALSE(set.ready(0, data, false, 2).value().has_value());
+  EXPECT_TRUE(set.ready(0, data, false, 2).value().has_value());
+  EXPECT_TRUE(set.ready(1, data, true, 2).value().has_value());  // a step cut short
 }
 
 TEST(GradientSet, RefusesAPassTooManyUntilTheNextStep) {
   GradientSet set(three_of_40_bytes(), {});
   float data[10];
-  EXPECT_TRUE(set.ready(0, data, false).is_ok());
-  EXPECT_EQ(set.ready(0, data, false).status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(set.ready(0, data, false, 2).is_ok());
+  EXPECT_EQ(set.ready(0, data, false, 2).status().code(), Code::kInvalidArgument);
   set.begin_step();
-  EXPECT_TRUE(set.ready(0, data, false).is_ok());
-  EXPECT_EQ(set.ready(3, data, false).status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(set.ready(0, data, false, 2).is_ok());
+  EXPECT_EQ(set.ready(3, data, false, 2).status().code(), Code::kInvalidArgument);
 }
 
 TEST(GradientSet, TakesANewDescription) {
   GradientSet set(three_of_40_bytes(), {});
   ASSERT_TRUE(set.describe(0, Tensor{.shape = {5, 2}, .layout = 9}).is_ok());
   float data[10];
-  EXPECT_EQ(set.ready(0, data, false).value()->tensors[0].layout, 9u);
+  EXPECT_EQ(set.ready(0, data, false, 2).value()->tensors[0].layout, 9u);
   EXPECT_FALSE(set.set_passes_per_step(0).is_ok());
 }
 
@@ -71,16 +71,17 @@ Allreduce operation_of(const Request& request) { return std::get<Allreduce>(requ
 TEST(GradientSet, DividesAnAverageInTwoParts) {
   GradientSet set(three_of_40_bytes(), {.operation = {ReduceOp::kAverage, 3, 5}, .predivide = 4});
   float data[10];
-  const Allreduce operation = operation_of(*set.ready(0, data, false).value());
+  const Allreduce operation = operation_of(*set.ready(0, data, false, 2).value());
   EXPECT_EQ(operation, (Allreduce{ReduceOp::kAverage, 0.75, 20}));
 }
 
 TEST(GradientSet, MayTakeTheMeanOverThePassesThatTookPlace) {
   GradientSet set(three_of_40_bytes(), {.passes_per_step = 4, .mean_over_passes = true});
   float data[10];
-  for (int pass = 0; pass < 3; ++pass) EXPECT_FALSE(set.ready(0, data, false).value().has_value());
-  EXPECT_EQ(operation_of(*set.ready(0, data, false).value()).prescale, 0.25);
-  EXPECT_EQ(operation_of(*set.ready(1, data, true).value()).prescale, 1);
+  for (int pass = 0; pass < 3; ++pass)
+    EXPECT_FALSE(set.ready(0, data, false, 2).value().has_value());
+  EXPECT_EQ(operation_of(*set.ready(0, data, false, 2).value()).prescale, 0.25);
+  EXPECT_EQ(operation_of(*set.ready(1, data, true, 2).value()).prescale, 1);
 }
 
 TEST(GradientSet, RefusesOptionsThatMakeNoSense) {
@@ -106,9 +107,9 @@ TEST(GradientSet, LocalGradientsStayAndWeighAsInAnAverage) {
   std::vector<float> a(10, 8.0F);
   std::vector<float> b(10, 8.0F);
   std::vector<float> c(10, 1.0F);
-  EXPECT_FALSE(set.ready(0, a.data(), false).value().has_value());
-  EXPECT_FALSE(set.ready(1, b.data(), false).value().has_value());
-  EXPECT_FALSE(set.ready(2, c.data(), false).value()->more);
+  EXPECT_FALSE(set.ready(0, a.data(), false, 2).value().has_value());
+  EXPECT_FALSE(set.ready(1, b.data(), false, 2).value().has_value());
+  EXPECT_FALSE(set.ready(2, c.data(), false, 2).value()->more);
   EXPECT_TRUE(set.is_complete());
   set.finish(4);
   EXPECT_EQ(a[9], 8);
@@ -126,7 +127,7 @@ TEST(GradientSet, ReducesWhatALocalStepChanged) {
   std::vector<float> values(10, 5.0F);
   ASSERT_TRUE(set.start(0, values.data()).is_ok());
   for (float& value : values) value = 4.0F;  // the local step
-  const auto request = set.ready(0, values.data(), false).value();
+  const auto request = set.ready(0, values.data(), false, 2).value();
   auto* const difference = static_cast<float*>(request->tensors[0].output);
   ASSERT_NE(difference, values.data());
   EXPECT_EQ(difference[9], -1);
@@ -135,7 +136,7 @@ TEST(GradientSet, ReducesWhatALocalStepChanged) {
   EXPECT_EQ(values[9], -2);
   EXPECT_EQ(values[0], 4);
   set.begin_step();
-  EXPECT_EQ(set.ready(0, values.data(), false).value()->tensors[0].output, values.data());
+  EXPECT_EQ(set.ready(0, values.data(), false, 2).value()->tensors[0].output, values.data());
 }
 
 TEST(GradientSet, DifferencesNeedFloatsAndNoClipping) {
@@ -155,7 +156,7 @@ TEST(GradientSet, CompressedGradientsSendTheirStages) {
   const Compression compression{.method = CompressionMethod::kFloat8E4m3, .smallest = 1};
   ASSERT_TRUE(set.compress(1, compression).is_ok());
   std::vector<float> data(10, 2.0F);
-  const auto first = set.ready(1, data.data(), false).value();
+  const auto first = set.ready(1, data.data(), false, 2).value();
   EXPECT_EQ(first->name, "b/scale");
   EXPECT_EQ(operation_of(*first).op, ReduceOp::kMax);
   EXPECT_EQ(set.compress(1, {}).code(), Code::kInvalidArgument);  // on its way
@@ -178,7 +179,7 @@ TEST(GradientSet, LoadsTheStateOfTheSameGradientsOnly) {
   GradientSet set(three_of_40_bytes(), {});
   ASSERT_TRUE(set.compress(1, top).is_ok());
   std::vector<float> data{9, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  ASSERT_TRUE(set.ready(1, data.data(), true).is_ok());
+  ASSERT_TRUE(set.ready(1, data.data(), true, 2).is_ok());
   set.begin_step();
   const Bytes state = set.save();
   EXPECT_EQ(set.save(), state);

@@ -46,6 +46,28 @@ TEST_P(Float8Compression, AveragesWithinItsRoundingError) {
   }
 }
 
+TEST_P(Float8Compression, ManyRanksSumSharesAndRoundTwice) {
+  constexpr std::size_t kCount = 100'003;  // shares of different lengths
+  for (const std::size_t size : {3U, 4U}) {
+    Ranks ranks(size, compression(), {kCount});
+    auto gradients = noise_by_rank(size, kCount);
+    const auto inputs = gradients;
+    ranks.step(gradients, {ReduceOp::kSum, 0.5, 1});
+    expect_same_on_all(gradients);
+    EXPECT_EQ(ranks.bytes_sent(), sizeof(float) + kCount + (kCount + size - 1) / size);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      double sum = 0;
+      double allowed = 1e-5;
+      for (const Vector& input : inputs) {
+        sum += 0.5 * input[i];
+        allowed += 0.5 * GetParam().relative_error * std::fabs(input[i]);
+      }
+      allowed += GetParam().relative_error * (std::fabs(sum) + allowed);
+      ASSERT_NEAR(gradients[0][i], sum, allowed) << i;
+    }
+  }
+}
+
 TEST_P(Float8Compression, IsExactForValuesOfTheFormat) {
   Ranks ranks(2, compression(), {4});
   const float top = GetParam().largest / 2;  // the scale leaves it in the upper half of the range

@@ -36,36 +36,51 @@ class Ranks {
     bytes_sent_ = 0;
     std::vector<std::optional<Exchange>> exchanges;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      exchanges.emplace_back(ranks_[rank]->begin(gradients[rank], allreduce));
+      exchanges.emplace_back(
+          ranks_[rank]->begin(gradients[rank], allreduce, static_cast<int>(ranks_.size())));
     }
     while (exchanges.front()) {
-      const GatherResult gathered = run(exchanges);
+      const auto gathered = run(exchanges);
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-        exchanges[rank] = ranks_[rank]->resume(gathered.data ? &gathered : nullptr).value();
+        const GatherResult* const result = gathered.empty() ? nullptr : &gathered[rank];
+        exchanges[rank] = ranks_[rank]->resume(result).value();
         ASSERT_EQ(exchanges[rank].has_value(), exchanges.front().has_value());
       }
     }
   }
 
  private:
-  GatherResult run(const std::vector<std::optional<Exchange>>& exchanges) {
+  static std::size_t count_of(const Exchange& exchange) {
     std::size_t count = 1;
-    for (const auto extent : exchanges.front()->tensor.shape) {
-      count *= static_cast<std::size_t>(extent);
-    }
-    bytes_sent_ += count * size_of(exchanges.front()->tensor.dtype);
-    if (const auto* allreduce = std::get_if<Allreduce>(&exchanges.front()->operation)) {
-      reduce(exchanges, *allreduce, count);
+    for (const auto extent : exchange.tensor.shape) count *= static_cast<std::size_t>(extent);
+    return count;
+  }
+
+  std::vector<GatherResult> run(const std::vector<std::optional<Exchange>>& exchanges) {
+    const Exchange& first = *exchanges.front();
+    const std::size_t width = size_of(first.tensor.dtype);
+    bytes_sent_ += count_of(first) * width;
+    if (const auto* allreduce = std::get_if<Allreduce>(&first.operation)) {
+      reduce(exchanges, *allreduce, count_of(first));
       return {};
     }
-    GatherResult gathered;
-    const std::size_t bytes = count * size_of(exchanges.front()->tensor.dtype);
-    gathered.data = std::make_unique<std::byte[]>(bytes * exchanges.size());
-    for (std::size_t rank = 0; rank < exchanges.size(); ++rank) {
-      gathered.rows.push_back(static_cast<std::int64_t>(count));
-      std::memcpy(gathered.data.get() + rank * bytes, exchanges[rank]->tensor.input, bytes);
+    const bool is_alltoall = std::holds_alternative<Alltoall>(first.operation);
+    const std::size_t size = exchanges.size();
+    std::vector<GatherResult> results(size);
+    for (std::size_t to = 0; to < size; ++to) {
+      std::vector<std::byte> bytes;
+      for (const auto& from : exchanges) {
+        const std::size_t count = count_of(*from);
+        const std::size_t begin = is_alltoall ? first_row_of(count, size, to) : 0;
+        const std::size_t end = is_alltoall ? first_row_of(count, size, to + 1) : count;
+        const auto* const data = static_cast<const std::byte*>(from->tensor.input);
+        bytes.insert(bytes.end(), data + begin * width, data + end * width);
+        results[to].rows.push_back(static_cast<std::int64_t>(end - begin));
+      }
+      results[to].data = std::make_unique<std::byte[]>(bytes.size());
+      std::copy(bytes.begin(), bytes.end(), results[to].data.get());
     }
-    return gathered;
+    return results;
   }
 
   static void reduce(const std::vector<std::optional<Exchange>>& exchanges,

@@ -85,7 +85,7 @@ TEST(TopK, AStepThatIsNotFiniteLeavesTheResidual) {
 TEST(TopK, RefusesAnIndexBeyondTheGradient) {
   Ranks ranks(1, top_k(0.25), {4});
   Vector gradient{4, 3, 2, 1};
-  ranks[0].begin(gradient, {ReduceOp::kAverage});
+  ranks[0].begin(gradient, {ReduceOp::kAverage}, 1);
   GatherResult gathered;
   gathered.rows = {2};
   gathered.data = std::make_unique<std::byte[]>(8);
