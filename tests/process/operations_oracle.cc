@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by N ranks: the C++ functions of reducescatter, reduce, alltoall, gather and scatter.
+// Run by N ranks: the C++ functions of reducescatter, reduce, alltoall, gather, scatter and the
+// sparse allreduce.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -95,6 +96,29 @@ bool check_rooted(const hvd::Context& job, std::size_t scale) {
          same("scatter", scattered.values, mine);
 }
 
+/// Each rank has as many rows as its number, with indices that overlap those of its neighbours.
+bool check_sparse(const hvd::Context& job, std::size_t scale) {
+  std::vector<std::int64_t> indices;
+  std::vector<std::int64_t> all_indices;
+  Values all;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    const std::size_t count = static_cast<std::size_t>(rank) * scale;
+    append(all, rows(rank, count));
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto index = static_cast<std::int64_t>(i) + rank;
+      all_indices.push_back(index);
+      if (rank == job.rank()) indices.push_back(index);
+    }
+  }
+  const Values mine = rows(job.rank(), static_cast<std::size_t>(job.rank()) * scale);
+  const std::span<const std::int64_t> places = indices;
+  const auto sum = hvd::sparse_allreduce("sparse", places, view(mine), kRowCount, HVD_SUM);
+  const auto mean = hvd::sparse_allreduce("sparse.mean", places, view(mine), kRowCount);
+  const bool good = same("sparse sum", sum.values, all) && sum.indices == all_indices;
+  for (float& value : all) value /= static_cast<float>(job.size());
+  return good && same("sparse average", mean.values, all) && mean.indices == all_indices;
+}
+
 bool refuses(const char* what, hvd_status status, const std::function<void()>& call) {
   try {
     call();
@@ -114,6 +138,12 @@ bool check_errors(const hvd::Context& job) {
                  [&] { hvd::alltoall("x", view(values), too_many, kRowCount); }) &&
          refuses("root", HVD_INVALID_ARGUMENT,
                  [&] { hvd::gather("x", view(values), job.size(), kRowCount); }) &&
+         refuses("sparse maximum", HVD_UNSUPPORTED,
+                 [&] {
+                   const std::vector<std::int64_t> places(4);
+                   hvd::sparse_allreduce("x", std::span<const std::int64_t>(places), view(values),
+                                         kRowCount, HVD_MAX);
+                 }) &&
          refuses("rows", HVD_INVALID_ARGUMENT,
                  [&] { hvd::reducescatter("x", view(values), HVD_SUM, 3); }) &&
          refuses("bits of floats", HVD_UNSUPPORTED,
@@ -130,6 +160,7 @@ int main() {
     for (const std::size_t scale : {0, 1, 3, 20'000}) {
       good = check_alltoall(job, scale) && good;
       good = check_rooted(job, scale) && good;
+      good = check_sparse(job, scale) && good;
     }
     good = check_errors(job) && good;
     return good ? 0 : 1;

@@ -86,9 +86,26 @@ class Allreduce(unittest.TestCase):
         with self.assertRaisesRegex(hvd.UnsupportedError, "gaps"):
             ht.allreduce_(torch.ones(4, 4)[:, ::2])
         with self.assertRaisesRegex(hvd.UnsupportedError, "complex64"):
-            ht.allreduce(torch.ones(2, dtype=torch.complex64))
+            ht.allreduce(torch.ones(2, dtype=torch.complex64), op=ht.Max)
         with self.assertRaisesRegex(hvd.UnsupportedError, "sparse"):
             ht.allreduce(torch.ones(2, 2).to_sparse())
+
+    def test_complex_numbers(self) -> None:
+        given = torch.full((3,), complex(ht.rank() + 1, -1), dtype=torch.complex64)
+        total = sum(range(1, ht.size() + 1))
+        expected = torch.full((3,), complex(total, -ht.size()), dtype=torch.complex64)
+        self.assertTrue(torch.equal(ht.allreduce(given, op=ht.Sum), expected))
+        self.assertTrue(torch.allclose(ht.allreduce(given), expected / ht.size()))
+
+    def test_adasum(self) -> None:
+        same = torch.full((7,), 3.0)
+        self.assertTrue(torch.equal(ht.allreduce(same, op=ht.Adasum), same))
+        apart = torch.zeros(ht.size())
+        apart[ht.rank()] = float(ht.rank() + 1)  # orthogonal: they add
+        expected = torch.arange(1, ht.size() + 1, dtype=torch.float32)
+        self.assertTrue(torch.equal(ht.allreduce(apart, op=ht.Adasum), expected))
+        with self.assertRaisesRegex(hvd.UnsupportedError, "adasum"):
+            ht.allreduce(torch.ones(3, dtype=torch.int32), op=ht.Adasum)
 
     def test_groups(self) -> None:
         group = [numbers((3,), torch.float32, ht.rank()), numbers((2, 2), torch.int64, ht.rank())]
@@ -147,6 +164,22 @@ class Others(unittest.TestCase):
         self.assertEqual(tuple(empty.shape), (0, 2))
         with self.assertRaisesRegex(ValueError, "scalar"):
             ht.allgather(torch.tensor(1.0))
+
+    def test_sparse_allreduce(self) -> None:
+        dense = torch.zeros(5, 3)
+        dense[ht.rank() % 5] = float(ht.rank() + 1)  # rows that ranks share beyond five
+        for op in (ht.Sum, ht.Average):
+            expected = ht.allreduce(dense, op=op)
+            result = ht.sparse_allreduce(dense.to_sparse(1), name=f"rows.{op}", op=op)
+            self.assertTrue(torch.allclose(result.to_dense(), expected))
+            result = ht.sparse_allreduce(dense.to_sparse(), op=op)
+            self.assertTrue(torch.allclose(result.to_dense(), expected))
+        nothing = torch.sparse_coo_tensor(torch.zeros((1, 0)), torch.zeros((0, 3)), (5, 3))
+        self.assertEqual(ht.sparse_allreduce(nothing).to_dense().abs().sum().item(), 0)
+        with self.assertRaises(hvd.errors.UnsupportedError):
+            ht.sparse_allreduce(dense.to_sparse(), op=ht.Max)
+        with self.assertRaises(hvd.errors.UnsupportedError):
+            ht.sparse_allreduce(dense)
 
     def test_broadcast(self) -> None:
         root = ht.size() - 1

@@ -10,3 +10,4 @@
 #include "hvd/collectives.hpp"
 #include "hvd/memory.hpp"
 #include "hvd/optimizer.hpp"
+#include "hvd/sparse.hpp"

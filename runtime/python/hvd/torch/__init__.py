@@ -55,6 +55,7 @@ from hvd.torch.operations import (
     synchronize,
 )
 from hvd.torch.optimizer import DistributedOptimizer
+from hvd.torch.sparse import sparse_allreduce, sparse_allreduce_async
 from hvd.torch.state import (
     allgather_object,
     broadcast_object,
@@ -104,6 +105,8 @@ __all__ = [
     "rank",
     "shutdown",
     "size",
+    "sparse_allreduce",
+    "sparse_allreduce_async",
     "statistics",
     "synchronize",
 ]

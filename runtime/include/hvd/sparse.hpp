@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Allreduce of sparse tensors: header only, over hvd.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hvd/collectives.hpp"
+
+namespace hvd {
+
+/// Some rows of a tensor, as the gradient of an embedding is. An index may stand there several
+/// times: its rows are to be added.
+template <typename T>
+struct Sparse {
+  std::vector<std::int64_t> indices;  ///< [rows]
+  std::vector<T> values;              ///< [rows * row_count]
+};
+
+namespace detail {
+
+template <typename T>
+std::vector<T> copy_gathered(hvd_handle handle, std::uint32_t index, std::size_t row_count) {
+  hvd_gather gather{};
+  check(hvd_gathered(handle, index, &gather));
+  std::vector<T> result(static_cast<std::size_t>(gather.shape[0]) * row_count);
+  if (!result.empty()) std::memcpy(result.data(), gather.data, result.size() * sizeof(T));
+  return result;
+}
+
+}  // namespace detail
+
+/// The sum or average over ranks of sparse tensors: the rows of all ranks, by rank, each with its
+/// index. Ranks may have different numbers of rows, also none. `values` holds rows of `row_count`
+/// elements. For an average the values are divided by the number of ranks before they travel.
+template <typename T>
+Sparse<T> sparse_allreduce(const std::string& name, std::span<const std::int64_t> indices,
+                           std::span<const T> values, std::size_t row_count = 1,
+                           hvd_reduce_op op = HVD_AVERAGE) {
+  const std::size_t rows = detail::whole_rows("sparse allreduce", name, values.size(), row_count);
+  if (rows != indices.size()) {
+    throw Error(HVD_INVALID_ARGUMENT, "sparse allreduce '" + name + "': " + std::to_string(rows) +
+                                          " rows, and " + std::to_string(indices.size()) +
+                                          " indices; pass one for each row");
+  }
+  if (op != HVD_AVERAGE && op != HVD_SUM) {
+    throw Error(HVD_UNSUPPORTED, "sparse allreduce '" + name +
+                                     "': only a sum or an average has rows that are missing");
+  }
+  std::vector<T> shares(values.begin(), values.end());
+  if (op == HVD_AVERAGE) {
+    for (T& share : shares) share = static_cast<T>(share / static_cast<T>(hvd_size()));
+  }
+  const std::array<std::int64_t, 2> shape = {static_cast<std::int64_t>(rows),
+                                             static_cast<std::int64_t>(row_count)};
+  std::array<hvd_tensor, 2> tensors = {{
+      {indices.data(), nullptr, HVD_INT64, 1, shape.data(), 0, nullptr, 0},
+      {shares.data(), nullptr, dtype_of<T>(), 2, shape.data(), 0, nullptr, 0},
+  }};
+  hvd_request request = HVD_REQUEST_INITIALIZER;
+  request.kind = HVD_ALLGATHER;
+  request.name = name.c_str();
+  request.tensors = tensors.data();
+  request.tensor_count = static_cast<std::uint32_t>(tensors.size());
+  hvd_handle handle = 0;
+  check(hvd_submit(&request, &handle));
+  const Pending owner(handle);
+  check(hvd_wait(handle, -1));
+  return {detail::copy_gathered<std::int64_t>(handle, 0, 1),
+          detail::copy_gathered<T>(handle, 1, row_count)};
+}
+
+}  // namespace hvd
