@@ -52,6 +52,18 @@ class Operations(unittest.TestCase):
         mean = np.mean([rows(rank, 3, "float64") for rank in range(hvd.size())], axis=0)
         np.testing.assert_allclose(hn.allreduce(rows(hvd.rank(), 3, "float64")), mean)
 
+    def test_travelling_as_a_half_type(self) -> None:
+        for dtype in ("float32", "float64"):
+            for count in (3, 30000):
+                mine = rows(hvd.rank(), count, dtype)  # small whole numbers: exact as halves
+                for wire in ("float16", "bfloat16"):
+                    got = hn.allreduce(mine, op=hn.Sum, wire=wire)
+                    np.testing.assert_array_equal(got, total(count, dtype))
+        third = hn.allreduce(np.full(5, 1 / 3, "float32"), wire="float16")
+        np.testing.assert_array_equal(third, np.full(5, np.float16(1 / 3), "float32"))
+        with self.assertRaisesRegex(hvd.UnsupportedError, "as float16"):
+            hn.allreduce(np.ones(3, "int32"), op=hn.Sum, wire="float16")
+
     def test_alltoall(self) -> None:
         size, rank = hvd.size(), hvd.rank()
         # rank r sends r + s rows to rank s

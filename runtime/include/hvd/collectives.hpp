@@ -138,10 +138,11 @@ inline Pending submit(hvd_request request, const std::string& name, std::span<hv
 
 }  // namespace detail
 
-/// Starts output = reduction of input over ranks. Equal lengths; may be the same memory.
+/// Starts output = reduction of input over ranks. Equal lengths; may be the same memory. float and
+/// double may travel as a half type (`wire`).
 template <typename T>
 Pending allreduce_async(const std::string& name, std::span<const T> input, std::span<T> output,
-                        hvd_reduce_op op = HVD_AVERAGE) {
+                        hvd_reduce_op op = HVD_AVERAGE, hvd_wire wire = HVD_WIRE_SAME) {
   if (input.size() != output.size()) {
     throw Error(HVD_INVALID_ARGUMENT, "allreduce '" + name + "': input has " +
                                           std::to_string(input.size()) + " elements, output " +
@@ -151,6 +152,7 @@ Pending allreduce_async(const std::string& name, std::span<const T> input, std::
   hvd_tensor tensor = detail::flat_tensor(input.data(), output.data(), count);
   hvd_request request = HVD_REQUEST_INITIALIZER;
   request.reduce_op = op;
+  request.wire = wire;
   return detail::submit(request, name, {&tensor, 1});
 }
 

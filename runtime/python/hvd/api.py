@@ -182,6 +182,7 @@ def submit(
     root: int = 0,
     scales: tuple[float, float] = (1.0, 1.0),
     waits: bool = False,
+    wire: int = _lib.WIRE_SAME,
 ) -> int:
     """Starts an operation; returns its handle. The memory stays the caller's to keep alive.
 
@@ -204,6 +205,7 @@ def submit(
         array,
         None,
         None,
+        wire,
     )
     handle = ctypes.c_uint64()
     check(quick.hvd_submit(ctypes.byref(request), ctypes.byref(handle)))

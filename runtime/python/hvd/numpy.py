@@ -22,6 +22,8 @@ BitAnd = _lib.BIT_AND
 BitOr = _lib.BIT_OR
 BitXor = _lib.BIT_XOR
 
+_WIRES = {None: _lib.WIRE_SAME, "float16": _lib.WIRE_FLOAT16, "bfloat16": _lib.WIRE_BFLOAT16}
+
 
 def _described(array: np.ndarray, target: np.ndarray | None = None, splits: Any = None) -> Any:
     number = _lib.DTYPES.get(array.dtype.name)
@@ -58,16 +60,27 @@ def _rows(handle: int, dtype: np.dtype) -> tuple[np.ndarray, tuple[int, ...]]:
 
 
 def allreduce(
-    array: Any, name: str | None = None, op: int = Average, scales: tuple[float, float] = (1, 1)
+    array: Any,
+    name: str | None = None,
+    op: int = Average,
+    scales: tuple[float, float] = (1, 1),
+    wire: str | None = None,
 ) -> np.ndarray:
     """The reduction over ranks.
+
+    Parameters
+    ----------
+    wire
+        What an array of float32 or float64 travels as: "float16" or "bfloat16".
 
     >>> allreduce(np.ones(3)).tolist()  # on any number of ranks
     [1.0, 1.0, 1.0]
     """
     source = np.ascontiguousarray(array).reshape(np.shape(array))
     result = np.empty_like(source)
-    api.release(_run(_lib.ALLREDUCE, _described(source, result), name, op=op, scales=scales))
+    tensor = _described(source, result)
+    as_type = _WIRES[wire]
+    api.release(_run(_lib.ALLREDUCE, tensor, name, op=op, scales=scales, wire=as_type))
     return result
 
 
