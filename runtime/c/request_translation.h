@@ -11,7 +11,7 @@ namespace hvd {
 
 /// The engine's form of a C request. Numbers without a meaning and null pointers where memory is
 /// needed: kInvalidArgument that names the field and the request. Pure.
-Result<Request> translate(const hvd_request& given);
+Result<Request> translate(const hvd_request& any_version);
 
 /// Type, shape and layout alone; pointers may be null. Pure.
 Result<Tensor> translate_description(std::string_view name, const hvd_tensor& tensor);

@@ -23,6 +23,9 @@ bool Negotiation::read_log() {
 }
 
 void Negotiation::apply(const ControlMessage& entry) {
+  // A loss ends the epoch: what comes behind it starts nothing, and requests stay where
+  // take_all_requests() finds them.
+  if (lost_) return;
   if (const auto* run = std::get_if<Run>(&entry)) {
     apply_run(*run);
   } else if (const auto* define = std::get_if<Define>(&entry)) {
@@ -44,7 +47,8 @@ void Negotiation::apply(const ControlMessage& entry) {
   } else if (const auto* left = std::get_if<Left>(&entry)) {
     decisions_.emplace_back(PeerLeft{left->rank});
   } else if (const auto* lost = std::get_if<Lost>(&entry)) {
-    if (!std::exchange(lost_, true)) decisions_.emplace_back(PeerLost{lost->rank, lost->text});
+    lost_ = true;
+    decisions_.emplace_back(PeerLost{lost->rank, lost->text});
   } else if (std::holds_alternative<Shutdown>(entry)) {
     decisions_.emplace_back(AllLeft{});
   }
