@@ -31,6 +31,15 @@ float scale_for(float largest) {
   return std::ldexp(1.0F, std::max(exponent, -120));
 }
 
+/// Takes a pointer, not a member: bytes may alias anything, and the loop has to be vectorised.
+template <typename Format>
+void quantise(std::span<const float> values, float factor, std::uint8_t* codes) {
+  const float* const from = values.data();
+  const std::size_t count = values.size();
+
+  for (std::size_t i = 0; i < count; ++i) codes[i] = float_to_float8<Format>(from[i] * factor);
+}
+
 /// What one more exchange has to save in received bytes to pay for itself: about what a 10 Gbit/s
 /// link moves in the time of an exchange.
 constexpr double kWorthAnExchange = 65'536;
@@ -95,10 +104,7 @@ class Float8 : public Compressor {
       return std::optional<Exchange>();
     }
     scale_ = scale_for<Format>(largest_);
-    const float inverse = 1 / scale_;
-    for (std::size_t i = 0; i < codes_.size(); ++i) {
-      codes_[i] = float_to_float8<Format>(gradient_[i] * inverse);
-    }
+    quantise<Format>(gradient_, 1 / scale_, codes_.data());
     const double gathered = static_cast<double>(codes_.size()) * (ranks_ - 1);
     if (gathered * (1 - 2.0 / ranks_) < kWorthAnExchange) {
       return send(Stage::kCodes, "codes", Allgather{}, codes_.size());
@@ -110,9 +116,11 @@ class Float8 : public Compressor {
   static void sum_codes(const GatherResult* gathered, std::span<float> means) {
     const auto* codes = reinterpret_cast<const std::uint8_t*>(gathered->data.get());
     const auto divisor = static_cast<float>(gathered->rows.size());
+    const std::size_t count = means.size();
+    float* const sums = means.data();
     std::fill(means.begin(), means.end(), 0.0F);
-    for (std::size_t rank = 0; rank < gathered->rows.size(); ++rank, codes += means.size()) {
-      for (std::size_t i = 0; i < means.size(); ++i) means[i] += kFloat8Values<Format>[codes[i]];
+    for (std::size_t rank = 0; rank < gathered->rows.size(); ++rank, codes += count) {
+      for (std::size_t i = 0; i < count; ++i) sums[i] += kFloat8Values<Format>[codes[i]];
     }
     for (float& mean : means) mean /= divisor;
   }
@@ -121,7 +129,7 @@ class Float8 : public Compressor {
   Result<std::optional<Exchange>> encode_share(const GatherResult* gathered) {
     const std::span share = gradient_.first(static_cast<std::size_t>(gathered->rows.front()));
     sum_codes(gathered, share);
-    for (std::size_t i = 0; i < share.size(); ++i) codes_[i] = float_to_float8<Format>(share[i]);
+    quantise<Format>(share, 1, codes_.data());
     return send(Stage::kSums, "sums", Allgather{}, share.size());
   }
 
