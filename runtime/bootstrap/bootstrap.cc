@@ -11,6 +11,7 @@
 #include "bootstrap/method.h"
 #include "bootstrap/mpi_world.h"
 #include "bootstrap/peer_record.h"
+#include "bootstrap/socket_set_wiring.h"
 #include "bootstrap/thread_world.h"
 #include "bootstrap/wiring_shape.h"
 #include "topology/launch_env.h"
@@ -108,6 +109,7 @@ class Start {
     HVD_TRY(agree("shared", shared));
     const Status linked = link_nodes(shape, listener, wiring);
     HVD_TRY(agree("linked", linked));
+    wiring.sets = std::make_unique<SocketSetWiring>(records_, rank_, rendezvous_.key);
     return wiring;
   }
 
@@ -186,16 +188,10 @@ class Start {
 
   Result<MeshPeer> mesh_peer(LinkPurpose purpose, int peer) const {
     const PeerRecord& other = record(peer);
-    MeshPeer result{
-        .id = {.purpose = purpose, .peer_rank = peer}, .host = other.label(), .addresses = {}};
-    // Virtual nodes share a network name space: no packet need leave it.
-    std::vector<std::string> addresses = other.addresses;
-    if (other.machine == record(rank_).machine) addresses.insert(addresses.begin(), "127.0.0.1");
-    for (const std::string& address : addresses) {
-      HVD_TRY_ASSIGN(auto parsed, SocketAddress::of(address, other.port));
-      result.addresses.push_back(parsed);
-    }
-    return result;
+    HVD_TRY_ASSIGN(auto addresses, addresses_between(record(rank_), other, other.port));
+    return MeshPeer{.id = {.purpose = purpose, .peer_rank = peer},
+                    .host = other.label(),
+                    .addresses = std::move(addresses)};
   }
 
   Result<std::vector<MeshPeer>> mesh_peers(const WiringShape& shape, const PeerInfo& me) const {

@@ -83,6 +83,19 @@ Result<PeerRecord> describe_myself(const Environment& environment) {
   return record;
 }
 
+Result<std::vector<SocketAddress>> addresses_between(const PeerRecord& mine,
+                                                     const PeerRecord& other, std::uint16_t port) {
+  // Virtual nodes share a network name space: no packet need leave it.
+  std::vector<std::string> texts = other.addresses;
+  if (other.machine == mine.machine) texts.insert(texts.begin(), "127.0.0.1");
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : texts) {
+    HVD_TRY_ASSIGN(auto parsed, SocketAddress::of(text, port));
+    addresses.push_back(parsed);
+  }
+  return addresses;
+}
+
 std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records) {
   std::map<std::string, std::size_t> index;
   std::vector<std::vector<int>> nodes;

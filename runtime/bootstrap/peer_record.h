@@ -8,6 +8,7 @@
 
 #include "base/environment.h"
 #include "base/result.h"
+#include "transport/socket_address.h"
 
 namespace hvd {
 
@@ -33,6 +34,10 @@ std::string encode(const PeerRecord& record);
 Result<PeerRecord> decode_record(std::string_view bytes);
 /// Everything but the sockets' names.
 Result<PeerRecord> describe_myself(const Environment& environment);
+
+/// Where `mine` reaches the TCP port `port` of `other`, most likely first.
+Result<std::vector<SocketAddress>> addresses_between(const PeerRecord& mine,
+                                                     const PeerRecord& other, std::uint16_t port);
 
 /// Ranks by node: nodes by ascending lowest rank, ranks ascending.
 std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records);

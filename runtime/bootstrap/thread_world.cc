@@ -8,10 +8,12 @@
 
 #include <array>
 #include <cerrno>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <utility>
 
+#include "base/mutex.h"
 #include "bootstrap/local_host.h"
 #include "bootstrap/wiring_shape.h"
 #include "transport/shared_segment.h"
@@ -140,11 +142,84 @@ Status join_lanes(const WiringShape& shape, std::vector<Wiring>& wirings) {
   return Status::ok();
 }
 
+/// What the process sets of one world of threads share. Thread-safe.
+class ThreadSets {
+ public:
+  explicit ThreadSets(std::vector<PeerInfo> peers) : peers_(std::move(peers)) {}
+
+  /// The first member that comes connects all of them; each takes its own.
+  Result<SetLinks> take(const SetWiring::Plan& plan) {
+    Lock lock(mutex_);
+    auto [found, is_first] = waiting_.try_emplace(plan.number);
+    if (is_first) {
+      const Status status = connect_all(plan, found->second);
+      if (!status.is_ok()) {
+        waiting_.erase(found);
+        return status;
+      }
+    }
+    auto mine = found->second.extract(plan.rank);
+    if (found->second.empty()) waiting_.erase(found);
+    if (mine.empty()) return error(Code::kInternal, "rank {} connects twice", plan.rank);
+    return std::move(mine.mapped());
+  }
+
+ private:
+  using ByRank = std::map<int, SetLinks>;
+
+  Status connect_all(const SetWiring::Plan& plan, ByRank& links) const {
+    const WiringShape shape(plan.nodes);
+    for (int node = 0; node < shape.nodes(); ++node) {
+      const int local_size = shape.local_size(node);
+      HVD_TRY_ASSIGN(auto segment, SharedSegment::create_private(
+                                       {.local_size = local_size,
+                                        .memory_bytes = plan.memory_bytes(local_size)}));
+      for (const int rank : shape.ranks_of(node)) {
+        SetLinks& mine = links[rank];
+        mine.memory = segment->memory();
+        mine.owner = segment;
+        mine.lane.resize(plan.nodes.size());
+        mine.lanes = shape.lanes();
+      }
+    }
+    for (int lane = 0; lane < shape.lanes(); ++lane) {
+      for (int a = 0; a < shape.nodes(); ++a) {
+        for (int b = a + 1; b < shape.nodes(); ++b) {
+          const int first = shape.rank_at(a, lane);
+          const int second = shape.rank_at(b, lane);
+          HVD_TRY_ASSIGN(auto pair, connect(peers_[static_cast<std::size_t>(first)],
+                                            peers_[static_cast<std::size_t>(second)]));
+          links[first].lane[static_cast<std::size_t>(b)] = std::move(pair.first);
+          links[second].lane[static_cast<std::size_t>(a)] = std::move(pair.second);
+        }
+      }
+    }
+    return Status::ok();
+  }
+
+  const std::vector<PeerInfo> peers_;
+  Mutex mutex_;
+  std::map<std::uint64_t, ByRank> waiting_ HVD_GUARDED_BY(mutex_);
+};
+
+class ThreadSetWiring : public SetWiring {
+ public:
+  explicit ThreadSetWiring(std::shared_ptr<ThreadSets> sets) : sets_(std::move(sets)) {}
+  Result<std::string> offer() override { return std::string("here"); }
+  Result<SetLinks> connect(const Plan& plan) override { return sets_->take(plan); }
+  void withdraw() override {}
+  void interrupt() override {}
+
+ private:
+  std::shared_ptr<ThreadSets> sets_;  ///< With the other ranks of the world.
+};
+
 }  // namespace
 
 Result<std::vector<Wiring>> wire_threads(const ThreadWorldOptions& options) {
   HVD_TRY_ASSIGN(const WiringShape shape, shape_of(options));
   const std::vector<PeerInfo> peers = peers_of(shape);
+  const auto sets = std::make_shared<ThreadSets>(peers);
   std::vector<Wiring> wirings(static_cast<std::size_t>(options.size));
   for (int rank = 0; rank < options.size; ++rank) {
     Wiring& wiring = wirings[static_cast<std::size_t>(rank)];
@@ -153,6 +228,7 @@ Result<std::vector<Wiring>> wire_threads(const ThreadWorldOptions& options) {
     wiring.peers = peers;
     wiring.lane.resize(static_cast<std::size_t>(shape.nodes()));
     wiring.lanes = shape.lanes();
+    wiring.sets = std::make_unique<ThreadSetWiring>(sets);
     wiring.bootstrap = "threads";
     wiring.bootstrap_reason = "the ranks are threads of one process";
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "bootstrap/set_wiring.h"
 #include "bootstrap/store.h"
 #include "transport/link.h"
 #include "transport/node_group.h"
@@ -36,9 +37,10 @@ struct Wiring {
   /// Data links to the ranks with my lane on the other nodes, by node index; null for my own node,
   /// and all null when my local rank is not below the number of lanes (the smallest node's size).
   std::vector<std::unique_ptr<Link>> lane;
-  int lanes = 0;                 ///< Smallest node's local size; 0 when there is one node.
-  std::string bootstrap;         ///< How the ranks found each other: "hvdrun", "slurm file", ...
-  std::string bootstrap_reason;  ///< One line: methods declined before it, and why.
+  int lanes = 0;                    ///< Smallest node's local size; 0 when there is one node.
+  std::unique_ptr<SetWiring> sets;  ///< Connects process sets, as long as the job lasts.
+  std::string bootstrap;            ///< How the ranks found each other: "hvdrun", "slurm file", ...
+  std::string bootstrap_reason;     ///< One line: methods declined before it, and why.
 };
 
 }  // namespace hvd

@@ -110,6 +110,9 @@ Status Process::start(const Settings& settings) {
   engine_options.on_loss = loss_notice(environment, wiring.rank);
   HVD_TRY_ASSIGN(std::shared_ptr<Engine> engine,
                  Engine::start(std::move(wiring), table, engine_options));
+  for (const std::vector<int>& ranks : settings.process_sets) {
+    HVD_TRY(engine->add_process_set(ranks, *options.deadline).status());
+  }
   Lock lock(state_->mutex);
   state_->engine = std::move(engine);
   return Status::ok();

@@ -53,6 +53,20 @@ Result<milliseconds> checked_seconds(std::string_view field, double seconds) {
   return milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
 }
 
+Result<std::vector<std::vector<int>>> process_sets_of(const hvd_init_options& options) {
+  std::vector<std::vector<int>> sets;
+  for (std::uint32_t i = 0; i < options.process_set_count; ++i) {
+    if (options.process_sets == nullptr || options.process_sets[i].ranks == nullptr) {
+      return error(Code::kInvalidArgument,
+                   "hvd_init: process set {} of {} is null; give each a list of ranks", i + 1,
+                   options.process_set_count);
+    }
+    const hvd_ranks& given = options.process_sets[i];
+    sets.emplace_back(given.ranks, given.ranks + given.count);
+  }
+  return sets;
+}
+
 }  // namespace
 
 Result<Settings> settings_from(const Environment& environment, const hvd_init_options* given) {
@@ -90,6 +104,7 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
                  options.start_timeout_seconds);
   }
   if (start_option.count() != 0) settings.start_timeout = start_option;
+  HVD_TRY_ASSIGN(settings.process_sets, process_sets_of(options));
   return settings;
 }
 

@@ -13,6 +13,9 @@ namespace hvd {
 /// their lowest rank, ranks in a node are in ascending order: the order of every sum.
 /// Immutable after construction.
 struct Communicator {
+  /// Of a set that is still being formed: backends are created before it has a number.
+  static constexpr int kUnnumbered = -1;
+
   int process_set = 0;
   int rank = 0;
   int size = 1;
@@ -22,6 +25,10 @@ struct Communicator {
   int local_rank = 0;                   ///< My place in nodes[node].
   std::vector<std::string> hosts;       ///< [size] host name of each rank, for messages.
 
+  /// My rank in the job.
+  int world_rank() const {
+    return world_ranks.empty() ? rank : world_ranks[static_cast<std::size_t>(rank)];
+  }
   int local_size() const { return static_cast<int>(nodes[static_cast<std::size_t>(node)].size()); }
   int node_count() const { return static_cast<int>(nodes.size()); }
 };

@@ -72,6 +72,14 @@ std::optional<int> root_of(const Operation& operation) {
   return std::nullopt;
 }
 
+void set_root(Operation& operation, int root) {
+  std::visit(
+      [root](auto& kind) {
+        if constexpr (requires { kind.root; }) kind.root = root;
+      },
+      operation);
+}
+
 bool has_free_rows(const Operation& operation) {
   return std::holds_alternative<Allgather>(operation) ||
          std::holds_alternative<Gather>(operation) || has_splits(operation);

@@ -109,6 +109,8 @@ using Operation = std::variant<Allreduce, Allgather, Broadcast, Barrier, Reduces
 std::optional<Allreduce> reduction_of(const Operation& operation);
 /// The root of an operation that has one.
 std::optional<int> root_of(const Operation& operation);
+/// Changes the root of an operation that has one.
+void set_root(Operation& operation, int root);
 /// True where the first dimension may differ by rank: allgather, alltoall, gather and scatter.
 bool has_free_rows(const Operation& operation);
 /// True where each rank says how many of its rows go where: alltoall and scatter.

@@ -119,6 +119,7 @@ void Coordinator::check_complete(Name& name) {
     return;
   }
   if (name.offers.size() > 1) {
+    show_world_roots(name);
     fail(name, Code::kMismatch, disagreement(name.name, name.offers));
     return;
   }
@@ -127,6 +128,17 @@ void Coordinator::check_complete(Name& name) {
   name.offers.clear();
   name.announced.clear();
   complete(name);
+}
+
+/// People count the root of a process set among the ranks of the job.
+void Coordinator::show_world_roots(Name& name) {
+  if (name.set->id == 0) return;
+  const std::vector<int> ranks = name.set->ranks.ranks();
+  for (Offer& offer : name.offers) {
+    const auto root = root_of(offer.description.operation);
+    if (!root || *root < 0 || *root >= name.set->size) continue;
+    set_root(offer.description.operation, ranks[static_cast<std::size_t>(*root)]);
+  }
 }
 
 void Coordinator::check_left(Name& name) {

@@ -78,6 +78,7 @@ class Coordinator {
   void add_offer(Name& name, const Description& description, const RankSet& ranks,
                  Clock::time_point now);
   void check_complete(Name& name);
+  static void show_world_roots(Name& name);
   void check_left(Name& name);
   void define(Name& name);
   std::optional<std::uint32_t> next_id();

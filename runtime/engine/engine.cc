@@ -80,15 +80,15 @@ int ranks_on_machine(const std::vector<PeerInfo>& peers, int rank) {
 }  // namespace
 
 std::size_t node_memory_bytes(std::span<const BackendEntry> table, int local_size) {
-  std::size_t bytes = whole_pages(Board::bytes(local_size));
-  for (const BackendEntry& entry : table) bytes += whole_pages(entry.memory_bytes(local_size));
-  return bytes;
+  return whole_pages(Board::bytes(local_size)) + plane_memory_bytes(table, local_size);
 }
 
-Engine::Impl::Impl(Wiring wiring, const EngineOptions& options, Poller poller)
+Engine::Impl::Impl(Wiring wiring, std::span<const BackendEntry> table, const EngineOptions& options,
+                   Poller poller)
     : world_(make_world(wiring)),
       peers_(wiring.peers),
       options_(options),
+      table_(table),
       wiring_(std::move(wiring)),
       poller_(std::move(poller)),
       left_(world_.size),
@@ -98,33 +98,33 @@ Engine::Impl::Impl(Wiring wiring, const EngineOptions& options, Poller poller)
   spin_polls_ = options.spin >= 0 ? options.spin + 1 : (crowded ? 50 : 20'000);
 }
 
-Status Engine::Impl::open(std::span<const BackendEntry> table) {
+Status Engine::Impl::open() {
   Lock lock(progress_);
-  HVD_TRY(watch_descriptors());
-  std::span<std::byte> memory = wiring_.node.memory;
+  const std::span<std::byte> memory = wiring_.node.memory;
   const int local_size = world_.local_size();
-  if (memory.size() < node_memory_bytes(table, local_size)) {
+  if (memory.size() < node_memory_bytes(table_, local_size)) {
     return error(Code::kInternal, "rank {}: {} bytes of node memory, {} wanted", wiring_.rank,
-                 memory.size(), node_memory_bytes(table, local_size));
+                 memory.size(), node_memory_bytes(table_, local_size));
   }
   const Board board = Board::map(memory, local_size);
-  memory = memory.subspan(whole_pages(Board::bytes(local_size)));
-  std::vector<Link*> lane;
-  for (const auto& link : wiring_.lane) lane.push_back(link.get());
-  ArenaView arena{wiring_.node.arena, std::vector<int>(static_cast<std::size_t>(local_size))};
-  std::iota(arena.parts.begin(), arena.parts.end(), 0);
-  std::vector<Reduction::Candidate> candidates;
-  for (const BackendEntry& entry : table) {
-    const std::size_t bytes = whole_pages(entry.memory_bytes(local_size));
-    auto backend = entry.create(
-        {world_, memory.first(bytes), wiring_.node.doorbell.get(), lane, wiring_.lanes, arena});
-    memory = memory.subspan(bytes);
-    Reduction::Candidate& candidate = candidates.emplace_back();
-    candidate.name = entry.name;
-    candidate.status = backend.status();
-    if (backend.is_ok()) candidate.backend = std::move(backend).value();
+  auto plane = std::make_unique<SetPlane>();
+  plane->communicator = world_;
+  std::vector<int> everyone(static_cast<std::size_t>(local_size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  plane->doorbell = wiring_.node.doorbell->among(everyone);
+  plane->links.lane = std::move(wiring_.lane);
+  plane->links.lanes = wiring_.lanes;
+  plane->links.owner = wiring_.node.owner;
+  plane->arena = {wiring_.node.arena, everyone};
+  plane->open(table_, memory.subspan(whole_pages(Board::bytes(local_size))), options_.backend);
+  HVD_TRY(watch_descriptors());
+  HVD_TRY(watch_lanes(*plane));
+  {
+    Lock sets(sets_mutex_);
+    sets_[0] = {world_.world_ranks, plane.get()};
   }
-  reduction_ = std::make_unique<Reduction>(std::move(candidates), options_.backend);
+  planes_.push_back(std::move(plane));
+  publish_descriptors();
   Negotiation::Place place = make_place(world_, wiring_);
   ControlTree tree(std::move(wiring_.parent), std::move(wiring_.children),
                    {world_.size, options_.heartbeat, options_.node_timeout}, Clock::now());
@@ -148,8 +148,6 @@ Engine::Impl::~Impl() {
     end_epoch(error(Code::kAborted, "rank {}: hvd was shut down", wiring_.rank));
   }
   completion_.run_callbacks();
-  // Leaked: whoever holds the memory outlives us, and nobody can tell it to stop.
-  if (reduction_->keeps_memory()) new auto(wiring_.node.owner);
 }
 
 Status Engine::Impl::over_status() {
@@ -162,8 +160,12 @@ Result<Engine::Handle> Engine::Impl::submit(Request request) {
   if (leaving_.load()) {
     return error(Code::kAborted, "rank {}: '{}' comes after shutdown", wiring_.rank, request.name);
   }
-  HVD_TRY(check_request(request, world_));
-  complete_splits(request, world_);
+  if (request.process_set == 0) {
+    HVD_TRY(check_request(request, world_));
+    complete_splits(request, world_);
+  } else {
+    HVD_TRY(enter_set(request));
+  }
   const bool more = request.more;
   const PendingPtr pending = completion_.add(std::move(request));
   submission_.push(pending);
@@ -214,7 +216,7 @@ void Engine::Impl::leave_farewell(const std::string& cause) {
 }
 
 void Engine::Impl::abandon_after_fork() {
-  for (const int fd : descriptors_) ::close(fd);
+  for (const int fd : *descriptors_.load()) ::close(fd);
 }
 
 std::string Engine::Impl::describe() const {
@@ -230,12 +232,7 @@ std::string Engine::Impl::describe() const {
   }
   text += format_text("found each other by: {}\n", wiring_.bootstrap);
   if (!wiring_.bootstrap_reason.empty()) text += format_text("  {}\n", wiring_.bootstrap_reason);
-  text += format_text("CPU allreduce moves by {}\n",
-                      reduction_->describe(Allreduce{}, DataType::kFloat32, Device{}));
-  text += reduction_->reproducible()
-              ? "results are bitwise equal on every rank and in every run\n"
-              : "results are bitwise equal on every rank, not in every run\n";
-  return text;
+  return text + describe_sets();
 }
 
 Engine::Statistics Engine::Impl::statistics() const {
@@ -252,8 +249,8 @@ Engine::~Engine() = default;
 Result<std::unique_ptr<Engine>> Engine::start(Wiring wiring, std::span<const BackendEntry> table,
                                               const EngineOptions& options) {
   HVD_TRY_ASSIGN(auto poller, Poller::create());
-  auto impl = std::make_unique<Impl>(std::move(wiring), options, std::move(poller));
-  HVD_TRY(impl->open(table));
+  auto impl = std::make_unique<Impl>(std::move(wiring), table, options, std::move(poller));
+  HVD_TRY(impl->open());
   impl->start_thread();
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -281,6 +278,16 @@ Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
 }
 
 void Engine::release(Handle handle) { impl_->completion_.release(handle); }
+Result<int> Engine::add_process_set(std::vector<int> ranks, Deadline deadline) {
+  return impl_->add_process_set(std::move(ranks), deadline);
+}
+Status Engine::remove_process_set(int process_set, Deadline deadline) {
+  return impl_->remove_process_set(process_set, deadline);
+}
+std::vector<int> Engine::process_sets() const { return impl_->process_sets(); }
+Result<std::vector<int>> Engine::process_set_ranks(int process_set) const {
+  return impl_->process_set_ranks(process_set);
+}
 Status Engine::shutdown(Deadline deadline) { return impl_->shutdown(deadline); }
 void Engine::leave_farewell(const std::string& cause) { impl_->leave_farewell(cause); }
 void Engine::abort(const std::string& cause) { impl_->abort(cause); }

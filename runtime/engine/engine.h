@@ -41,8 +41,8 @@ class Engine {
  public:
   using Handle = std::uint64_t;  ///< Never 0.
 
-  /// `table` lists the backends in order of preference; one that cannot serve declines with a
-  /// Status, which describe() repeats.
+  /// `table` lists the backends in order of preference and outlives the engine; one that cannot
+  /// serve declines with a Status, which describe() repeats.
   static Result<std::unique_ptr<Engine>> start(Wiring wiring, std::span<const BackendEntry> table,
                                                const EngineOptions& options);
   ~Engine();
@@ -59,6 +59,18 @@ class Engine {
   Result<const GatherResult*> gathered(Handle handle, std::size_t index);
   /// Forgets a completed request; one in flight is forgotten when it completes.
   void release(Handle handle);
+
+  /// Makes the ranks a process set, beside set 0 of all ranks. Every rank of the job calls it with
+  /// the same ranks, in any order, and gets the same number, which never comes again. kMismatch:
+  /// the ranks disagree. kTimeout: not all came, and nothing has changed.
+  Result<int> add_process_set(std::vector<int> ranks, Deadline deadline);
+  /// Ends a process set and frees what it holds. Every rank of the job calls it, with nothing of
+  /// the set in flight.
+  Status remove_process_set(int process_set, Deadline deadline);
+  /// The numbers of all process sets, ascending.
+  std::vector<int> process_sets() const;
+  /// The ranks of a process set, ascending.
+  Result<std::vector<int>> process_set_ranks(int process_set) const;
 
   /// Leaves the job: waits until all ranks have called it or the deadline passes, then stops the
   /// thread. Pending requests fail with kAborted.

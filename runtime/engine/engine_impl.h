@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,7 +12,8 @@
 #include "engine/completion.h"
 #include "engine/engine.h"
 #include "engine/negotiation.h"
-#include "engine/reduction.h"
+#include "engine/set_change.h"
+#include "engine/set_plane.h"
 #include "engine/submission.h"
 #include "transport/poller.h"
 
@@ -24,10 +26,11 @@ namespace hvd {
 /// submits something, and its thread looks around every kTick anyway.
 class Engine::Impl {
  public:
-  Impl(Wiring wiring, const EngineOptions& options, Poller poller);
+  Impl(Wiring wiring, std::span<const BackendEntry> table, const EngineOptions& options,
+       Poller poller);
   ~Impl();
 
-  Status open(std::span<const BackendEntry> table);
+  Status open();
   void start_thread();
 
   Result<Handle> submit(Request request);
@@ -37,6 +40,10 @@ class Engine::Impl {
   void abort(const std::string& cause);
   void leave_farewell(const std::string& cause);
   void abandon_after_fork();
+  Result<int> add_process_set(std::vector<int> ranks, Deadline deadline);
+  Status remove_process_set(int process_set, Deadline deadline);
+  std::vector<int> process_sets() const;
+  Result<std::vector<int>> process_set_ranks(int process_set) const;
   std::string describe() const;
   Statistics statistics() const;
   std::shared_ptr<SharedArena> arena() const { return wiring_.node.arena; }
@@ -66,7 +73,17 @@ class Engine::Impl {
   /// Batches under way at which the root keeps complete names back, so that they gather.
   static constexpr std::size_t kBusyBatches = 2;
 
+  /// A process set of this rank or of others, for callers.
+  struct KnownSet {
+    std::vector<int> ranks;     ///< Of the job, ascending.
+    SetPlane* plane = nullptr;  ///< Null on ranks that are not in it.
+    bool closing = false;       ///< Being removed: takes no more requests.
+  };
+
   Status watch_descriptors();
+  Status watch_lanes(const SetPlane& plane);
+  void unwatch_lanes(const SetPlane& plane);
+  void publish_descriptors();
   void run_thread();
   Result<bool> sleep();
   void handle_event(const Poller::Event& event);
@@ -75,7 +92,6 @@ class Engine::Impl {
   void take_submissions() HVD_REQUIRES(progress_);
   void apply(Decision& decision) HVD_REQUIRES(progress_);
   void run_together(RunTogether& run) HVD_REQUIRES(progress_);
-  void complete_finished() HVD_REQUIRES(progress_);
   void tick_if_due() HVD_REQUIRES(progress_);
   void peer_gone(int rank, const std::string& cause, bool certain) HVD_REQUIRES(progress_);
   std::string lost_text(int rank, const std::string& cause) const;
@@ -90,19 +106,49 @@ class Engine::Impl {
   /// What fails when a rank that had left by shutdown ends, and is missed.
   Status gone_after_leaving(int rank) const;
   bool is_over() const { return over_.load(); }
+  SetPlane* find_plane(int process_set) HVD_REQUIRES(progress_);
+  std::size_t batches_in_flight() const HVD_REQUIRES(progress_);
+  bool need_polling() const HVD_REQUIRES(progress_);
+  bool advance_planes() HVD_REQUIRES(progress_);
+  void complete_finished(SetPlane& plane) HVD_REQUIRES(progress_);
+
+  // Process sets: engine_sets.cc.
+  Status enter_set(Request& request);
+  Status check_new_set(std::vector<int>& ranks) const;
+  Result<Handle> post(std::string name, Bytes mine);
+  Result<std::vector<Bytes>> exchange(std::string name, Bytes mine, Deadline deadline);
+  Result<Deadline> agree_on_change(std::uint64_t number, const SetProposal& mine);
+  Result<std::vector<SetAnswer>> answer(std::uint64_t number, std::string_view step, SetAnswer mine,
+                                        Deadline deadline);
+  Result<std::unique_ptr<SetPlane>> connect_set(const SetWiring::Plan& plan,
+                                                const std::vector<int>& ranks);
+  Result<int> form_set(std::uint64_t number, const std::vector<int>& ranks, Deadline deadline);
+  Result<std::uint64_t> close_set(int process_set);
+  void reopen_set(int process_set);
+  std::unique_ptr<SetPlane> retire_set(int process_set) HVD_REQUIRES(progress_);
+  void apply_formed(const SetFormed& formed) HVD_REQUIRES(progress_);
+  std::string describe_sets() const;
   Status over_status();
 
   EngineOptions options_;
-  Wiring wiring_;  ///< Links of the tree have moved on; lane links and the node group stay here.
+  std::span<const BackendEntry> table_;
+  Wiring wiring_;  ///< Links have moved on; the node group and the wiring of sets stay here.
   Poller poller_;
-  std::vector<int> descriptors_;  ///< To close in the child of a fork.
+  /// To close in the child of a fork, which may come at any moment: replaced as a whole.
+  std::unique_ptr<const std::vector<int>> descriptor_list_ HVD_GUARDED_BY(progress_);
+  std::atomic<const std::vector<int>*> descriptors_{nullptr};
+  std::vector<int> job_descriptors_;
   int spin_polls_ = 0;
 
   Submission submission_;
 
   Mutex progress_;
   std::unique_ptr<Negotiation> negotiation_ HVD_GUARDED_BY(progress_);
-  std::unique_ptr<Reduction> reduction_;  ///< Guarded by progress_, but for its const parts.
+  /// Of the process sets that this rank is in; the first is that of all ranks.
+  std::vector<std::unique_ptr<SetPlane>> planes_ HVD_GUARDED_BY(progress_);
+  /// Of the set that is being added, until the log names it.
+  std::unique_ptr<SetPlane> forming_ HVD_GUARDED_BY(progress_);
+  int last_formed_ HVD_GUARDED_BY(progress_) = 0;
   std::vector<PendingPtr> taken_ HVD_GUARDED_BY(progress_);
   RankSet left_ HVD_GUARDED_BY(progress_);
   RankSet lost_ HVD_GUARDED_BY(progress_);
@@ -112,6 +158,11 @@ class Engine::Impl {
   Clock::time_point next_tick_ HVD_GUARDED_BY(progress_);
   unsigned steps_ HVD_GUARDED_BY(progress_) = 0;
   Statistics statistics_ HVD_GUARDED_BY(progress_);
+
+  mutable Mutex sets_mutex_;
+  std::map<int, KnownSet> sets_ HVD_GUARDED_BY(sets_mutex_);
+  Mutex change_mutex_;  ///< One change of the process sets at a time.
+  std::uint64_t changes_ HVD_GUARDED_BY(change_mutex_) = 0;
 
   mutable Mutex over_mutex_;
   Status over_status_ HVD_GUARDED_BY(over_mutex_);  ///< Why nothing runs any more.

@@ -12,12 +12,6 @@
 namespace hvd {
 namespace {
 
-enum class Tag : std::uint64_t { kBell, kProcess, kTree, kLane };
-
-std::uint64_t make_tag(Tag tag, int index) {
-  return (static_cast<std::uint64_t>(tag) << 32) | static_cast<std::uint32_t>(index);
-}
-
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -28,25 +22,31 @@ void relax() {
 
 }  // namespace
 
-Status Engine::Impl::watch_descriptors() {
-  HVD_TRY(poller_.add(wiring_.node.doorbell->fd(), make_tag(Tag::kBell, 0)));
-  for (std::size_t i = 0; i < wiring_.node.pid_fds.size(); ++i) {
-    const int fd = wiring_.node.pid_fds[i].get();
-    if (fd < 0) continue;
-    HVD_TRY(poller_.add(fd, make_tag(Tag::kProcess, static_cast<int>(i))));
-    descriptors_.push_back(fd);
+SetPlane* Engine::Impl::find_plane(int process_set) {
+  for (const auto& plane : planes_) {
+    if (plane->communicator.process_set == process_set) return plane.get();
   }
-  const auto watch_link = [&](const Link* link, Tag tag, int index) -> Status {
-    if (link == nullptr) return Status::ok();
-    descriptors_.push_back(link->fd());
-    return poller_.add_edge(link->fd(), make_tag(tag, index));
-  };
-  HVD_TRY(watch_link(wiring_.parent.get(), Tag::kTree, 0));
-  for (const auto& child : wiring_.children) HVD_TRY(watch_link(child.get(), Tag::kTree, 0));
-  for (std::size_t i = 0; i < wiring_.lane.size(); ++i) {
-    HVD_TRY(watch_link(wiring_.lane[i].get(), Tag::kLane, static_cast<int>(i)));
+  return nullptr;
+}
+
+std::size_t Engine::Impl::batches_in_flight() const {
+  std::size_t count = 0;
+  for (const auto& plane : planes_) count += plane->reduction->in_flight();
+  return count;
+}
+
+bool Engine::Impl::need_polling() const {
+  return std::any_of(planes_.begin(), planes_.end(),
+                     [](const auto& plane) { return plane->reduction->needs_polling(); });
+}
+
+bool Engine::Impl::advance_planes() {
+  bool moved = false;
+  for (const auto& plane : planes_) {
+    moved = plane->reduction->advance() || moved;
+    complete_finished(*plane);
   }
-  return Status::ok();
+  return moved;
 }
 
 bool Engine::Impl::step() {
@@ -56,14 +56,16 @@ bool Engine::Impl::step() {
     return false;
   }
   take_submissions();
-  negotiation_->hold(0, reduction_->in_flight() >= kBusyBatches);
+  for (const auto& plane : planes_) {
+    negotiation_->hold(plane->communicator.process_set,
+                       plane->reduction->in_flight() >= kBusyBatches);
+  }
   bool moved = negotiation_->step();
   for (Decision& decision : negotiation_->take_decisions()) {
     apply(decision);
     if (is_over()) return true;
   }
-  moved = reduction_->advance() || moved;
-  complete_finished();
+  moved = advance_planes() || moved;
   if (++steps_ % 256 == 0) tick_if_due();
   return moved;
 }
@@ -98,6 +100,8 @@ void Engine::Impl::apply(Decision& decision) {
     if (options_.on_loss && !is_over()) options_.on_loss(lost->rank);
     end_epoch(left_.contains(lost->rank) ? gone_after_leaving(lost->rank)
                                          : Status(Code::kPeerLost, lost->text));
+  } else if (const auto* formed = std::get_if<SetFormed>(&decision)) {
+    apply_formed(*formed);
   } else if (std::holds_alternative<AllLeft>(decision)) {
     all_left_.store(true);
     end_epoch(error(Code::kAborted, "rank {}: every rank has shut down", wiring_.rank));
@@ -110,15 +114,18 @@ void Engine::Impl::run_together(RunTogether& run) {
     // A barrier is done once every rank has announced it.
     if (pending->request.tensors.empty()) finish(pending, Status::ok());
   }
+  SetPlane* plane = find_plane(run.process_set);
+  if (plane == nullptr) return;  // nothing of a set runs once it is closed
   for (FusedBatch& fused : make_batches(run.requests)) {
-    fused.batch.sequence = ++statistics_.batches;
+    fused.batch.sequence = ++plane->sequence;
+    ++statistics_.batches;
     statistics_.bytes += fused.batch.total_count() * size_of(fused.batch.dtype);
-    reduction_->start(std::move(fused));
+    plane->reduction->start(std::move(fused));
   }
 }
 
-void Engine::Impl::complete_finished() {
-  for (Reduction::Finished& done : reduction_->take_finished()) {
+void Engine::Impl::complete_finished(SetPlane& plane) {
+  for (Reduction::Finished& done : plane.reduction->take_finished()) {
     if (done.status.code() == Code::kPeerLost && done.started) {
       suspect(
           wiring_.rank,
@@ -143,6 +150,10 @@ void Engine::Impl::complete_finished() {
 
 void Engine::Impl::finish(const PendingPtr& pending, const Status& status) {
   --in_progress_;
+  if (pending->request.process_set != 0) {
+    // Before the caller is told: it may remove the set at once.
+    if (SetPlane* plane = find_plane(pending->request.process_set)) plane->in_flight.fetch_sub(1);
+  }
   completion_.finish(pending, status);
 }
 
@@ -154,15 +165,21 @@ void Engine::Impl::end_epoch(const Status& status) {
   }
   over_.store(true);
   for (const PendingPtr& pending : std::exchange(broken_, {})) completion_.finish(pending, status);
-  const auto is_gone = [this](int rank) HVD_REQUIRES(progress_) { return has_ended(rank); };
-  for (const PendingPtr& pending : reduction_->abandon(is_gone, Deadline::after(kSettleTime))) {
-    completion_.finish(pending, status);
+  const Deadline settled = Deadline::after(kSettleTime);
+  for (const auto& plane : planes_) {
+    const auto is_gone = [&](int rank) HVD_REQUIRES(progress_) {
+      return has_ended(plane->communicator.world_ranks[static_cast<std::size_t>(rank)]);
+    };
+    for (const PendingPtr& owner : plane->reduction->abandon(is_gone, settled)) {
+      completion_.finish(owner, status);
+    }
   }
   for (const PendingPtr& pending : negotiation_->take_all_requests()) {
     completion_.finish(pending, status);
   }
   in_progress_ = 0;
   take_submissions();
+  if (wiring_.sets != nullptr) wiring_.sets->interrupt();
   completion_.wake_all();
 }
 
@@ -211,7 +228,7 @@ void Engine::Impl::peer_gone(int rank, const std::string& cause, bool certain) {
     // half done with it.
     const auto node = static_cast<std::size_t>(world_.node);
     const bool spoke_for_us = rank == 0 || rank == world_.nodes[node].front();
-    if (spoke_for_us || reduction_->in_flight() > 0) end_epoch(gone_after_leaving(rank));
+    if (spoke_for_us || batches_in_flight() > 0) end_epoch(gone_after_leaving(rank));
     return;
   }
   if (!certain) return suspect(rank, lost_text(rank, cause));
@@ -231,7 +248,7 @@ bool Engine::Impl::park() {
   const bool idle = in_progress_ == 0 && !leaving_.load();
   if (!idle) wiring_.node.doorbell->set_asleep(true);
   if (idle || !step()) {
-    polling_.store(reduction_->needs_polling());
+    polling_.store(need_polling());
     return true;
   }
   wiring_.node.doorbell->set_asleep(false);
@@ -288,25 +305,6 @@ Result<bool> Engine::Impl::sleep() {
   if (!count.is_ok()) return count.status();
   for (std::size_t i = 0; i < count.value(); ++i) handle_event(events[i]);
   return count.value() > 0;
-}
-
-void Engine::Impl::handle_event(const Poller::Event& event) {
-  const auto tag = static_cast<Tag>(event.tag >> 32);
-  const auto index = static_cast<std::size_t>(event.tag & 0xFFFFFFFF);
-  if (tag == Tag::kBell) {
-    wiring_.node.doorbell->drain();
-  } else if (tag == Tag::kProcess) {
-    poller_.remove(wiring_.node.pid_fds[index].get());
-    Lock lock(progress_);
-    const std::string farewell = negotiation_->farewell_of(static_cast<int>(index));
-    peer_gone(world_.nodes[static_cast<std::size_t>(world_.node)][index],
-              farewell.empty() ? "its process has ended without shutting hvd down" : farewell,
-              true);
-  } else if (tag == Tag::kLane && event.hung_up) {
-    poller_.remove(wiring_.lane[index]->fd());
-    Lock lock(progress_);
-    peer_gone(wiring_.lane[index]->peer_rank(), "its connection was closed", false);
-  }
 }
 
 void Engine::Impl::drive(const Pending& pending, Deadline deadline) {

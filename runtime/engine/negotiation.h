@@ -41,11 +41,7 @@ struct SetFormed {
   int process_set = 0;
   RankSet ranks;
 };
-struct SetGone {
-  int process_set = 0;
-};
-using Decision =
-    std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, SetFormed, SetGone>;
+using Decision = std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, SetFormed>;
 
 /// Stage two, submitted -> negotiated: agrees with the other ranks on what runs next.
 ///

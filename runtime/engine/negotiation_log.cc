@@ -101,7 +101,6 @@ void Negotiation::apply_set_removed(int process_set) {
     if (name.set == sets_[index].get()) name = {};
   }
   sets_[index] = nullptr;
-  decisions_.emplace_back(SetGone{process_set});
 }
 
 PendingPtr Negotiation::take_current(int process_set, const std::string& text) {

@@ -6,7 +6,7 @@ namespace {
 
 /// A tensor as errors name it.
 std::string where(const Request& request, std::size_t index, const Communicator& world) {
-  return format_text("rank {}: tensor '{}' (number {})", world.rank, request.name, index);
+  return format_text("rank {}: tensor '{}' (number {})", world.world_rank(), request.name, index);
 }
 
 std::int64_t rows_of(const Tensor& tensor) {
@@ -94,17 +94,18 @@ Status check_tensor(const Request& request, std::size_t index, const Communicato
 Status check_request(const Request& request, const Communicator& world) {
   if (request.process_set != world.process_set) {
     return error(Code::kInvalidArgument,
-                 "rank {}: there is no process set {}; use {} for all ranks", world.rank,
+                 "rank {}: there is no process set {}; use {} for all ranks", world.world_rank(),
                  request.process_set, world.process_set);
   }
   if (request.tensors.empty() == has_tensors(request.operation)) {
-    return error(Code::kInvalidArgument, "rank {}: {} '{}' with {} tensors; {}", world.rank,
+    return error(Code::kInvalidArgument, "rank {}: {} '{}' with {} tensors; {}", world.world_rank(),
                  kind_name(request.operation), request.name, request.tensors.size(),
                  has_tensors(request.operation) ? "pass at least one" : "it takes none");
   }
   if (const auto root = root_of(request.operation); root && (*root < 0 || *root >= world.size)) {
     return error(Code::kInvalidArgument, "rank {}: {} '{}': root {} is not a rank (0 to {})",
-                 world.rank, kind_name(request.operation), request.name, *root, world.size - 1);
+                 world.world_rank(), kind_name(request.operation), request.name, *root,
+                 world.size - 1);
   }
   for (std::size_t i = 0; i < request.tensors.size(); ++i) {
     HVD_TRY(check_tensor(request, i, world));
@@ -136,7 +137,7 @@ void Submission::push(const PendingPtr& pending) {
   if (request.name.empty()) {
     pending->cacheable = false;
     request.name = format_text("{}.noname.{}", kind_name(request.operation),
-                               unnamed_[request.operation.index()]++);
+                               unnamed_[request.process_set][request.operation.index()]++);
   }
   queue_.push_back(pending);
   count_.store(queue_.size());

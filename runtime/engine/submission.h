@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
@@ -32,7 +33,9 @@ class Submission {
  private:
   Mutex mutex_;
   std::vector<PendingPtr> queue_ HVD_GUARDED_BY(mutex_);
-  std::array<std::uint64_t, std::variant_size_v<Operation>> unnamed_ HVD_GUARDED_BY(mutex_){};
+  using Counts = std::array<std::uint64_t, std::variant_size_v<Operation>>;
+  /// By process set: ranks count the same in the sets that they share.
+  std::unordered_map<int, Counts> unnamed_ HVD_GUARDED_BY(mutex_);
   std::atomic<std::size_t> count_{0};
 };
 

@@ -10,23 +10,35 @@
 namespace hvd {
 namespace {
 
-void write_bell(const UniqueFd& bell) {
+void write_bell(int bell) {
   // A full counter (EAGAIN) means that the bell rings already.
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(bell.get(), &one, sizeof one);
+  [[maybe_unused]] const auto written = ::write(bell, &one, sizeof one);
 }
 
 }  // namespace
 
 Doorbell::Doorbell(std::span<SleepWord> words, std::vector<UniqueFd> bells, int local_rank)
-    : words_(words), bells_(std::move(bells)), local_rank_(local_rank) {
-  HVD_CHECK(words_.size() == bells_.size());
-  HVD_CHECK(local_rank >= 0 && static_cast<std::size_t>(local_rank) < bells_.size());
+    : owned_(std::move(bells)), local_rank_(local_rank) {
+  HVD_CHECK(words.size() == owned_.size());
+  HVD_CHECK(local_rank >= 0 && static_cast<std::size_t>(local_rank) < owned_.size());
+  for (std::size_t i = 0; i < words.size(); ++i) bells_.push_back({&words[i], owned_[i].get()});
+}
+
+Doorbell Doorbell::among(std::span<const int> local_ranks) const {
+  Doorbell part;
+  part.local_rank_ = -1;
+  for (const int rank : local_ranks) {
+    if (rank == local_rank_) part.local_rank_ = static_cast<int>(part.bells_.size());
+    part.bells_.push_back(bells_[static_cast<std::size_t>(rank)]);
+  }
+  HVD_CHECK(part.local_rank_ >= 0);
+  return part;
 }
 
 void Doorbell::ring(int local_rank) const {
-  const auto index = static_cast<std::size_t>(local_rank);
-  if (words_[index].asleep.load() != 0) write_bell(bells_[index]);
+  const Bell& bell = bells_[static_cast<std::size_t>(local_rank)];
+  if (bell.word->asleep.load() != 0) write_bell(bell.fd);
 }
 
 void Doorbell::ring_others() const {
@@ -35,14 +47,14 @@ void Doorbell::ring_others() const {
   }
 }
 
-void Doorbell::ring_self() const { write_bell(bells_[static_cast<std::size_t>(local_rank_)]); }
+void Doorbell::ring_self() const { write_bell(fd()); }
 
 void Doorbell::set_asleep(bool asleep) {
-  words_[static_cast<std::size_t>(local_rank_)].asleep.store(asleep ? 1 : 0);
+  bells_[static_cast<std::size_t>(local_rank_)].word->asleep.store(asleep ? 1 : 0);
 }
 
 bool Doorbell::is_asleep() const {
-  return words_[static_cast<std::size_t>(local_rank_)].asleep.load() != 0;
+  return bells_[static_cast<std::size_t>(local_rank_)].word->asleep.load() != 0;
 }
 
 void Doorbell::drain() const {

@@ -26,6 +26,9 @@ class Doorbell {
   Doorbell() = default;
   /// `words` and `bells` have one entry per local rank; words outlive the doorbell.
   Doorbell(std::span<SleepWord> words, std::vector<UniqueFd> bells, int local_rank);
+  /// The same bells, seen by a part of the node: `local_ranks` are ranks of this doorbell, mine
+  /// among them, and the result counts from 0. Lives no longer than this one.
+  Doorbell among(std::span<const int> local_ranks) const;
 
   /// Wakes `local_rank` if it sleeps. Call after a seq_cst store.
   void ring(int local_rank) const;
@@ -37,12 +40,16 @@ class Doorbell {
   void set_asleep(bool asleep);
   bool is_asleep() const;
   /// My bell: readable after a ring. drain() makes it quiet again.
-  int fd() const { return bells_[static_cast<std::size_t>(local_rank_)].get(); }
+  int fd() const { return bells_[static_cast<std::size_t>(local_rank_)].fd; }
   void drain() const;
 
  private:
-  std::span<SleepWord> words_;
-  std::vector<UniqueFd> bells_;
+  struct Bell {
+    SleepWord* word = nullptr;
+    int fd = -1;
+  };
+  std::vector<Bell> bells_;  ///< By local rank.
+  std::vector<UniqueFd> owned_;
   int local_rank_ = 0;
 };
 

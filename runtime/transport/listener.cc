@@ -167,6 +167,8 @@ Result<UniqueFd> Listener::accept() const {
   }
 }
 
+void Listener::interrupt() const { ::shutdown(socket_.get(), SHUT_RDWR); }
+
 Result<UniqueFd> connect_authenticated(std::span<const SocketAddress> candidates, const JobKey& key,
                                        Deadline deadline) {
   std::vector<Attempt> attempts;

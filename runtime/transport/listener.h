@@ -21,6 +21,8 @@ class Listener {
 
   std::uint16_t port() const { return port_; }
   int fd() const { return socket_.get(); }
+  /// Nobody gets in any more, and whoever waits for a connection gets an error. From any thread.
+  void interrupt() const;
   /// The next connection, tuned and non-blocking; not open when there is none now.
   Result<UniqueFd> accept() const;
 

@@ -129,6 +129,9 @@ Status collect(const NodeExchangeOptions& options, std::map<std::size_t, Member>
     }
     UniqueFd socket(
         ::accept4(options.listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open() && errno == EINVAL) {
+      return error(Code::kAborted, "the exchange within the node was given up");
+    }
     if (!socket.is_open()) continue;
     const auto admitted = admit(options, std::move(socket), members);
     if (admitted.is_ok() || refused_one) continue;
@@ -226,6 +229,8 @@ Result<AbstractListener> AbstractListener::open() {
   }
   return AbstractListener(std::move(socket), std::move(name));
 }
+
+void AbstractListener::interrupt() const { ::shutdown(socket_.get(), SHUT_RDWR); }
 
 Result<UniqueFd> AbstractListener::connect(const std::string& name) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

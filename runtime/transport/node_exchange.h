@@ -20,6 +20,8 @@ class AbstractListener {
   static Result<AbstractListener> open();
   const std::string& name() const { return name_; }
   int fd() const { return socket_.get(); }
+  /// Nobody gets in any more, and whoever waits for a connection gets an error. From any thread.
+  void interrupt() const;
   static Result<UniqueFd> connect(const std::string& name);
 
  private:

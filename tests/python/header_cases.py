@@ -30,6 +30,7 @@ VALUES = {
     "hvd_reduce_op": ctypes.c_int,
 }
 STRUCTS = {
+    "hvd_ranks": _lib.Ranks,
     "hvd_init_options": _lib.InitOptions,
     "hvd_tensor": _lib.Tensor,
     "hvd_request": _lib.Request,

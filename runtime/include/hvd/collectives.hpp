@@ -142,7 +142,8 @@ inline Pending submit(hvd_request request, const std::string& name, std::span<hv
 /// double may travel as a half type (`wire`).
 template <typename T>
 Pending allreduce_async(const std::string& name, std::span<const T> input, std::span<T> output,
-                        hvd_reduce_op op = HVD_AVERAGE, hvd_wire wire = HVD_WIRE_SAME) {
+                        hvd_reduce_op op = HVD_AVERAGE, hvd_wire wire = HVD_WIRE_SAME,
+                        std::int32_t process_set = 0) {
   if (input.size() != output.size()) {
     throw Error(HVD_INVALID_ARGUMENT, "allreduce '" + name + "': input has " +
                                           std::to_string(input.size()) + " elements, output " +
@@ -153,12 +154,19 @@ Pending allreduce_async(const std::string& name, std::span<const T> input, std::
   hvd_request request = HVD_REQUEST_INITIALIZER;
   request.reduce_op = op;
   request.wire = wire;
+  request.process_set = process_set;
   return detail::submit(request, name, {&tensor, 1});
 }
 
 /// Replaces `buffer` by its reduction over ranks.
 template <typename T>
-void allreduce(const std::string& name, std::span<T> buffer, hvd_reduce_op op = HVD_AVERAGE) {
+void allreduce(const std::string& name, std::span<T> buffer, hvd_reduce_op op = HVD_AVERAGE,
+               std::int32_t process_set = 0) {
+  if (process_set != 0) {
+    allreduce_async<T>(name, std::span<const T>(buffer), buffer, op, HVD_WIRE_SAME, process_set)
+        .wait();
+    return;
+  }
   check(
       hvd_allreduce(name.c_str(), buffer.data(), buffer.data(), buffer.size(), dtype_of<T>(), op));
 }
@@ -166,7 +174,7 @@ void allreduce(const std::string& name, std::span<T> buffer, hvd_reduce_op op = 
 /// Starts the reduction in place of several buffers that complete as one.
 template <typename T>
 Pending grouped_allreduce_async(const std::string& name, std::span<const std::span<T>> buffers,
-                                hvd_reduce_op op = HVD_AVERAGE) {
+                                hvd_reduce_op op = HVD_AVERAGE, std::int32_t process_set = 0) {
   std::vector<std::int64_t> counts(buffers.size());
   std::vector<hvd_tensor> tensors(buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -175,29 +183,33 @@ Pending grouped_allreduce_async(const std::string& name, std::span<const std::sp
   }
   hvd_request request = HVD_REQUEST_INITIALIZER;
   request.reduce_op = op;
+  request.process_set = process_set;
   return detail::submit(request, name, tensors);
 }
 
 template <typename T>
 void grouped_allreduce(const std::string& name, std::span<const std::span<T>> buffers,
-                       hvd_reduce_op op = HVD_AVERAGE) {
-  grouped_allreduce_async(name, buffers, op).wait();
+                       hvd_reduce_op op = HVD_AVERAGE, std::int32_t process_set = 0) {
+  grouped_allreduce_async(name, buffers, op, process_set).wait();
 }
 
-/// Starts replacing `buffer` by that of rank `root`.
+/// Starts replacing `buffer` by that of rank `root` of the job.
 template <typename T>
-Pending broadcast_async(const std::string& name, std::span<T> buffer, int root) {
+Pending broadcast_async(const std::string& name, std::span<T> buffer, int root,
+                        std::int32_t process_set = 0) {
   const auto count = static_cast<std::int64_t>(buffer.size());
   hvd_tensor tensor = detail::flat_tensor<T>(buffer.data(), buffer.data(), count);
   hvd_request request = HVD_REQUEST_INITIALIZER;
   request.kind = HVD_BROADCAST;
   request.root = root;
+  request.process_set = process_set;
   return detail::submit(request, name, {&tensor, 1});
 }
 
 template <typename T>
-void broadcast(const std::string& name, std::span<T> buffer, int root) {
-  broadcast_async(name, buffer, root).wait();
+void broadcast(const std::string& name, std::span<T> buffer, int root,
+               std::int32_t process_set = 0) {
+  broadcast_async(name, buffer, root, process_set).wait();
 }
 
 /// Rows that came from all ranks, by rank.
@@ -324,7 +336,13 @@ void reduce(const std::string& name, std::span<const T> input, std::span<T> outp
       hvd_reduce(name.c_str(), input.data(), output.data(), input.size(), dtype_of<T>(), op, root));
 }
 
-/// Returns when every rank has called it.
-inline void barrier() { check(hvd_barrier()); }
+/// Returns when every rank of the process set has called it.
+inline void barrier(std::int32_t process_set = 0) {
+  if (process_set == 0) return check(hvd_barrier());
+  hvd_request request = HVD_REQUEST_INITIALIZER;
+  request.kind = HVD_BARRIER;
+  request.process_set = process_set;
+  detail::submit(request, "", {}).wait();
+}
 
 }  // namespace hvd

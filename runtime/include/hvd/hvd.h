@@ -106,13 +106,21 @@ typedef uint64_t hvd_handle;
 /** More submissions follow at once: the engine need not wake for this one. See hvd_flush(). */
 #define HVD_SUBMIT_MORE UINT32_C(1)
 
+/** A list of ranks of the job. */
+typedef struct hvd_ranks {
+  const int32_t* ranks; /**< [count] in any order. */
+  uint32_t count;
+} hvd_ranks;
+
 /** Settings of hvd_init(). Zero in a field: the environment variable, else the default. */
 typedef struct hvd_init_options {
-  size_t struct_size;           /**< sizeof(hvd_init_options). */
-  double start_timeout_seconds; /**< Wait for the other ranks. HVD_START_TIMEOUT_SECONDS, 120. */
-  uint64_t fusion_bytes;        /**< Most bytes of one batch. HVD_FUSION_THRESHOLD, 64 MiB. */
-  double stall_check_seconds;   /**< Report a tensor that waits this long; negative: never.
-                                     HVD_STALL_CHECK_TIME_SECONDS (0: never), 60. */
+  size_t struct_size;            /**< sizeof(hvd_init_options). */
+  double start_timeout_seconds;  /**< Wait for the other ranks. HVD_START_TIMEOUT_SECONDS, 120. */
+  uint64_t fusion_bytes;         /**< Most bytes of one batch. HVD_FUSION_THRESHOLD, 64 MiB. */
+  double stall_check_seconds;    /**< Report a tensor that waits this long; negative: never.
+                                      HVD_STALL_CHECK_TIME_SECONDS (0: never), 60. */
+  const hvd_ranks* process_sets; /**< Become process sets 1, 2, ...; the same on every rank. */
+  uint32_t process_set_count;
 } hvd_init_options;
 
 /** One tensor: dense, of any layout, taken as flat memory. */
@@ -138,9 +146,10 @@ typedef struct hvd_request {
   const char* name;          /**< UTF-8, equal on all ranks, copied. Null or "": a name is made
                                   from the kind and the order of nameless submissions. */
   int32_t kind;              /**< hvd_kind. */
-  int32_t process_set;       /**< 0: all ranks. Others: not in this version. */
+  int32_t process_set;       /**< 0: all ranks; see hvd_process_set_add(). */
   int32_t reduce_op;         /**< hvd_reduce_op; allreduce, reducescatter and reduce. */
-  int32_t root;              /**< Rank; broadcast, reduce, gather and scatter. */
+  int32_t root;              /**< Rank of the job, in the process set; broadcast,
+                                  reduce, gather and scatter. */
   double prescale;           /**< As reduce_op. Mind: 0 multiplies by 0; see below. */
   double postscale;          /**< As reduce_op. */
   int32_t device_kind;       /**< hvd_device_kind of all tensors. */
@@ -235,6 +244,46 @@ HVD_API int hvd_local_size(void) HVD_NOEXCEPT; /**< Ranks of this node. */
 HVD_API int hvd_cross_rank(void) HVD_NOEXCEPT;
 /** Number of nodes that have a rank with my local rank. */
 HVD_API int hvd_cross_size(void) HVD_NOEXCEPT;
+
+/* ---- process sets: collectives among some of the ranks ----------------------------------- */
+
+/**
+ * Makes some ranks a process set, for `hvd_request.process_set`. Collective: every rank of the job
+ * calls it with the same ranks, those that are not in the set too, and gets the same number. Sets
+ * may overlap and work at the same time; each has its own memory and connections.
+ *
+ * @param ranks [count] ranks of the job, in any order; the set counts them in ascending order.
+ * @param timeout_seconds for the other ranks to come; negative: no limit.
+ * @param process_set set to the number, from 1; numbers never come again.
+ * @return HVD_INVALID_ARGUMENT: no rank, one that does not exist or is listed twice, or the ranks
+ *   of a set that is there; HVD_MISMATCH: the ranks of the job disagree (named, with their lists);
+ *   HVD_TIMEOUT: not all came, and nothing has changed; HVD_PEER_LOST.
+ */
+HVD_API hvd_status hvd_process_set_add(const int32_t* ranks, uint32_t count, double timeout_seconds,
+                                       int32_t* process_set) HVD_NOEXCEPT;
+
+/**
+ * Ends a process set and frees its memory and connections. Collective: every rank of the job calls
+ * it, with nothing of the set in flight (else HVD_INVALID_ARGUMENT on every rank, and it stays).
+ */
+HVD_API hvd_status hvd_process_set_remove(int32_t process_set, double timeout_seconds) HVD_NOEXCEPT;
+
+/** The number of process sets, that of all ranks included; -1 when not initialised. */
+HVD_API int hvd_process_set_count(void) HVD_NOEXCEPT;
+
+/** The process sets, ascending; filled up to `capacity`, *count is their number in any case. */
+HVD_API hvd_status hvd_process_set_ids(int32_t* ids, uint32_t capacity,
+                                       uint32_t* count) HVD_NOEXCEPT;
+
+/** The ranks of a process set, ascending; filled up to `capacity`, *count is their number. */
+HVD_API hvd_status hvd_process_set_ranks(int32_t process_set, int32_t* ranks, uint32_t capacity,
+                                         uint32_t* count) HVD_NOEXCEPT;
+
+/** Place of this rank in a process set; -1 when it is not in it, or there is no such set. */
+HVD_API int hvd_process_set_rank(int32_t process_set) HVD_NOEXCEPT;
+
+/** Ranks of a process set; -1 when there is no such set. */
+HVD_API int hvd_process_set_size(int32_t process_set) HVD_NOEXCEPT;
 
 /* ---- operations ------------------------------------------------------------------------- */
 

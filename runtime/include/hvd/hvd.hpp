@@ -10,4 +10,5 @@
 #include "hvd/collectives.hpp"
 #include "hvd/memory.hpp"
 #include "hvd/optimizer.hpp"
+#include "hvd/process_set.hpp"
 #include "hvd/sparse.hpp"

@@ -53,6 +53,12 @@ DTYPES = {
 OnComplete = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
 
+class Ranks(Structure):
+    """``hvd_ranks``"""
+
+    _fields_ = [("ranks", POINTER(c_int32)), ("count", c_uint32)]
+
+
 class InitOptions(Structure):
     """``hvd_init_options``"""
 
@@ -61,6 +67,8 @@ class InitOptions(Structure):
         ("start_timeout_seconds", c_double),
         ("fusion_bytes", c_uint64),
         ("stall_check_seconds", c_double),
+        ("process_sets", POINTER(Ranks)),
+        ("process_set_count", c_uint32),
     ]
 
 
@@ -169,6 +177,13 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_local_size": (c_int, []),
     "hvd_cross_rank": (c_int, []),
     "hvd_cross_size": (c_int, []),
+    "hvd_process_set_add": (c_int, [POINTER(c_int32), c_uint32, c_double, POINTER(c_int32)]),
+    "hvd_process_set_remove": (c_int, [c_int32, c_double]),
+    "hvd_process_set_count": (c_int, []),
+    "hvd_process_set_ids": (c_int, [POINTER(c_int32), c_uint32, POINTER(c_uint32)]),
+    "hvd_process_set_ranks": (c_int, [c_int32, POINTER(c_int32), c_uint32, POINTER(c_uint32)]),
+    "hvd_process_set_rank": (c_int, [c_int32]),
+    "hvd_process_set_size": (c_int, [c_int32]),
     "hvd_submit": (c_int, [POINTER(Request), POINTER(c_uint64)]),
     "hvd_flush": (c_int, []),
     "hvd_poll": (c_int, [c_uint64, POINTER(c_int)]),

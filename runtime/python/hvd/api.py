@@ -39,27 +39,21 @@ def failure(status: int) -> HvdError:
     return BY_STATUS.get(status, HvdError)(text)
 
 
-def init(start_timeout: float | None = None) -> None:
-    """Joins the job; every rank calls it once. Later calls do nothing.
-
-    Parameters
-    ----------
-    start_timeout
-        Seconds to wait for the other ranks (default: HVD_START_TIMEOUT_SECONDS, 120).
-    """
-    if is_initialized():
-        return
+def start(start_timeout: float | None, process_sets: ctypes.Array[_lib.Ranks]) -> None:
+    """Joins the job, with process sets 1, 2, ..."""
     options = _lib.InitOptions(struct_size=ctypes.sizeof(_lib.InitOptions))
     options.start_timeout_seconds = start_timeout or 0.0
+    options.process_sets = process_sets
+    options.process_set_count = len(process_sets)
     outcome: list[HvdError] = []
 
-    def start() -> None:
+    def begin() -> None:
         status = waiting.hvd_init(ctypes.byref(options))
         if status != _lib.OK:
             outcome.append(failure(status))
 
     # On a thread of its own, so that Ctrl-C works while ranks are awaited.
-    thread = threading.Thread(target=start, name="hvd-init", daemon=True)
+    thread = threading.Thread(target=begin, name="hvd-init", daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(_SLICE_SECONDS)
@@ -78,7 +72,8 @@ def is_initialized() -> bool:
     return bool(quick.hvd_is_initialized())
 
 
-def _number(value: int) -> int:
+def number(value: int) -> int:
+    """The value, unless it is negative: then the error behind it."""
     if value < 0:
         raise NotInitializedError((quick.hvd_last_error() or b"").decode(errors="replace"))
     return value
@@ -86,32 +81,32 @@ def _number(value: int) -> int:
 
 def rank() -> int:
     """This rank, 0..size-1."""
-    return _number(quick.hvd_rank())
+    return number(quick.hvd_rank())
 
 
 def size() -> int:
     """The number of ranks of the job."""
-    return _number(quick.hvd_size())
+    return number(quick.hvd_size())
 
 
 def local_rank() -> int:
     """The place of this rank among the ranks of its node."""
-    return _number(quick.hvd_local_rank())
+    return number(quick.hvd_local_rank())
 
 
 def local_size() -> int:
     """The number of ranks of this node."""
-    return _number(quick.hvd_local_size())
+    return number(quick.hvd_local_size())
 
 
 def cross_rank() -> int:
     """The place of this rank among those with the same local rank on their nodes."""
-    return _number(quick.hvd_cross_rank())
+    return number(quick.hvd_cross_rank())
 
 
 def cross_size() -> int:
     """The number of nodes that have a rank with this local rank."""
-    return _number(quick.hvd_cross_size())
+    return number(quick.hvd_cross_size())
 
 
 def describe() -> str:
@@ -183,6 +178,7 @@ def submit(
     scales: tuple[float, float] = (1.0, 1.0),
     waits: bool = False,
     wire: int = _lib.WIRE_SAME,
+    process_set: int = 0,
 ) -> int:
     """Starts an operation; returns its handle. The memory stays the caller's to keep alive.
 
@@ -193,7 +189,7 @@ def submit(
         ctypes.sizeof(_lib.Request),
         name.encode() if name else None,
         kind,
-        0,
+        process_set,
         op,
         root,
         scales[0],
@@ -252,15 +248,6 @@ def gathered(handle: int, index: int = 0) -> Gathered:
         tuple(result.shape[i] for i in range(result.dimensions)),
         tuple(result.rows[i] for i in range(result.ranks)),
     )
-
-
-def barrier() -> None:
-    """Returns when every rank has called it."""
-    handle = submit(_lib.BARRIER, waits=True)
-    try:
-        wait(handle)
-    finally:
-        release(handle)
 
 
 class Gradients:

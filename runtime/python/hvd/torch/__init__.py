@@ -11,12 +11,10 @@ Five lines make a script distributed::
 """
 
 from hvd.api import (
-    barrier,
     build_info,
     cross_rank,
     cross_size,
     describe,
-    init,
     is_initialized,
     learning_rate,
     local_rank,
@@ -27,6 +25,16 @@ from hvd.api import (
     statistics,
 )
 from hvd.errors import HvdError
+from hvd.process_sets import (
+    ProcessSet,
+    add_process_set,
+    barrier,
+    global_process_set,
+    init,
+    process_set_ids,
+    process_set_ranks,
+    remove_process_set,
+)
 from hvd.torch.compression import Compression
 from hvd.torch.differentiable import (
     allgather,
@@ -71,8 +79,10 @@ __all__ = [
     "HvdError",
     "Max",
     "Min",
+    "ProcessSet",
     "Product",
     "Sum",
+    "add_process_set",
     "allgather",
     "allgather_async",
     "allgather_object",
@@ -92,6 +102,7 @@ __all__ = [
     "cross_rank",
     "cross_size",
     "describe",
+    "global_process_set",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",
@@ -102,7 +113,10 @@ __all__ = [
     "local_rank",
     "local_size",
     "poll",
+    "process_set_ids",
+    "process_set_ranks",
     "rank",
+    "remove_process_set",
     "shutdown",
     "size",
     "sparse_allreduce",

@@ -11,19 +11,20 @@ import torch
 
 from hvd import _lib, api
 from hvd.errors import InvalidArgumentError
+from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.torch import tensors as _tensors
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
 
 class _Pending(NamedTuple):
-    name: str | None
+    key: tuple[int, str | None]  # process set and name
     memory: Any  # keeps tensors alive while the engine may touch them
     result: Callable[[int], Any]
 
 
 _lock = threading.Lock()
-_names: dict[str, int] = {}
+_names: dict[tuple[int, str | None], int] = {}
 _pending: dict[int, _Pending] = api.borrowed
 
 
@@ -43,9 +44,10 @@ def _start(
     result: Callable[[int], Any],
     **parameters: Any,
 ) -> int:
+    key = (parameters.get("process_set", 0), name)
     with _lock:
         if name is not None:
-            running = _names.get(name)
+            running = _names.get(key)
             if running is not None and running in _pending and not api.is_done(running):
                 raise ValueError(
                     f"tensor '{name}' is still being processed: Requested to allreduce, allgather, "
@@ -53,9 +55,9 @@ def _start(
                     "being processed. Synchronize it first, or give it another name."
                 )
         handle = api.submit(kind, described, name, **parameters)
-        _pending[handle] = _Pending(name, memory, result)
+        _pending[handle] = _Pending(key, memory, result)
         if name is not None:
-            _names[name] = handle
+            _names[key] = handle
     return handle
 
 
@@ -78,8 +80,8 @@ def synchronize(handle: int) -> Any:
         if _is_over(handle):
             with _lock:
                 _pending.pop(handle, None)
-                if pending.name is not None and _names.get(pending.name) == handle:
-                    del _names[pending.name]
+                if _names.get(pending.key) == handle:
+                    del _names[pending.key]
             api.release(handle)
 
 
@@ -98,9 +100,11 @@ def allreduce_async(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a reduction into a new tensor; returns a handle for ``synchronize``."""
-    return grouped_start([tensor], average, name, op, (prescale_factor, postscale_factor), True)
+    scales = (prescale_factor, postscale_factor)
+    return grouped_start([tensor], average, name, op, scales, True, process_set=process_set)
 
 
 def allreduce_async_(
@@ -110,9 +114,11 @@ def allreduce_async_(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a reduction in place; returns a handle for ``synchronize``."""
-    return grouped_start_([tensor], average, name, op, (prescale_factor, postscale_factor), True)
+    scales = (prescale_factor, postscale_factor)
+    return grouped_start_([tensor], average, name, op, scales, True, process_set=process_set)
 
 
 def grouped_allreduce_async(
@@ -122,9 +128,11 @@ def grouped_allreduce_async(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts the reduction of a group that completes as one, into new tensors."""
-    return grouped_start(tensors, average, name, op, (prescale_factor, postscale_factor), False)
+    scales = (prescale_factor, postscale_factor)
+    return grouped_start(tensors, average, name, op, scales, False, process_set=process_set)
 
 
 def grouped_allreduce_async_(
@@ -134,9 +142,11 @@ def grouped_allreduce_async_(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts the reduction in place of a group that completes as one."""
-    return grouped_start_(tensors, average, name, op, (prescale_factor, postscale_factor), False)
+    scales = (prescale_factor, postscale_factor)
+    return grouped_start_(tensors, average, name, op, scales, False, process_set=process_set)
 
 
 def _check_group(tensors: Sequence[torch.Tensor]) -> None:
@@ -152,6 +162,7 @@ def grouped_start(
     scales: tuple[float, float],
     single: bool,
     waits: bool = False,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a reduction into new tensors; `single`: the result is a tensor, not a list."""
     _check_group(tensors)
@@ -168,6 +179,7 @@ def grouped_start(
         op=_op(average, op),
         scales=scales,
         waits=waits,
+        process_set=process_set_id(process_set),
     )
 
 
@@ -179,6 +191,7 @@ def grouped_start_(
     scales: tuple[float, float],
     single: bool,
     waits: bool = False,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a reduction in place; `single`: the result is a tensor, not a list."""
     _check_group(tensors)
@@ -193,11 +206,17 @@ def grouped_start_(
         op=_op(average, op),
         scales=scales,
         waits=waits,
+        process_set=process_set_id(process_set),
     )
 
 
-def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
-    """Starts a broadcast into a new tensor."""
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a broadcast into a new tensor; `root_rank` is a rank of the job."""
     source = _tensors.plain(tensor, f"broadcast '{name}'")
     target = torch.empty_like(source)
     return _start(
@@ -207,10 +226,16 @@ def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = Non
         (source, target),
         lambda handle: target,
         root=root_rank,
+        process_set=process_set_id(process_set),
     )
 
 
-def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
     """Starts replacing a tensor by that of rank `root_rank`."""
     return _start(
         _lib.BROADCAST,
@@ -219,10 +244,15 @@ def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = No
         tensor,
         lambda handle: tensor,
         root=root_rank,
+        process_set=process_set_id(process_set),
     )
 
 
-def allgather_async(tensor: torch.Tensor, name: str | None = None) -> int:
+def allgather_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
     """Starts concatenating the tensors of all ranks along the first dimension."""
     source = _tensors.plain(tensor, f"allgather '{name}'")
     if source.dim() == 0:
@@ -238,4 +268,11 @@ def allgather_async(tensor: torch.Tensor, name: str | None = None) -> int:
         _lib.copy_bytes(output.data_ptr(), gathered.address, output.numel() * output.element_size())
         return output
 
-    return _start(_lib.ALLGATHER, name, [described], source, result)
+    return _start(
+        _lib.ALLGATHER,
+        name,
+        [described],
+        source,
+        result,
+        process_set=process_set_id(process_set),
+    )

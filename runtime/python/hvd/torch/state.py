@@ -10,10 +10,15 @@ from typing import Any, NamedTuple
 import torch
 
 from hvd import _lib, api
+from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import differentiable, operations
 
 
-def broadcast_parameters(params: Any, root_rank: int = 0) -> None:
+def broadcast_parameters(
+    params: Any,
+    root_rank: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> None:
     """Replaces parameters by those of rank `root_rank`.
 
     Parameters
@@ -31,7 +36,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> None:
             for number, entry in enumerate(params)
         ]
     handles = [
-        operations.broadcast_async_(tensor.data, root_rank, f"broadcast.{name}")
+        operations.broadcast_async_(tensor.data, root_rank, f"broadcast.{name}", process_set)
         for name, tensor in pairs
         if isinstance(tensor, torch.Tensor)
     ]
@@ -43,29 +48,42 @@ def _bytes(tensor: torch.Tensor) -> bytes:
     return _lib.bytes_at(tensor.data_ptr(), tensor.numel())
 
 
-def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
+def broadcast_object(
+    obj: Any = None,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """The object of rank `root_rank`, on every rank; anything that pickle can take."""
     name = name or "object"
     is_root = api.rank() == root_rank
     data = bytearray(pickle.dumps(obj)) if is_root else bytearray()
     length = torch.tensor([len(data)], dtype=torch.int64)
-    length = differentiable.broadcast(length, root_rank, f"broadcast_object.{name}.size")
+    length = differentiable.broadcast(
+        length, root_rank, f"broadcast_object.{name}.size", process_set
+    )
     if is_root:
         payload = torch.frombuffer(data, dtype=torch.uint8)
     else:
         payload = torch.empty(int(length), dtype=torch.uint8)
-    differentiable.broadcast_(payload, root_rank, f"broadcast_object.{name}.data")
+    differentiable.broadcast_(payload, root_rank, f"broadcast_object.{name}.data", process_set)
     return obj if is_root else pickle.loads(_bytes(payload))
 
 
-def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+def allgather_object(
+    obj: Any,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
     """The objects of all ranks, by rank."""
     name = name or "object"
     data = torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8)
     lengths = differentiable.allgather(
-        torch.tensor([len(data)], dtype=torch.int64), f"allgather_object.{name}.size"
+        torch.tensor([len(data)], dtype=torch.int64), f"allgather_object.{name}.size", process_set
     )
-    everything = _bytes(differentiable.allgather(data, f"allgather_object.{name}.data"))
+    everything = _bytes(
+        differentiable.allgather(data, f"allgather_object.{name}.data", process_set)
+    )
     objects = []
     begin = 0
     for length in lengths.tolist():

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bootstrap/set_wiring.h"
+#include "collective/backend.h"
+#include "engine/rank_set.h"
+#include "engine/reduction.h"
+#include "transport/doorbell.h"
+
+namespace hvd {
+
+/// The data plane of one process set on a rank that is in it: who is with it, and what moves their
+/// bytes. It shares nothing with the planes of other sets, so that none waits for another.
+/// Engine thread only, but for what is said to be otherwise.
+struct SetPlane {
+  SetPlane() = default;
+  SetPlane(const SetPlane&) = delete;
+  SetPlane& operator=(const SetPlane&) = delete;
+  ~SetPlane();
+
+  Communicator communicator;  ///< Backends refer to it. Immutable once the set is formed.
+  Doorbell doorbell;          ///< Of the members on this node.
+  SetLinks links;
+  ArenaView arena;
+  std::unique_ptr<Reduction> reduction;
+  std::uint64_t sequence = 0;  ///< Of the last batch.
+  /// Requests that were submitted and have not completed. Thread-safe.
+  std::atomic<std::size_t> in_flight{0};
+
+  /// Gives each backend of the table its part of `memory`, which is plane_memory_bytes() long.
+  void open(std::span<const BackendEntry> table, std::span<std::byte> memory, std::string wanted);
+};
+
+/// Bytes of shared memory that the backends want in a node with `local_size` members.
+std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_size);
+
+/// The communicator of some ranks of the job (ascending), seen by `world.rank`, which is one of
+/// them. Its process set has no number yet.
+Communicator part_of(const Communicator& world, const std::vector<int>& ranks);
+
+/// Ranks of the job by node of the communicator.
+std::vector<std::vector<int>> world_ranks_by_node(const Communicator& communicator);
+
+}  // namespace hvd
