@@ -109,7 +109,7 @@ TEST(Operations, RowsComeToWhomTheyAreSent) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       const int last = rank.communicator.size - 1;
-      for (const std::size_t scale : {0, 1, 50, 1'000, 70'001}) {
+      for (const std::size_t scale : {0, 1, 50, 25'001}) {
         check_moving(rank, Alltoall{}, scale);
         for (const int root : {0, last}) {
           check_moving(rank, Gather{root}, scale);
