@@ -119,6 +119,7 @@ class Start {
     HVD_TRY_ASSIGN(PeerRecord mine, describe_myself(environment));
     mine.abstract_name = local.name();
     mine.port = listener.port();
+    mine.mpi = options_.mpi;
     const auto all = rendezvous_.store->allgather("records", rank_, size_, encode(mine), deadline_);
     if (!all.is_ok() && all.status().code() == Code::kTimeout) {
       return error(Code::kTimeout,
@@ -149,7 +150,8 @@ class Start {
                                                         .node = node,
                                                         .local_rank = local,
                                                         .pid = record(rank).pid,
-                                                        .usable_cpus = record(rank).usable_cpus};
+                                                        .usable_cpus = record(rank).usable_cpus,
+                                                        .mpi = record(rank).mpi};
       }
     }
   }

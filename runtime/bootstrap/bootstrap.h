@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "base/deadline.h"
 #include "base/environment.h"
@@ -18,6 +19,8 @@ struct BootstrapOptions {
   /// Bytes of NodeGroup::memory for a node of `local_size` ranks; the same on every rank.
   std::function<std::size_t(int local_size)> memory_bytes = [](int) { return std::size_t{0}; };
   std::size_t arena_bytes = 0;  ///< Of each rank's NodeGroup::arena; the same on every rank.
+  /// What this rank has of MPI, as the MPI plane writes it; every rank learns it (PeerInfo::mpi).
+  std::string mpi = {};
 };
 
 /// Finds the other ranks of the job and connects this one to them.

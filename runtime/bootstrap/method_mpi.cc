@@ -4,7 +4,7 @@
 namespace hvd {
 
 Result<Offer> meet_by_mpi(const MethodInput& /*input*/) {
-  return decline("this build has no MPI plane");
+  return decline("MPI moves data only, once the ranks have met");
 }
 
 }  // namespace hvd

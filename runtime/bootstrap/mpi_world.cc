@@ -49,12 +49,14 @@ std::optional<int> world_size(void* library) {
   if (initialized(&flag) != 0 || flag == 0) return std::nullopt;
   if (finalized(&flag) != 0 || flag != 0) return std::nullopt;
   int size = 0;
-  if (void* world = ::dlsym(library, "ompi_mpi_comm_world")) {
+  const auto abi = mpi_abi_of(library);
+  if (abi == MpiAbi::kOpenMpi) {
     int (*comm_size)(void*, int*) = nullptr;
+    void* const world = ::dlsym(library, "ompi_mpi_comm_world");
     if (!find(library, "MPI_Comm_size", comm_size) || comm_size(world, &size) != 0) return {};
     return size;
   }
-  if (!has_mpich_abi(library)) return std::nullopt;
+  if (abi != MpiAbi::kMpich) return std::nullopt;
   int (*comm_size)(int, int*) = nullptr;
   if (!find(library, "MPI_Comm_size", comm_size) || comm_size(kMpichWorld, &size) != 0) return {};
   return size;
@@ -78,6 +80,30 @@ std::vector<std::string> mpi_libraries() {
 }
 
 }  // namespace
+
+std::optional<MpiAbi> mpi_abi_of(void* library) {
+  if (::dlsym(library, "MPI_Initialized") == nullptr) return std::nullopt;
+  if (::dlsym(library, "ompi_mpi_comm_world") != nullptr) return MpiAbi::kOpenMpi;
+  if (has_mpich_abi(library)) return MpiAbi::kMpich;
+  return std::nullopt;
+}
+
+std::vector<LoadedMpi> loaded_mpi() {
+  std::vector<LoadedMpi> found;
+  // What dlsym finds everywhere comes first: a program may have MPI in itself.
+  if (const auto abi = mpi_abi_of(RTLD_DEFAULT)) found.push_back({RTLD_DEFAULT, *abi});
+  for (const std::string& path : mpi_libraries()) {
+    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    const auto abi = mpi_abi_of(library);
+    if (abi) {
+      found.push_back({library, *abi});
+    } else {
+      ::dlclose(library);
+    }
+  }
+  return found;
+}
 
 bool mpi_is_loaded() {
   // A program may have MPI in itself.

@@ -42,6 +42,7 @@ std::string encode(const PeerRecord& record) {
   writer.put(record.pid);
   writer.put(record.usable_cpus);
   writer.put_string(record.gpu);
+  writer.put_string(record.mpi);
   const Bytes bytes = writer.take();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -63,6 +64,7 @@ Result<PeerRecord> decode_record(std::string_view bytes) {
   HVD_TRY_ASSIGN(record.pid, reader.get<std::int64_t>());
   HVD_TRY_ASSIGN(record.usable_cpus, reader.get<int>());
   HVD_TRY_ASSIGN(record.gpu, reader.get_string());
+  HVD_TRY_ASSIGN(record.mpi, reader.get_string());
   return record;
 }
 

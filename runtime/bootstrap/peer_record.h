@@ -24,6 +24,7 @@ struct PeerRecord {
   std::int64_t pid = 0;
   int usable_cpus = 1;
   std::string gpu;  ///< HVD_GPU_ID; empty: none, not known, or free to be shared.
+  std::string mpi;  ///< BootstrapOptions::mpi.
 
   /// Ranks with equal group keys try to share memory.
   std::string group_key() const;

@@ -53,7 +53,8 @@ std::vector<PeerInfo> peers_of(const WiringShape& shape) {
                        .node = node,
                        .local_rank = local,
                        .pid = ::getpid(),
-                       .usable_cpus = cpus});
+                       .usable_cpus = cpus,
+                       .mpi = {}});
     }
   }
   return peers;

@@ -22,6 +22,7 @@ struct PeerInfo {
   int local_rank = 0;  ///< Place in its NodeGroup.
   long pid = 0;
   int usable_cpus = 1;  ///< CPUs in its affinity mask, capped by the cgroup quota.
+  std::string mpi;      ///< What it said of MPI: BootstrapOptions::mpi.
 };
 
 /// The connections of this rank, ready for an Engine. Moved into it.

@@ -13,4 +13,9 @@ std::span<const BackendEntry> backend_table() {
   return table;
 }
 
+std::vector<BackendEntry> job_backends(const MpiPlane& mpi) {
+  if (mpi.session != nullptr) return {kShmBackend, mpi_entry(mpi)};
+  return {kShmBackend, kTcpBackend, mpi_entry(mpi)};
+}
+
 }  // namespace hvd

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "backends/mpi/mpi_library.h"
 #include "base/format.h"
 #include "c/backend_table.h"
 
@@ -30,7 +32,7 @@ std::string list_of(std::span<const Part> parts) {
 
 constexpr std::array kBootstraps{
     Part{"hvdrun", true, "linked in: the store of hvdrun carries the addresses"},
-    Part{"mpi", false, "the MPI data plane is not part of this version"},
+    Part{"mpi", false, "MPI moves data only, once the ranks have met"},
     Part{"slurm", true, "linked in: PMI-2 of srun, else a file in HVD_RENDEZVOUS_DIR"},
     Part{"launcher file", true,
          "linked in: a file in HVD_RENDEZVOUS_DIR for torchrun, mpirun, flux and their like"},
@@ -45,21 +47,44 @@ constexpr std::array kLibraries{
     Part{"hwloc", HVD_HAS_HWLOC != 0,
          HVD_HAS_HWLOC != 0 ? "hvdrun binds ranks to CPUs"
                             : "missing at build time, hvdrun does not bind CPUs: libhwloc-dev"},
-    Part{"mpi", false, "the MPI data plane is not part of this version"},
     Part{"nccl", false, "the GPU data plane is not part of this version"},
 };
+
+/// The plugin for one MPI; no MPI is loaded for the answer.
+std::string plugin_part(std::string_view name, MpiAbi abi) {
+  const auto plugin = load_plugin(abi);
+  const std::string reason =
+      plugin.is_ok() ? format_text("{} lies beside libhvd; the MPI library is found at run time",
+                                   plugin_name(abi))
+                     : plugin.status().message();
+  const Part part{name, plugin.is_ok(), reason};
+  return list_of({&part, 1});
+}
+
+/// One list of the lists of parts.
+std::string join(std::string list, std::string_view more) {
+  list.back() = ',';
+  return list + " " + std::string(more.substr(1));
+}
 
 }  // namespace
 
 std::string build_info() {
+  const std::string openmpi = plugin_part("Open MPI plugin", MpiAbi::kOpenMpi);
+  const std::string mpich = plugin_part("MPICH plugin", MpiAbi::kMpich);
+  const bool has_mpi = load_plugin(MpiAbi::kOpenMpi).is_ok() || load_plugin(MpiAbi::kMpich).is_ok();
+  const Part mpi{"mpi", has_mpi,
+                 has_mpi ? "loaded at run time where MPI is chosen"
+                         : "no plugin lies beside libhvd: libopenmpi-dev or libmpich-dev"};
   std::string backends = "[";
   for (const BackendEntry& entry : backend_table()) {
     backends += format_text(R"({}{{"name": "{}", "available": true, "reason": "linked in"}})",
                             backends.size() > 1 ? ", " : "", entry.name);
   }
-  backends += "]";
+  backends = join(backends + "]", list_of({&mpi, 1}));
   return format_text(R"({{"version": "{}", "backends": {}, "bootstraps": {}, "libraries": {}}})",
-                     HVD_VERSION, backends, list_of(kBootstraps), list_of(kLibraries));
+                     HVD_VERSION, backends, list_of(kBootstraps),
+                     join(join(list_of(kLibraries), openmpi), mpich));
 }
 
 }  // namespace hvd

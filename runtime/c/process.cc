@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/mutex.h"
@@ -33,6 +34,8 @@ struct Process::State {
   /// Guards `engine` for the moment of a pointer copy; held over fork().
   mutable Mutex mutex;
   std::shared_ptr<Engine> engine HVD_GUARDED_BY(mutex);
+  /// Shared with its links; ends, and MPI with it where hvd started it, with the last of both.
+  std::shared_ptr<MpiSession> mpi HVD_GUARDED_BY(changing);
   std::string farewell HVD_GUARDED_BY(mutex);
   /// Keeps the memory that the user still holds mapped, also after the engine has gone.
   std::map<void*, std::shared_ptr<SharedArena>> allocated HVD_GUARDED_BY(mutex);
@@ -63,6 +66,8 @@ struct Process::State {
     const std::shared_ptr<Engine> leaving = current();
     if (leaving == nullptr) return Status::ok();
     Status status = leaving->shutdown(deadline);
+    if (mpi != nullptr && !leaving->left_together()) mpi->mark_lost();
+    mpi = nullptr;
     Lock lock(mutex);
     engine = nullptr;
     return status;  // the engine itself ends here, or with the last call that still uses it
@@ -78,6 +83,18 @@ Status forked_child() {
                "process {} was forked from a rank after hvd_init(); it is not a rank itself. Call "
                "hvd only in the process that called hvd_init(), or start helpers with spawn",
                static_cast<long>(::getpid()));
+}
+
+Result<std::shared_ptr<Engine>> start_engine(Wiring wiring, const MpiPlane& mpi,
+                                             const EngineOptions& options,
+                                             const std::vector<std::vector<int>>& sets,
+                                             Deadline deadline) {
+  HVD_TRY_ASSIGN(std::shared_ptr<Engine> engine,
+                 Engine::start(std::move(wiring), job_backends(mpi), options));
+  for (const std::vector<int>& ranks : sets) {
+    HVD_TRY(engine->add_process_set(ranks, deadline).status());
+  }
+  return engine;
 }
 
 }  // namespace
@@ -105,14 +122,24 @@ Status Process::start(const Settings& settings) {
   options.memory_bytes = [table](int local_size) { return node_memory_bytes(table, local_size); };
   options.arena_bytes = settings.arena_bytes;
   const Environment environment = Environment::of_process();
+  MpiProbe probe = probe_mpi(environment, settings.engine.backend);
+  options.mpi = encode(probe.facts);
   HVD_TRY_ASSIGN(Wiring wiring, bootstrap(environment, options));
+  HVD_TRY_ASSIGN(const MpiPlane mpi, open_mpi_plane(std::move(probe), wiring, *options.deadline));
   EngineOptions engine_options = settings.engine;
-  engine_options.on_loss = loss_notice(environment, wiring.rank);
-  HVD_TRY_ASSIGN(std::shared_ptr<Engine> engine,
-                 Engine::start(std::move(wiring), table, engine_options));
-  for (const std::vector<int>& ranks : settings.process_sets) {
-    HVD_TRY(engine->add_process_set(ranks, *options.deadline).status());
+  engine_options.on_loss = [notice = loss_notice(environment, wiring.rank),
+                            session = mpi.session](int lost) {
+    if (session != nullptr) session->mark_lost();
+    if (notice) notice(lost);
+  };
+  auto started = start_engine(std::move(wiring), mpi, engine_options, settings.process_sets,
+                              *options.deadline);
+  if (!started.is_ok()) {
+    if (mpi.session != nullptr) mpi.session->mark_lost();  // the others may have started
+    return started.status();
   }
+  std::shared_ptr<Engine> engine = std::move(started).value();
+  state_->mpi = mpi.session;
   Lock lock(state_->mutex);
   state_->engine = std::move(engine);
   return Status::ok();

@@ -93,7 +93,7 @@ struct BackendContext {
 struct BackendEntry {
   std::string_view name;
   /// Bytes of shared memory wanted in a node of `local_size` ranks.
-  std::size_t (*memory_bytes)(int local_size);
+  std::function<std::size_t(int local_size)> memory_bytes;
   /// A backend that cannot serve declines with a Status, which hvd_describe() repeats.
   std::function<Result<std::unique_ptr<Backend>>(const BackendContext&)> create;
 };

@@ -21,7 +21,8 @@ std::string declined_text(std::span<const BackendAnswer> answers) {
 Selection select_wanted(std::span<const BackendAnswer> answers, std::string_view wanted) {
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].name != wanted) continue;
-    if (answers[i].status.is_ok()) return {i, format_text("{}, as HVD_BACKEND asks", wanted)};
+    if (answers[i].status.is_ok())
+      return {i, format_text("{}, as HVD_BACKEND asks: {}", wanted, answers[i].reach)};
     return {std::nullopt,
             format_text("HVD_BACKEND={} asks for a backend that declined: {}; unset it", wanted,
                         answers[i].status.message())};

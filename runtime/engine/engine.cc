@@ -88,7 +88,7 @@ Engine::Impl::Impl(Wiring wiring, std::span<const BackendEntry> table, const Eng
     : world_(make_world(wiring)),
       peers_(wiring.peers),
       options_(options),
-      table_(table),
+      table_(table.begin(), table.end()),
       wiring_(std::move(wiring)),
       poller_(std::move(poller)),
       left_(world_.size),
@@ -289,6 +289,7 @@ Result<std::vector<int>> Engine::process_set_ranks(int process_set) const {
   return impl_->process_set_ranks(process_set);
 }
 Status Engine::shutdown(Deadline deadline) { return impl_->shutdown(deadline); }
+bool Engine::left_together() const { return impl_->left_together(); }
 void Engine::leave_farewell(const std::string& cause) { impl_->leave_farewell(cause); }
 void Engine::abort(const std::string& cause) { impl_->abort(cause); }
 void Engine::abandon_after_fork() { impl_->abandon_after_fork(); }

@@ -75,6 +75,8 @@ class Engine {
   /// Leaves the job: waits until all ranks have called it or the deadline passes, then stops the
   /// thread. Pending requests fail with kAborted.
   Status shutdown(Deadline deadline);
+  /// True after a shutdown in which no rank was missing.
+  bool left_together() const;
   /// Ends this rank's part in the job because of an error: what is pending fails on every rank,
   /// with `cause` in the text. See leave_farewell() for a program that is about to end.
   void abort(const std::string& cause);

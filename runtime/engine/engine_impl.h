@@ -37,6 +37,7 @@ class Engine::Impl {
   void flush();
   Status wait(Handle handle, Deadline deadline);
   Status shutdown(Deadline deadline);
+  bool left_together() const { return left_together_.load(); }
   void abort(const std::string& cause);
   void leave_farewell(const std::string& cause);
   void abandon_after_fork();
@@ -131,7 +132,7 @@ class Engine::Impl {
   Status over_status();
 
   EngineOptions options_;
-  std::span<const BackendEntry> table_;
+  std::vector<BackendEntry> table_;
   Wiring wiring_;  ///< Links have moved on; the node group and the wiring of sets stay here.
   Poller poller_;
   /// To close in the child of a fork, which may come at any moment: replaced as a whole.
@@ -169,6 +170,7 @@ class Engine::Impl {
   std::atomic<bool> over_{false};
   std::atomic<bool> leaving_{false};
   std::atomic<bool> all_left_{false};
+  std::atomic<bool> left_together_{false};  ///< ... and none was lost on the way out.
 
   std::atomic<int> waiting_callers_{0};  ///< Callers that drive or would like to.
   std::atomic<bool> thread_sleeps_{false};

@@ -103,6 +103,7 @@ void Engine::Impl::apply(Decision& decision) {
   } else if (const auto* formed = std::get_if<SetFormed>(&decision)) {
     apply_formed(*formed);
   } else if (std::holds_alternative<AllLeft>(decision)) {
+    left_together_.store(true);
     all_left_.store(true);
     end_epoch(error(Code::kAborted, "rank {}: every rank has shut down", wiring_.rank));
   }

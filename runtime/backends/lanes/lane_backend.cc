@@ -19,8 +19,9 @@ namespace {
 class LaneBackend : public Backend {
  public:
   LaneBackend(std::string_view name, const BackendContext& context,
-              std::unique_ptr<LaneLinks> links)
+              std::unique_ptr<LaneLinks> links, std::string carrier)
       : name_(name),
+        carrier_(std::move(carrier)),
         communicator_(context.communicator),
         plane_(context.memory, context.communicator.local_rank, context.communicator.local_size(),
                context.doorbell),
@@ -39,8 +40,8 @@ class LaneBackend : public Backend {
   }
 
   std::string reach() const override {
-    return format_text("{} nodes, {} of each node's ranks connected to the other nodes",
-                       communicator_.node_count(), lanes_.lanes());
+    return format_text("{} nodes, {} of each node's ranks connected to the other nodes by {}",
+                       communicator_.node_count(), lanes_.lanes(), carrier_);
   }
 
   Result<std::unique_ptr<Task>> start(Batch batch) override {
@@ -81,6 +82,7 @@ class LaneBackend : public Backend {
 
  private:
   std::string_view name_;
+  std::string carrier_;
   const Communicator& communicator_;
   NodePlane plane_;
   LaneSet lanes_;
@@ -91,14 +93,16 @@ class LaneBackend : public Backend {
 
 Result<std::unique_ptr<Backend>> make_lane_backend(std::string_view name,
                                                    const BackendContext& context,
-                                                   std::unique_ptr<LaneLinks> links) {
+                                                   std::unique_ptr<LaneLinks> links,
+                                                   std::string carrier) {
   const Communicator& communicator = context.communicator;
   const std::size_t wanted = NodePlane::memory_bytes(communicator.local_size());
   if (context.memory.size() < wanted) {
     return error(Code::kInternal, "rank {}: {} needs {} bytes of shared memory and got {}",
                  communicator.rank, name, wanted, context.memory.size());
   }
-  return std::unique_ptr<Backend>(std::make_unique<LaneBackend>(name, context, std::move(links)));
+  return std::unique_ptr<Backend>(
+      std::make_unique<LaneBackend>(name, context, std::move(links), std::move(carrier)));
 }
 
 }  // namespace hvd

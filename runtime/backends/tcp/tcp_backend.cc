@@ -62,7 +62,7 @@ Result<std::unique_ptr<Backend>> create_tcp(const BackendContext& context) {
   }
   std::unique_ptr<LaneLinks> links;
   if (is_lane) links = std::make_unique<TcpLinks>(context);
-  return make_lane_backend(kTcpBackend.name, context, std::move(links));
+  return make_lane_backend(kTcpBackend.name, context, std::move(links), "TCP");
 }
 
 }  // namespace
