@@ -30,10 +30,10 @@ DEATHS = {
 }
 
 SURVIVE = """
-def survive(early, name="what the dead never submits", count=4):
+def survive(early, name="what the dead never submits", count=4, operation=None):
     try:
         while True:
-            allreduce(name, count)
+            operation() if operation else allreduce(name, count)
     except hvd.HvdError as failure:
         died = open(SCRATCH + "/died").read().split()[0]
         say("AFTER", time.monotonic() - float(died))
@@ -73,6 +73,39 @@ if hvd.rank() == {dead}:
     os.kill(os.getpid(), signal.SIGKILL)
 survive(early, "large", {count})
 """
+
+
+IN_OPERATION = """
+import threading
+source, target = ((ctypes.c_float * (1 << 20))() for _ in range(2))
+tensor = api.tensor_struct(
+    _lib.DTYPES["float32"], (1 << 18, 4), 0, ctypes.addressof(source), ctypes.addressof(target)
+)
+
+def operation():
+    handle = api.submit({kind}, [tensor], "operation", root=1, waits=True)
+    try:
+        api.wait(handle)
+    finally:
+        api.release(handle)
+
+def die():
+    note_time()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+hvd.init()
+early = None if hvd.rank() == {dead} else Sum("submitted early")
+operation()
+hvd.barrier()
+if hvd.rank() == {dead}:
+    threading.Timer(0.05, die).start()
+    while True:
+        operation()
+survive(early, operation=operation)
+"""
+
+# hvd_kind by name.
+OPERATIONS = {"reducescatter": 4, "alltoall": 5, "reduce": 6, "gather": 7, "scatter": 8}
 
 
 class Case(jobs.JobCase):
@@ -145,6 +178,17 @@ class Deaths(Case):
                 times = self.assert_known(ended, dead, others, PROCESS_S)
                 self.report(f"{count >> 18} MiB {' '.join(options)} rank {dead}", times, ended)
                 self.assertEqual(ended.code, 137, ended.text())
+
+    def test_in_each_operation(self) -> None:
+        for name, kind in OPERATIONS.items():
+            for options in [], ["--nodes", "2"]:
+                with self.subTest(operation=name, options=options):
+                    ended = self.run_job(
+                        ["-np", "4", *options], SURVIVE + IN_OPERATION.format(dead=2, kind=kind)
+                    )
+                    times = self.assert_known(ended, 2, [0, 1, 3], PROCESS_S)
+                    self.report(f"{name} {' '.join(options)} rank 2", times, ended)
+                    self.assertEqual(ended.code, 137, ended.text())
 
 
 class PowerOff(Case):
