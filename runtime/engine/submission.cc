@@ -102,6 +102,10 @@ Status check_request(const Request& request, const Communicator& world) {
                  kind_name(request.operation), request.name, request.tensors.size(),
                  has_tensors(request.operation) ? "pass at least one" : "it takes none");
   }
+  if (std::holds_alternative<Join>(request.operation)) {
+    return error(Code::kUnsupported, "rank {}: join is not part of this version",
+                 world.world_rank());
+  }
   if (const auto root = root_of(request.operation); root && (*root < 0 || *root >= world.size)) {
     return error(Code::kInvalidArgument, "rank {}: {} '{}': root {} is not a rank (0 to {})",
                  world.world_rank(), kind_name(request.operation), request.name, *root,

@@ -94,7 +94,7 @@ typedef enum hvd_kind {
   HVD_REDUCE = 6,        /**< As allreduce; only `root` gets the result. */
   HVD_GATHER = 7,        /**< As allgather; only `root` gets the rows. */
   HVD_SCATTER = 8,       /**< Sends each rank its share (`splits`) of the rows of `root`. */
-  HVD_JOIN = 9           /**< This rank has no more data. Has no tensors. */
+  HVD_JOIN = 9           /**< Not in this version: HVD_UNSUPPORTED. */
 } hvd_kind;
 
 /** Where the memory of a tensor lives. */
