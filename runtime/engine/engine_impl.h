@@ -84,7 +84,7 @@ class Engine::Impl {
   Status watch_descriptors();
   Status watch_lanes(const SetPlane& plane);
   void unwatch_lanes(const SetPlane& plane);
-  void publish_descriptors();
+  void publish_descriptors() HVD_REQUIRES(progress_);
   void run_thread();
   Result<bool> sleep();
   void handle_event(const Poller::Event& event);
