@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Our figures beside those of Open MPI, MPICH, Gloo and DDP, all measured in this one run, on a quiet machine.
+# scripts/bench.sh [TABLE...]: launcher, allreduce, operations, lists, oversubscribed, tcp, step, start; default: all
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-[ $# -eq 0 ] || fail "unknown argument '$1'" "scripts/bench.sh takes none"
 "$root/scripts/packages.sh" build torch test bench
 configure "$build" -Dbuildtype=release -Dtests=enabled -Dpython="$HVD_PYTHON"
 compile "$build"
@@ -29,5 +29,8 @@ peer gloo_peer g++ "$source_dir/gloo_peer.cc" -lgloo -pthread
 say "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg): $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-)"
 # Open MPI refuses to run as root unless told twice.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-"$HVD_PYTHON" "$source_dir/launcher_bench.py" "$build/launcher/hvdrun"
-exec "$HVD_PYTHON" "$source_dir/compare.py" "$build" "$peers"
+if [ $# -eq 0 ] || [ "$*" = launcher ]; then
+  "$HVD_PYTHON" "$source_dir/launcher_bench.py" "$build/launcher/hvdrun"
+fi
+[ "$*" != launcher ] || exit 0
+exec "$HVD_PYTHON" "$source_dir/compare.py" "$build" "$peers" "$@"

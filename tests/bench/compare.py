@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs our benchmarks and those of the peers one after another, and prints one table with ratios.
+"""Runs our benchmarks and those of the peers one after another, and prints tables with ratios.
 
-compare.py BUILD FOLDER: BUILD holds hvdrun and allreduce_bench, FOLDER the peers that could be compiled.
+compare.py BUILD FOLDER [TABLE...]: BUILD holds hvdrun and hvd_peer, FOLDER the peers that could be compiled. Tables:
+allreduce, operations, lists, oversubscribed, tcp, step, start; all of them where none is named.
 """
 
+import contextlib
 import os
 import pathlib
 import statistics
@@ -13,9 +15,7 @@ import tempfile
 import time
 
 _HERE = pathlib.Path(__file__).resolve().parent
-_SHAPES = str(_HERE / "shapes_resnet50.txt")
-_CASES = ["allreduce_8B", "allreduce_1MB", "allreduce_100MB", "resnet50_list"]
-_RANKS = 2
+_LISTS = [str(_HERE / f"shapes_{name}.txt") for name in ("resnet50", "vgg16", "bert_base")]
 
 
 def figures(text: str) -> dict:
@@ -25,14 +25,12 @@ def figures(text: str) -> dict:
         # hvdrun puts a rank before each line.
         words = line.split()
         if len(words) >= 2 and words[-2].isidentifier():
-            try:
+            with contextlib.suppress(ValueError):
                 found[words[-2]] = float(words[-1])
-            except ValueError:
-                continue
     return found
 
 
-def outcome(label: str, commands: list, seconds: float = 300) -> dict:
+def outcome(label: str, commands: list, seconds: float = 600) -> dict:
     """Runs the commands side by side (one per rank, or one that starts the ranks)."""
     missing = [c[0] for c in commands if not _is_there(c[0])]
     if missing:
@@ -77,58 +75,162 @@ def start_ms(command: list, rounds: int = 9) -> float:
     return statistics.median(times)
 
 
-def print_table(ours: dict, ours_torch: dict, peers: dict) -> None:
-    columns = [("hvd C++", ours), ("hvd torch", ours_torch), *peers.items()]
-    print(
-        f"\n{_RANKS} ranks, fresh buffers, microseconds (in brackets: time of hvd C++ / time of the peer)"
-    )
-    print(f"{'':16}" + "".join(f"{name:>20}" for name, _ in columns))
-    for case in _CASES:
-        row = f"{case:16}"
+class Bench:
+    """The programs of one build and its peers."""
+
+    def __init__(self, build: pathlib.Path, folder: pathlib.Path):
+        self.hvdrun = str(build / "launcher" / "hvdrun")
+        self._ours = str(build / "tests" / "bench" / "hvd_peer")
+        self._folder = folder
+
+    def ours(self, suites: list, ranks: int = 2, options: tuple = ()) -> dict:
+        launch = [self.hvdrun, "-np", str(ranks), *options]
+        return outcome(f"hvd C++ {' '.join(options)}", [[*launch, self._ours, *suites]])
+
+    def ours_torch(self, suites: list) -> dict:
+        program = [sys.executable, str(_HERE / "torch_hvd.py"), *suites]
+        return outcome("hvd torch", [[self.hvdrun, "-np", "2", *program]])
+
+    def open_mpi(self, suites: list, ranks: int = 2, options: tuple = ()) -> dict:
+        launch = ["mpirun.openmpi", "--oversubscribe", *options, "-np", str(ranks)]
+        return outcome("Open MPI", [[*launch, f"{self._folder}/mpi_openmpi", *suites]])
+
+    def mpich(self, suites: list, ranks: int = 2) -> dict:
+        program = [f"{self._folder}/mpi_mpich", *suites]
+        return outcome("MPICH", [["mpiexec.mpich", "-np", str(ranks), *program]], 300)
+
+    def gloo(self, suites: list, ranks: int = 2) -> dict:
+        with tempfile.TemporaryDirectory() as meeting:
+            program = f"{self._folder}/gloo_peer"
+            commands = [[program, str(r), str(ranks), meeting, *suites] for r in range(ranks)]
+            return outcome("Gloo", commands)
+
+    def ddp(self, suites: list) -> dict:
+        with tempfile.TemporaryDirectory() as meeting:
+            ddp = [sys.executable, str(_HERE / "torch_ddp.py")]
+            commands = [[*ddp, str(r), "2", meeting, *suites] for r in range(2)]
+            return outcome("DDP over Gloo", commands)
+
+
+def print_table(title: str, ours: dict, peers: dict, others_of_ours: dict | None = None) -> None:
+    """One row a case, one column a library; in brackets: time of hvd C++ / time of the peer."""
+    columns = [("hvd C++", ours), *(others_of_ours or {}).items(), *peers.items()]
+    cases = list(dict.fromkeys(case for _, values in columns for case in values))
+    print(f"\n{title}; fresh buffers, microseconds (time of hvd C++ / time of the peer)")
+    print(f"{'':22}" + "".join(f"{name:>22}" for name, _ in columns))
+    for case in cases:
+        row = f"{case:22}"
         for name, values in columns:
             if case not in values:
-                row += f"{'-':>20}"
+                row += f"{'-':>22}"
             elif name.startswith("hvd") or case not in ours:
-                row += f"{values[case]:20.1f}"
+                row += f"{values[case]:22.1f}"
             else:
-                row += f"{values[case]:12.1f} ({ours[case] / values[case]:5.2f})"
+                row += f"{values[case]:14.1f} ({ours[case] / values[case]:5.2f})"
         print(row)
+    sys.stdout.flush()
+
+
+def allreduce_table(bench: Bench) -> None:
+    suites = ["sizes"]
+    print_table(
+        "allreduce, 2 ranks, shared memory",
+        bench.ours(suites),
+        {
+            "Open MPI": bench.open_mpi(suites),
+            "MPICH": bench.mpich(suites),
+            "Gloo": bench.gloo(suites),
+        },
+        {"hvd shared": bench.ours(["shared", *suites]), "hvd torch": bench.ours_torch(suites)},
+    )
+
+
+def operations_table(bench: Bench) -> None:
+    suites = ["operations"]
+    print_table(
+        "the other collectives, 2 ranks, shared memory",
+        bench.ours(suites),
+        {
+            "Open MPI": bench.open_mpi(suites),
+            "MPICH": bench.mpich(suites),
+            "Gloo": bench.gloo(suites),
+        },
+    )
+
+
+def lists_table(bench: Bench) -> None:
+    print_table(
+        "gradient lists, 2 ranks, shared memory",
+        bench.ours(_LISTS),
+        {
+            "Open MPI": bench.open_mpi(_LISTS),
+            "MPICH": bench.mpich(_LISTS),
+            "DDP over Gloo": bench.ddp(_LISTS),
+        },
+        {"hvd shared": bench.ours(["shared", *_LISTS]), "hvd torch": bench.ours_torch(_LISTS[:1])},
+    )
+
+
+def oversubscribed_table(bench: Bench) -> None:
+    """More ranks than cores: nothing may collapse."""
+    suite = _LISTS[:1]
+    for ranks in (4, 8, 16):
+        peers = {"Open MPI": bench.open_mpi(suite, ranks)} if ranks == 4 else {}
+        print_table(f"{ranks} ranks on {os.cpu_count()} CPUs", bench.ours(suite, ranks), peers)
+
+
+def tcp_table(bench: Bench) -> None:
+    suites = ["sizes"]
+    loopback = ("--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo")
+    print_table(
+        "allreduce, 2 nodes of 1 rank (TCP on the loopback)",
+        bench.ours(suites, 2, ("--nodes", "2")),
+        {"Gloo": bench.gloo(suites), "Open MPI over TCP": bench.open_mpi(suites, 2, loopback)},
+    )
+
+
+def step_table(bench: Bench) -> None:
+    """What the runtime adds to a training step: nothing while idle, little with the optimizer."""
+    program = [sys.executable, str(_HERE / "torch_step.py")]
+    got = outcome("training step", [[bench.hvdrun, "-np", "2", *program]])
+    print()
+    for case, milliseconds in got.items():
+        local = got[case.rsplit("_", 1)[0] + "_local"]
+        print(f"{case:28} {milliseconds:9.3f} ms ({milliseconds / local:4.2f} x the local step)")
+    sys.stdout.flush()
+
+
+def start_table(bench: Bench) -> None:
+    idle = bench.ours(["idle"])
+    first = bench.ours(["start"])
+    many = bench.ours(["start"], 64)
+    print(f"\nidle after init: {idle.get('idle_percent', float('nan')):.2f} % of a core per rank")
+    print(f"init to first allreduce: {first.get('first_allreduce_ms', float('nan')):.1f} ms")
+    for ranks, values in ((2, first), (64, many)):
+        memory = values.get("memory_mb", float("nan"))
+        print(f"memory per rank after init, {ranks} ranks: {memory:.1f} MB (proportional set size)")
+    print(f"hvdrun -np 4 true: {start_ms([bench.hvdrun, '-np', '4', 'true']):.1f} ms (0: failed)")
+
+
+_TABLES = {
+    "allreduce": allreduce_table,
+    "operations": operations_table,
+    "lists": lists_table,
+    "oversubscribed": oversubscribed_table,
+    "tcp": tcp_table,
+    "step": step_table,
+    "start": start_table,
+}
 
 
 def main() -> None:
-    build, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    hvdrun = str(build / "launcher" / "hvdrun")
-    bench = str(build / "tests" / "bench" / "allreduce_bench")
-    python = sys.executable
-    launch = [hvdrun, "-np", str(_RANKS)]
-
-    ours = outcome("hvd C++", [[*launch, bench, _SHAPES]])
-    peers = {
-        "Open MPI": outcome(
-            "Open MPI", [["mpirun.openmpi", "-np", str(_RANKS), f"{folder}/mpi_openmpi", _SHAPES]]
-        ),
-        "MPICH": outcome(
-            "MPICH", [["mpiexec.mpich", "-np", str(_RANKS), f"{folder}/mpi_mpich", _SHAPES]]
-        ),
-    }
-    with tempfile.TemporaryDirectory() as meeting:
-        ranks = [
-            [f"{folder}/gloo_peer", _SHAPES, str(r), str(_RANKS), meeting] for r in range(_RANKS)
-        ]
-        peers["Gloo"] = outcome("Gloo", ranks)
-    with tempfile.TemporaryDirectory() as meeting:
-        ddp = [python, str(_HERE / "torch_ddp.py"), _SHAPES]
-        peers["DDP over Gloo"] = outcome(
-            "DDP over Gloo", [[*ddp, str(r), str(_RANKS), meeting] for r in range(_RANKS)]
-        )
-    ours_torch = outcome("hvd torch", [[*launch, python, str(_HERE / "torch_hvd.py"), _SHAPES]])
-    idle = outcome("hvd idle", [[*launch, bench, "idle"]])
-    first = outcome("hvd start", [[*launch, bench, "start"]])
-
-    print_table(ours, ours_torch, peers)
-    print(f"\nidle after init: {idle.get('idle_percent', float('nan')):.2f} % of a core per rank")
-    print(f"init to first allreduce: {first.get('first_allreduce_ms', float('nan')):.1f} ms")
-    print(f"hvdrun -np 4 true: {start_ms([hvdrun, '-np', '4', 'true']):.1f} ms (0: failed)")
+    bench = Bench(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    wanted = sys.argv[3:] or list(_TABLES)
+    unknown = [name for name in wanted if name not in _TABLES]
+    if unknown:
+        sys.exit(f"compare.py: no table '{unknown[0]}'; there are: {', '.join(_TABLES)}")
+    for name in wanted:
+        _TABLES[name](bench)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Gloo side of the comparison: gloo_peer SHAPES RANK SIZE FOLDER, ranks meet through files in
-// FOLDER.
+// The Gloo side of the comparison: gloo_peer RANK SIZE FOLDER SUITE..., ranks meet through files
+// in FOLDER. A reducescatter in the form of the others is not in Gloo's interface.
+#include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/barrier.h>
+#include <gloo/broadcast.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
@@ -19,6 +22,8 @@ namespace {
 
 class GlooPeer {
  public:
+  using Buffer = std::vector<float>;
+
   GlooPeer(int rank, int size, const std::string& folder) : rank_(rank), size_(size) {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = "localhost";
@@ -34,8 +39,26 @@ class GlooPeer {
     gloo::BarrierOptions options(context_);
     gloo::barrier(options);
   }
-  void allreduce(std::vector<std::vector<float>>& tensors) {
+  void allreduce(std::vector<Buffer>& tensors) {
     for (auto& tensor : tensors) reduce(tensor, &gloo::sum<float>);
+  }
+  void broadcast(std::vector<float>& data) {
+    gloo::BroadcastOptions options(context_);
+    options.setOutput(data.data(), data.size());
+    options.setRoot(0);
+    gloo::broadcast(options);
+  }
+  void allgather(const std::vector<float>& in, std::vector<float>& out) {
+    gloo::AllgatherOptions options(context_);
+    options.setInput(const_cast<float*>(in.data()), in.size());
+    options.setOutput(out.data(), out.size());
+    gloo::allgather(options);
+  }
+  void alltoall(const std::vector<float>& in, std::vector<float>& out) {
+    gloo::AlltoallOptions options(context_);
+    options.setInput(const_cast<float*>(in.data()), in.size());
+    options.setOutput(out.data(), out.size());
+    gloo::alltoall(options);
   }
   void largest(std::vector<double>& values) { reduce(values, &gloo::max<double>); }
 
@@ -56,10 +79,10 @@ class GlooPeer {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: gloo_peer SHAPES RANK SIZE FOLDER\n");
+  if (argc < 5) {
+    std::fprintf(stderr, "usage: gloo_peer RANK SIZE FOLDER SUITE...\n");
     return 2;
   }
-  GlooPeer peer(std::stoi(argv[2]), std::stoi(argv[3]), argv[4]);
-  bench::run_all(peer, argv[1]);
+  GlooPeer peer(std::stoi(argv[1]), std::stoi(argv[2]), argv[3]);
+  bench::run_suites(peer, argv + 4, argv + argc);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's DistributedDataParallel over Gloo on the ResNet-50 gradient list, one rank.
+"""PyTorch's DistributedDataParallel over Gloo on lists of gradients, one rank.
 
-torch_ddp.py SHAPES RANK SIZE FOLDER. The backward pass only fills gradients; the time to fill alone is taken
+torch_ddp.py RANK SIZE FOLDER SHAPES... The backward pass only fills gradients; the time to fill alone is taken
 off, so the figure is what DDP adds, with the setting that is fastest for it (gradient_as_bucket_view).
 """
 
@@ -52,19 +52,23 @@ def step_ms(model: torch.nn.Module, batches: int) -> float:
     return statistics.median(times)
 
 
-def main() -> None:
-    counts = [int(line) for line in pathlib.Path(sys.argv[1]).read_text().split()]
-    rank, size = int(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{sys.argv[4]}/ddp", rank=rank, world_size=size
-    )
-    model = Model(counts)
+def measure(shapes: pathlib.Path, rank: int) -> None:
+    model = Model([int(line) for line in shapes.read_text().split()])
     fill = step_ms(model, 9)
     wrapped = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     whole = step_ms(wrapped, 9)
     if rank == 0:
-        print(f"resnet50_list {1e3 * (whole - fill):.1f}", flush=True)
+        print(f"{shapes.stem} {1e3 * (whole - fill):.1f}", flush=True)
+
+
+def main() -> None:
+    rank, size = int(sys.argv[1]), int(sys.argv[2])
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{sys.argv[3]}/ddp", rank=rank, world_size=size
+    )
+    for shapes in sys.argv[4:]:
+        measure(pathlib.Path(shapes), rank)
     # Gloo's teardown in torch 1.13 may hang when another rank is gone already: leave together, without it.
     dist.barrier()
     sys.stdout.flush()

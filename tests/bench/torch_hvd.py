@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our side of the comparison from PyTorch, one rank: torch_hvd.py SHAPES, started by hvdrun."""
+"""Our side of the comparison from PyTorch, one rank, started by hvdrun: torch_hvd.py SUITE...
+
+A suite is "sizes" or a file of shapes, as in fresh_bench.h.
+"""
 
 import pathlib
 import statistics
@@ -42,14 +45,27 @@ def measure(name: str, counts: list, batches: int, iterations: int) -> None:
         )
 
 
+_SIZES = {
+    "8B": 2,
+    "1KB": 256,
+    "16KB": 4096,
+    "256KB": 1 << 16,
+    "1MB": 1 << 18,
+    "16MB": 1 << 22,
+    "100MB": 25_000_000,
+}
+
+
 def main() -> None:
-    counts = [int(line) for line in pathlib.Path(sys.argv[1]).read_text().split()]
     torch.set_num_threads(1)
     hvd.init()
-    measure("allreduce_8B", [2], 9, 500)
-    measure("allreduce_1MB", [1 << 18], 9, 40)
-    measure("allreduce_100MB", [25_000_000], 9, 2)
-    measure("resnet50_list", counts, 9, 2)
+    for suite in sys.argv[1:]:
+        if suite == "sizes":
+            for label, count in _SIZES.items():
+                measure(f"allreduce_{label}", [count], 9, max(2, min(500, 10_000_000 // count)))
+        else:
+            shapes = pathlib.Path(suite)
+            measure(shapes.stem, [int(line) for line in shapes.read_text().split()], 9, 2)
     hvd.shutdown()
 
 

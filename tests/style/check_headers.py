@@ -65,7 +65,9 @@ def main() -> None:
     _self_test()
     headers = sources.tracked("runtime/*.h", "runtime/*.hpp", "launcher/*.h", "tests/*.h")
     jobs = [(header, _CXX) for header in headers if not is_built_alone(header)]
-    jobs += [(header, _C) for header in headers if header.suffix == ".h" and header.parent.name == "hvd"]
+    jobs += [
+        (header, _C) for header in headers if header.suffix == ".h" and header.parent.name == "hvd"
+    ]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         complaints = pool.map(lambda job: complaint(*job), jobs)
         sources.finish(text for text in complaints if text)
