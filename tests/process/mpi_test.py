@@ -147,8 +147,9 @@ class Mpich(Mpi):
     name = "MPICH"
     library = "MPICH"
     launchers = ("mpiexec.mpich", "mpiexec.hydra")
-    # UCX ends its process by itself where it cannot read the memory of a peer that is no more.
-    variables = {"UCX_TLS": "^cma"}
+    # With CMA UCX ends its process by itself where it cannot read the memory of a peer that is no more; with TCP
+    # MPI_Finalize of MPICH 4.0.2 hangs at random.
+    variables = {"UCX_TLS": "posix,self"}
     plugin = "libhvd_mpi_mpich.so"
     rank_program = sys.argv[4]
 
