@@ -17,7 +17,7 @@ struct Settings {
   EngineOptions engine;
   std::chrono::milliseconds start_timeout{120'000};
   std::size_t arena_bytes = std::size_t{32} << 30;  ///< HVD_ARENA_BYTES: addresses, not memory.
-  std::vector<std::vector<int>> process_sets;  ///< To begin with, beside that of all ranks.
+  std::vector<std::vector<int>> process_sets;       ///< To begin with, beside that of all ranks.
 };
 
 /// Reads HVD_FUSION_THRESHOLD (bytes), HVD_STALL_CHECK_TIME_SECONDS, the HOROVOD_ names of both,

@@ -117,7 +117,7 @@ class WithoutInit(unittest.TestCase):
         import hvd
 
         info = hvd.build_info()
-        self.assertEqual({part["name"] for part in info["backends"]}, {"shm", "tcp"})
+        self.assertEqual({part["name"] for part in info["backends"]}, {"mpi", "shm", "tcp"})
         for kind in ("bootstraps", "libraries"):
             for part in info[kind]:
                 self.assertTrue(part["reason"], part)

@@ -20,7 +20,10 @@ _C = ["-x", "c", "-std=c11", "-pedantic"]
 
 
 def _needs_what_is_missing(stderr: str) -> bool:
-    return "No such file" in stderr and ("hwloc.h" in stderr or "torch/" in stderr)
+    # mpi.h is on no default path: several libraries bring one.
+    return "No such file" in stderr and any(
+        name in stderr for name in ("hwloc.h", "torch/", "mpi.h")
+    )
 
 
 def complaint(header: pathlib.Path, language: list) -> str:
