@@ -79,7 +79,7 @@ void Negotiation::submit(PendingPtr pending) {
 void Negotiation::announce(NameEntry& entry) {
   const Name& name = entry.second;
   const Pending& pending = *name.current;
-  if (name.id && name.described == pending.description) {
+  if (name.id && !name.in_full && name.described == pending.description) {
     if (is_leader()) {
       leader_->member_ready(place_.rank, *name.id, now_);
     } else {

@@ -100,6 +100,9 @@ class Negotiation {
     Description described;  ///< What the id stands for.
     PendingPtr current;
     std::deque<PendingPtr> queued;
+    /// The last use failed, maybe before the leader saw its bit: a second toggle would undo the
+    /// first, and both go unseen. So the next one is announced in full.
+    bool in_full = false;
   };
   using Names = std::unordered_map<std::string, Name>;
   using NameEntry = Names::value_type;

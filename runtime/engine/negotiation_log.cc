@@ -31,6 +31,8 @@ void Negotiation::apply(const ControlMessage& entry) {
   } else if (const auto* define = std::get_if<Define>(&entry)) {
     apply_define(*define);
   } else if (const auto* failure = std::get_if<Failure>(&entry)) {
+    NameEntry* found = find_name(failure->process_set, failure->name);
+    if (found != nullptr) found->second.in_full = true;
     if (PendingPtr pending = take_current(failure->process_set, failure->name)) {
       decisions_.emplace_back(
           FailRequest{std::move(pending), Status(failure->code, failure->text)});
@@ -74,6 +76,7 @@ void Negotiation::apply_run(const Run& run) {
   together.requests.reserve(run.ids.size() + 1);
   for (const std::uint32_t id : run.ids) {
     if (id >= by_id_.size() || by_id_[id].entry == nullptr) continue;
+    by_id_[id].entry->second.in_full = false;
     if (PendingPtr pending = take_current(*by_id_[id].set, *by_id_[id].entry)) {
       together.requests.push_back(std::move(pending));
     }

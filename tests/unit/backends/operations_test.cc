@@ -3,7 +3,7 @@
 // get; the reducing ones bit by bit against the allreduce of the same backend.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "backends/shm/shm_backend.h"
@@ -187,7 +187,7 @@ void check_reducescatter(ThreadRank& rank, std::size_t rows, std::size_t row_cou
   run_batch(rank, std::move(batch));
   EXPECT_EQ(results.counts[0], (std::vector<std::size_t>{end - begin}));
   EXPECT_TRUE(results.words[0] == expected) << rows << " rows of " << row_count;
-  EXPECT_EQ(std::memcmp(second.data() + begin, expected.data(), expected.size() * 4), 0)
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), second.data() + begin))
       << rows << " rows of " << row_count << " in place";
 }
 
