@@ -119,8 +119,8 @@ class Engine::Impl {
   Result<Handle> post(std::string name, Bytes mine);
   Result<std::vector<Bytes>> exchange(std::string name, Bytes mine, Deadline deadline);
   Result<Deadline> agree_on_change(std::uint64_t number, const SetProposal& mine);
-  Result<std::vector<SetAnswer>> answer(std::uint64_t number, std::string_view step, SetAnswer mine,
-                                        Deadline deadline);
+  Result<std::vector<SetAnswer>> answer(std::uint64_t number, std::string_view step,
+                                        const SetAnswer& mine, Deadline deadline);
   Result<std::unique_ptr<SetPlane>> connect_set(const SetWiring::Plan& plan,
                                                 const std::vector<int>& ranks);
   Result<int> form_set(std::uint64_t number, const std::vector<int>& ranks, Deadline deadline);

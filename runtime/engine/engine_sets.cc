@@ -123,7 +123,7 @@ Result<Deadline> Engine::Impl::agree_on_change(std::uint64_t number, const SetPr
 }
 
 Result<std::vector<SetAnswer>> Engine::Impl::answer(std::uint64_t number, std::string_view step,
-                                                    SetAnswer mine, Deadline deadline) {
+                                                    const SetAnswer& mine, Deadline deadline) {
   const auto all =
       exchange(format_text("process_set.{}.{}", number, step), encode(mine), with_grace(deadline));
   if (!all.is_ok() && all.status().code() == Code::kTimeout) {

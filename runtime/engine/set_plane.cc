@@ -22,7 +22,8 @@ std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_si
 
 SetPlane::~SetPlane() {
   // Leaked: whoever holds the memory outlives us, and nobody can tell it to stop.
-  if (reduction != nullptr && reduction->keeps_memory()) new auto(links.owner);
+  if (reduction == nullptr || !reduction->keeps_memory()) return;
+  static_cast<void>(std::make_unique<std::shared_ptr<void>>(links.owner).release());
 }
 
 void SetPlane::open(std::span<const BackendEntry> table, std::span<std::byte> memory,

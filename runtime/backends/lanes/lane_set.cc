@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/lanes/lane_set.h"
 
-#include <new>
 #include <utility>
-
-#include "base/check.h"
 
 namespace hvd {
 
@@ -13,7 +10,7 @@ LaneSet::LaneSet(const BackendContext& context, std::unique_ptr<LaneLinks> links
       lanes_(context.lanes),
       links_(std::move(links)),
       places_(static_cast<std::size_t>(context.communicator.size)),
-      rounds_(NodePlane::kSlots) {
+      rounds_(std::make_unique<LaneRound[]>(NodePlane::kSlots)) {
   for (std::size_t node = 0; node < communicator_.nodes.size(); ++node) {
     const std::vector<int>& ranks = communicator_.nodes[node];
     for (std::size_t local_rank = 0; local_rank < ranks.size(); ++local_rank) {
@@ -25,9 +22,7 @@ LaneSet::LaneSet(const BackendContext& context, std::unique_ptr<LaneLinks> links
 
 LaneSet::~LaneSet() {
   // Leaked: the buffers of the rounds are lent to something that outlives us.
-  if (!keeps_memory()) return;
-  const auto* const kept = new (std::nothrow) std::vector<LaneRound>(std::move(rounds_));
-  HVD_CHECK(kept != nullptr);
+  if (keeps_memory()) static_cast<void>(rounds_.release());
 }
 
 }  // namespace hvd

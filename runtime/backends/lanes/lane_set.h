@@ -67,8 +67,8 @@ class LaneSet {
   const Communicator& communicator_;
   int lanes_;
   std::unique_ptr<LaneLinks> links_;
-  std::vector<Place> places_;  // by rank
-  std::vector<LaneRound> rounds_;
+  std::vector<Place> places_;            // by rank
+  std::unique_ptr<LaneRound[]> rounds_;  ///< [NodePlane::kSlots]
   std::uint64_t transfers_ = 0;
 };
 
