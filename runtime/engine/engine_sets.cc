@@ -196,7 +196,7 @@ Result<int> Engine::Impl::form_set(std::uint64_t number, const std::vector<int>&
     mine.status = offer.status();
     if (offer.is_ok()) mine.offer = std::move(offer).value();
   }
-  HVD_TRY_ASSIGN(auto answers, answer(number, "answer", std::move(mine), deadline));
+  HVD_TRY_ASSIGN(auto answers, answer(number, "answer", mine, deadline));
   SetAnswer outcome;
   if (member) {
     SetWiring::Plan plan{.number = number, .rank = wiring_.rank, .deadline = deadline};
@@ -206,7 +206,7 @@ Result<int> Engine::Impl::form_set(std::uint64_t number, const std::vector<int>&
     Lock lock(progress_);
     if (plane.is_ok()) forming_ = std::move(plane).value();
   }
-  HVD_TRY(answer(number, "connected", std::move(outcome), deadline).status());
+  HVD_TRY(answer(number, "connected", outcome, deadline).status());
   {
     RankSet set(world_.size);
     for (const int rank : ranks) set.add(rank);
