@@ -54,7 +54,7 @@ stage_static() {
 
 tidy_file() {
   local out code=0
-  out=$(nice clang-tidy-14 -p "$clang_tree" --quiet "$1" 2>&1) || code=$?
+  out=$(timeout 300 nice clang-tidy-14 -p "$clang_tree" --quiet "$1" 2>&1) || code=$?
   [ "$code" -ne 0 ] || return 0
   printf '%s\n' "$out" | grep -v ' warnings\? generated\|^Suppressed \|^Use -header-filter'
   echo "$1" >>"$clang_tree/tidy_failed"

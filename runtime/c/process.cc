@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/format.h"
 #include "base/mutex.h"
 #include "bootstrap/bootstrap.h"
 #include "c/backend_table.h"
@@ -180,7 +181,12 @@ void Process::abort(const std::string& cause) {
 Result<void*> Process::allocate(std::size_t bytes) {
   HVD_TRY_ASSIGN(const auto running, engine());
   std::shared_ptr<SharedArena> arena = running->arena();
-  HVD_TRY_ASSIGN(void* const memory, arena->allocate(bytes));
+  auto allocated = arena->allocate(bytes);
+  if (!allocated.is_ok()) {
+    return allocated.status().with_context(
+        format_text("rank {}: hvd_alloc", running->world().rank));
+  }
+  void* const memory = allocated.value();
   Lock lock(state_->mutex);
   state_->allocated.emplace(memory, std::move(arena));
   return memory;

@@ -126,7 +126,7 @@ void Engine::Impl::run_together(RunTogether& run) {
 }
 
 void Engine::Impl::complete_finished(SetPlane& plane) {
-  for (Reduction::Finished& done : plane.reduction->take_finished()) {
+  for (Reducer::Finished& done : plane.reduction->take_finished()) {
     if (done.status.code() == Code::kPeerLost && done.started) {
       suspect(
           wiring_.rank,

@@ -352,7 +352,7 @@ std::string Engine::Impl::describe_sets() const {
       text += which + "without this rank\n";
       continue;
     }
-    const Reduction& reduction = *set.plane->reduction;
+    const Reducer& reduction = *set.plane->reduction;
     text += format_text("{}CPU allreduce moves by {}\n", which,
                         reduction.describe(Allreduce{}, DataType::kFloat32, Device{}));
     reproducible = reproducible && reduction.reproducible();

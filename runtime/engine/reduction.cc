@@ -7,10 +7,10 @@
 
 namespace hvd {
 
-Reduction::Reduction(std::vector<Candidate> candidates, std::string wanted)
+Reducer::Reducer(std::vector<Candidate> candidates, std::string wanted)
     : candidates_(std::move(candidates)), wanted_(std::move(wanted)) {}
 
-Selection Reduction::select(const Operation& operation, DataType dtype, Device device) const {
+Selection Reducer::select(const Operation& operation, DataType dtype, Device device) const {
   std::vector<BackendAnswer> answers;
   answers.reserve(candidates_.size());
   for (const Candidate& candidate : candidates_) {
@@ -23,7 +23,7 @@ Selection Reduction::select(const Operation& operation, DataType dtype, Device d
   return select_backend(answers, wanted_);
 }
 
-const Selection& Reduction::choose(const Batch& batch) {
+const Selection& Reducer::choose(const Batch& batch) {
   const Allreduce reduction = reduction_of(batch.operation).value_or(Allreduce{});
   const bool scaled = reduction.prescale != 1.0 || reduction.postscale != 1.0;
   for (const Choice& choice : choices_) {
@@ -41,7 +41,7 @@ const Selection& Reduction::choose(const Batch& batch) {
   return selection;
 }
 
-void Reduction::start(FusedBatch fused) {
+void Reducer::start(FusedBatch fused) {
   const Selection& selection = choose(fused.batch);
   if (!selection.index) {
     finished_.push_back(
@@ -59,7 +59,7 @@ void Reduction::start(FusedBatch fused) {
   running_.push_back({std::move(task).value(), std::move(fused.owners), polled});
 }
 
-bool Reduction::advance() {
+bool Reducer::advance() {
   bool moved = false;
   for (auto running = running_.begin(); running != running_.end();) {
     const Progress progress = running->task->advance();
@@ -76,8 +76,8 @@ bool Reduction::advance() {
   return moved;
 }
 
-std::vector<PendingPtr> Reduction::abandon(const std::function<bool(int rank)>& is_gone,
-                                           Deadline deadline) {
+std::vector<PendingPtr> Reducer::abandon(const std::function<bool(int rank)>& is_gone,
+                                         Deadline deadline) {
   std::vector<PendingPtr> owners;
   for (Running& running : running_) {
     for (PendingPtr& owner : running.owners) owners.push_back(std::move(owner));
@@ -90,20 +90,20 @@ std::vector<PendingPtr> Reduction::abandon(const std::function<bool(int rank)>& 
   return owners;
 }
 
-std::string Reduction::describe(const Operation& operation, DataType dtype, Device device) const {
+std::string Reducer::describe(const Operation& operation, DataType dtype, Device device) const {
   const Selection selection = select(operation, dtype, device);
   if (!selection.index) return "none: " + selection.reason;
   return selection.reason;
 }
 
-bool Reduction::reproducible() const {
+bool Reducer::reproducible() const {
   for (const Candidate& candidate : candidates_) {
     if (candidate.backend != nullptr && !candidate.backend->reproducible()) return false;
   }
   return true;
 }
 
-bool Reduction::keeps_memory() const {
+bool Reducer::keeps_memory() const {
   return std::any_of(candidates_.begin(), candidates_.end(), [](const Candidate& candidate) {
     return candidate.backend != nullptr && candidate.backend->keeps_memory();
   });

@@ -16,7 +16,7 @@ namespace hvd {
 
 /// Stage four, fused -> reduced: gives each batch to a backend and advances what is under way.
 /// Engine thread only.
-class Reduction {
+class Reducer {
  public:
   /// A line of the backend table, and what became of it.
   struct Candidate {
@@ -26,7 +26,7 @@ class Reduction {
   };
 
   /// `wanted`: HVD_BACKEND, empty for any.
-  Reduction(std::vector<Candidate> candidates, std::string wanted);
+  Reducer(std::vector<Candidate> candidates, std::string wanted);
 
   void start(FusedBatch fused);
   /// Advances every task by a chunk; true when anything moved.

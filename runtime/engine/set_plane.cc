@@ -30,19 +30,19 @@ void SetPlane::open(std::span<const BackendEntry> table, std::span<std::byte> me
                     std::string wanted) {
   std::vector<Link*> lane;
   for (const auto& link : links.lane) lane.push_back(link.get());
-  std::vector<Reduction::Candidate> candidates;
+  std::vector<Reducer::Candidate> candidates;
   for (const BackendEntry& entry : table) {
     const std::size_t bytes = whole_pages(entry.memory_bytes(communicator.local_size()));
     HVD_CHECK(bytes <= memory.size());
     auto backend =
         entry.create({communicator, memory.first(bytes), &doorbell, lane, links.lanes, arena});
     memory = memory.subspan(bytes);
-    Reduction::Candidate& candidate = candidates.emplace_back();
+    Reducer::Candidate& candidate = candidates.emplace_back();
     candidate.name = entry.name;
     candidate.status = backend.status();
     if (backend.is_ok()) candidate.backend = std::move(backend).value();
   }
-  reduction = std::make_unique<Reduction>(std::move(candidates), std::move(wanted));
+  reduction = std::make_unique<Reducer>(std::move(candidates), std::move(wanted));
 }
 
 Communicator part_of(const Communicator& world, const std::vector<int>& ranks) {
