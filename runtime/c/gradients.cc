@@ -73,6 +73,7 @@ hvd::Result<GradientSet::Options> translate(const hvd_gradients_options& given) 
   if (given.predivide != 0) options.predivide = given.predivide;
   options.clip_norm = given.clip_norm;
   options.mean_over_passes = given.mean_over_passes != 0;
+  options.process_set = given.process_set;
   HVD_TRY(GradientSet::check(options));
   return options;
 }

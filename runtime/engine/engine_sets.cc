@@ -335,8 +335,9 @@ Result<std::vector<int>> Engine::Impl::process_set_ranks(int process_set) const 
   Lock lock(sets_mutex_);
   const auto found = sets_.find(process_set);
   if (found == sets_.end()) {
-    return error(Code::kInvalidArgument, "rank {}: there is no process set {}", wiring_.rank,
-                 process_set);
+    return error(Code::kInvalidArgument,
+                 "rank {}: there is no process set {}; add it first (it may have been removed)",
+                 wiring_.rank, process_set);
   }
   return found->second.ranks;
 }

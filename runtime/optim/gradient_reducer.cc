@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/gradient_reducer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -15,6 +16,19 @@ constexpr std::size_t kNorm = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
+Result<int> GradientReducer::ranks(const Engine& engine) const {
+  const int process_set = set_.options().process_set;
+  if (process_set == 0) return engine.world().size;
+  HVD_TRY_ASSIGN(const auto members, engine.process_set_ranks(process_set));
+  if (!std::binary_search(members.begin(), members.end(), engine.world().rank)) {
+    return error(Code::kInvalidArgument,
+                 "rank {}: gradients of process set {}, which this rank is not in; let its members "
+                 "alone reduce them",
+                 engine.world().rank, process_set);
+  }
+  return static_cast<int>(members.size());
+}
+
 Status GradientReducer::submit(Engine& engine, std::size_t index, Request request) {
   HVD_TRY_ASSIGN(const auto handle, engine.submit(std::move(request)));
   submitted_.push_back({index, handle});
@@ -22,7 +36,8 @@ Status GradientReducer::submit(Engine& engine, std::size_t index, Request reques
 }
 
 Status GradientReducer::ready(Engine& engine, std::size_t index, void* data, bool last_pass) {
-  HVD_TRY_ASSIGN(auto request, set_.ready(index, data, last_pass, engine.world().size));
+  HVD_TRY_ASSIGN(const int count, ranks(engine));
+  HVD_TRY_ASSIGN(auto request, set_.ready(index, data, last_pass, count));
   if (request) return submit(engine, index, *std::move(request));
   // A local gradient came last: nothing else would wake the engine for those before it.
   if (set_.is_complete()) engine.flush();
@@ -70,7 +85,8 @@ void GradientReducer::start_next_stage(Engine& engine) {
 Status GradientReducer::finish_reductions(Engine& engine) {
   is_finishing_ = true;
   if (!failure_.is_ok()) return Status::ok();
-  set_.finish(engine.world().size);
+  HVD_TRY_ASSIGN(const int count, ranks(engine));
+  set_.finish(count);
   if (set_.options().clip_norm == 0) return Status::ok();
   const GradientSet::SquaredNorm norm = set_.squared_norm();
   reduced_norm_ = norm.reduced;
@@ -78,6 +94,7 @@ Status GradientReducer::finish_reductions(Engine& engine) {
   if (!set_.has_local()) return Status::ok();
   Request request;
   request.name = set_.norm_name();
+  request.process_set = set_.options().process_set;
   request.operation = Allreduce{.op = ReduceOp::kSum};
   request.tensors.push_back({.input = local_norm_.get(),
                              .output = local_norm_.get(),

@@ -43,6 +43,9 @@ class GradientReducer {
     std::size_t index = 0;  ///< Of the gradient; kNorm for the norms of local gradients.
     Engine::Handle handle = 0;
   };
+  /// How many ranks reduce. kInvalidArgument: the process set is not there,
+  /// or without this rank.
+  Result<int> ranks(const Engine& engine) const;
   Status submit(Engine& engine, std::size_t index, Request request);
   Status wait_for_stage(Engine& engine, Deadline deadline);
   void start_next_stage(Engine& engine);

@@ -64,8 +64,9 @@ Allreduce GradientSet::operation_of(const Entry& entry) const {
   return operation;
 }
 
-Request GradientSet::request_for(const Entry& entry, const Exchange& exchange) {
+Request GradientSet::request_for(const Entry& entry, const Exchange& exchange) const {
   Request request;
+  request.process_set = options_.process_set;
   request.name = entry.gradient.name + "/" + std::string(exchange.stage);
   request.operation = exchange.operation;
   request.more = true;
@@ -92,6 +93,7 @@ Result<Request> GradientSet::first_request(Entry& entry, int ranks) {
   }
   Request request;
   request.name = entry.gradient.name;
+  request.process_set = options_.process_set;
   request.operation = operation;
   request.tensors.push_back(entry.gradient.tensor);
   request.tensors.back().input = data;

@@ -35,6 +35,7 @@ class GradientSet {
     double predivide = 1;
     double clip_norm = 0;  ///< Largest global norm of the reduced gradients; 0: any.
     std::size_t flush_bytes = std::size_t{4} << 20;
+    int process_set = 0;  ///< The ranks among which gradients are reduced.
   };
   /// One gradient: its name, shape, type and layout; pointers are ignored.
   struct Gradient {
@@ -138,7 +139,7 @@ class GradientSet {
   Allreduce operation_of(const Entry& entry) const;
   Result<Request> first_request(Entry& entry, int ranks);
   static Result<std::shared_ptr<Memory>> load_memory(const Entry& entry, ByteReader& reader);
-  static Request request_for(const Entry& entry, const Exchange& exchange);
+  Request request_for(const Entry& entry, const Exchange& exchange) const;
 
   std::vector<Entry> gradients_;
   Options options_;

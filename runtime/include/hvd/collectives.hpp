@@ -5,6 +5,7 @@
 /// must live until wait() has returned.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -127,13 +128,29 @@ hvd_tensor flat_tensor(const T* input, T* output, const std::int64_t& count) {
   return {input, output, dtype_of<T>(), 1, &count, 0, nullptr, 0};
 }
 
-inline Pending submit(hvd_request request, const std::string& name, std::span<hvd_tensor> tensors) {
+inline hvd_request request_of(hvd_kind kind, std::int32_t process_set) {
+  hvd_request request = HVD_REQUEST_INITIALIZER;
+  request.kind = kind;
+  request.process_set = process_set;
+  return request;
+}
+
+/// The tensors' memory is borrowed until it is over. `waits`: the caller waits at once, and so
+/// drives it.
+inline hvd_handle start(hvd_request request, const std::string& name, std::span<hvd_tensor> tensors,
+                        bool waits = false) {
   request.name = name.c_str();
   request.tensors = tensors.data();
   request.tensor_count = static_cast<std::uint32_t>(tensors.size());
+  if (waits) request.flags |= HVD_SUBMIT_MORE;
   hvd_handle handle = 0;
   check(hvd_submit(&request, &handle));
-  return Pending(handle);
+  return handle;
+}
+
+inline Pending submit(const hvd_request& request, const std::string& name,
+                      std::span<hvd_tensor> tensors) {
+  return Pending(start(request, name, tensors));
 }
 
 }  // namespace detail
@@ -151,10 +168,9 @@ Pending allreduce_async(const std::string& name, std::span<const T> input, std::
   }
   const auto count = static_cast<std::int64_t>(input.size());
   hvd_tensor tensor = detail::flat_tensor(input.data(), output.data(), count);
-  hvd_request request = HVD_REQUEST_INITIALIZER;
+  hvd_request request = detail::request_of(HVD_ALLREDUCE, process_set);
   request.reduce_op = op;
   request.wire = wire;
-  request.process_set = process_set;
   return detail::submit(request, name, {&tensor, 1});
 }
 
@@ -163,8 +179,11 @@ template <typename T>
 void allreduce(const std::string& name, std::span<T> buffer, hvd_reduce_op op = HVD_AVERAGE,
                std::int32_t process_set = 0) {
   if (process_set != 0) {
-    allreduce_async<T>(name, std::span<const T>(buffer), buffer, op, HVD_WIRE_SAME, process_set)
-        .wait();
+    const auto count = static_cast<std::int64_t>(buffer.size());
+    hvd_tensor tensor = detail::flat_tensor<T>(buffer.data(), buffer.data(), count);
+    hvd_request request = detail::request_of(HVD_ALLREDUCE, process_set);
+    request.reduce_op = op;
+    Pending(detail::start(request, name, {&tensor, 1}, true)).wait();
     return;
   }
   check(
@@ -181,9 +200,8 @@ Pending grouped_allreduce_async(const std::string& name, std::span<const std::sp
     counts[i] = static_cast<std::int64_t>(buffers[i].size());
     tensors[i] = detail::flat_tensor(buffers[i].data(), buffers[i].data(), counts[i]);
   }
-  hvd_request request = HVD_REQUEST_INITIALIZER;
+  hvd_request request = detail::request_of(HVD_ALLREDUCE, process_set);
   request.reduce_op = op;
-  request.process_set = process_set;
   return detail::submit(request, name, tensors);
 }
 
@@ -199,10 +217,8 @@ Pending broadcast_async(const std::string& name, std::span<T> buffer, int root,
                         std::int32_t process_set = 0) {
   const auto count = static_cast<std::int64_t>(buffer.size());
   hvd_tensor tensor = detail::flat_tensor<T>(buffer.data(), buffer.data(), count);
-  hvd_request request = HVD_REQUEST_INITIALIZER;
-  request.kind = HVD_BROADCAST;
+  hvd_request request = detail::request_of(HVD_BROADCAST, process_set);
   request.root = root;
-  request.process_set = process_set;
   return detail::submit(request, name, {&tensor, 1});
 }
 
@@ -221,22 +237,6 @@ struct Gathered {
 
 namespace detail {
 
-/// The result of a completed operation whose size only the library knows; forgets the operation.
-template <typename T>
-Gathered<T> take_rows(hvd_handle handle, std::size_t row_count) {
-  static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no memory to copy into");
-  const Pending owner(handle);
-  hvd_gather gather{};
-  check(hvd_gathered(handle, 0, &gather));
-  Gathered<T> result;
-  result.rows.assign(gather.rows, gather.rows + gather.ranks);
-  result.values.resize(static_cast<std::size_t>(gather.shape[0]) * row_count);
-  if (!result.values.empty()) {
-    std::memcpy(result.values.data(), gather.data, result.values.size() * sizeof(T));
-  }
-  return result;
-}
-
 /// The number of whole rows in `count` elements.
 inline std::size_t whole_rows(const char* what, const std::string& name, std::size_t count,
                               std::size_t row_count) {
@@ -246,20 +246,52 @@ inline std::size_t whole_rows(const char* what, const std::string& name, std::si
                   " elements are not whole rows of " + std::to_string(row_count));
 }
 
-/// Throws unless `splits` has one count for each rank and `count` elements hold their rows.
-inline void check_splits(const char* what, const std::string& name, std::size_t count,
+/// The result of tensor `index` of a completed operation whose size only the library knows.
+template <typename T>
+Gathered<T> copy_rows(hvd_handle handle, std::uint32_t index, std::size_t row_count) {
+  static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no memory to copy into");
+  hvd_gather gather{};
+  check(hvd_gathered(handle, index, &gather));
+  Gathered<T> result;
+  result.rows.assign(gather.rows, gather.rows + gather.ranks);
+  result.values.resize(static_cast<std::size_t>(gather.shape[0]) * row_count);
+  if (!result.values.empty()) {
+    std::memcpy(result.values.data(), gather.data, result.values.size() * sizeof(T));
+  }
+  return result;
+}
+
+/// Runs an operation on rows of `row_count` elements whose result the library makes.
+template <typename T>
+Gathered<T> run_for_rows(const hvd_request& request, const std::string& name,
+                         std::span<const T> values, std::size_t row_count,
+                         std::span<const std::int64_t> splits = {}) {
+  const std::array<std::int64_t, 2> shape = {
+      static_cast<std::int64_t>(row_count == 0 ? 0 : values.size() / row_count),
+      static_cast<std::int64_t>(row_count)};
+  hvd_tensor tensor{values.data(), nullptr, dtype_of<T>(), 2,
+                    shape.data(),  0,       splits.data(), splits.size()};
+  if (splits.empty()) tensor.splits = nullptr;
+  const hvd_handle handle = start(request, name, {&tensor, 1}, true);
+  const Pending owner(handle);
+  check(hvd_wait(handle, -1));
+  return copy_rows<T>(handle, 0, row_count);
+}
+
+/// Throws unless there is one split for each rank of the set and `count` elements hold their rows.
+inline void check_splits(const std::string& what, const hvd_request& request, std::size_t count,
                          std::span<const std::int64_t> splits, std::size_t row_count) {
+  if (splits.empty()) return;
   std::size_t rows = 0;
   for (const std::int64_t split : splits) rows += split > 0 ? static_cast<std::size_t>(split) : 0;
-  const int size = hvd_size();
+  const int size = hvd_process_set_size(request.process_set);
   if (size < 0 || (splits.size() == static_cast<std::size_t>(size) && rows * row_count <= count)) {
     return;
   }
   throw Error(HVD_INVALID_ARGUMENT,
-              std::string(what) + " '" + name + "': " + std::to_string(splits.size()) +
-                  " splits of " + std::to_string(rows) + " rows, for " + std::to_string(size) +
-                  " ranks and " + std::to_string(count) + " elements in rows of " +
-                  std::to_string(row_count));
+              what + ": " + std::to_string(splits.size()) + " splits of " + std::to_string(rows) +
+                  " rows, for " + std::to_string(size) + " ranks and " + std::to_string(count) +
+                  " elements in rows of " + std::to_string(row_count));
 }
 
 }  // namespace detail
@@ -267,82 +299,83 @@ inline void check_splits(const char* what, const std::string& name, std::size_t 
 /// Concatenates the rows of all ranks. `values` holds rows of `row_count` elements; the number of
 /// rows may differ by rank.
 template <typename T>
-Gathered<T> allgather(const std::string& name, std::span<const T> values,
-                      std::size_t row_count = 1) {
-  const std::size_t rows = detail::whole_rows("allgather", name, values.size(), row_count);
-  hvd_handle handle = 0;
-  check(hvd_allgather(name.c_str(), values.data(), rows, row_count, dtype_of<T>(), &handle));
-  return detail::take_rows<T>(handle, row_count);
+Gathered<T> allgather(const std::string& name, std::span<const T> values, std::size_t row_count = 1,
+                      std::int32_t process_set = 0) {
+  detail::whole_rows("allgather", name, values.size(), row_count);
+  return detail::run_for_rows(detail::request_of(HVD_ALLGATHER, process_set), name, values,
+                              row_count);
 }
 
-/// As allgather, but only rank `root` gets the rows.
+/// As allgather, but only rank `root` of the job gets the rows.
 template <typename T>
 Gathered<T> gather(const std::string& name, std::span<const T> values, int root,
-                   std::size_t row_count = 1) {
-  const std::size_t rows = detail::whole_rows("gather", name, values.size(), row_count);
-  hvd_handle handle = 0;
-  check(
-      hvd_gather_rows(name.c_str(), values.data(), rows, row_count, dtype_of<T>(), root, &handle));
-  return detail::take_rows<T>(handle, row_count);
+                   std::size_t row_count = 1, std::int32_t process_set = 0) {
+  detail::whole_rows("gather", name, values.size(), row_count);
+  hvd_request request = detail::request_of(HVD_GATHER, process_set);
+  request.root = root;
+  return detail::run_for_rows(request, name, values, row_count);
 }
 
-/// Sends splits[r] rows of `values`, in order, to each rank r; returns what the others sent.
+/// Sends splits[r] rows of `values`, in order, to each rank r of the set; returns what the others
+/// sent. Empty splits: shared out evenly.
 template <typename T>
 Gathered<T> alltoall(const std::string& name, std::span<const T> values,
-                     std::span<const std::int64_t> splits, std::size_t row_count = 1) {
-  detail::check_splits("alltoall", name, values.size(), splits, row_count);
-  hvd_handle handle = 0;
-  check(
-      hvd_alltoall(name.c_str(), values.data(), splits.data(), row_count, dtype_of<T>(), &handle));
-  return detail::take_rows<T>(handle, row_count);
+                     std::span<const std::int64_t> splits, std::size_t row_count = 1,
+                     std::int32_t process_set = 0) {
+  detail::whole_rows("alltoall", name, values.size(), row_count);
+  const hvd_request request = detail::request_of(HVD_ALLTOALL, process_set);
+  detail::check_splits("alltoall '" + name + "'", request, values.size(), splits, row_count);
+  return detail::run_for_rows(request, name, values, row_count, splits);
 }
 
-/// Sends splits[r] rows of the `values` of rank `root`, in order, to each rank r. Elsewhere
-/// `values` and `splits` may be empty.
+/// Sends splits[r] rows of the `values` of rank `root` of the job, in order, to each rank r of the
+/// set; empty splits: shared out evenly. Elsewhere `values` and `splits` do not count.
 template <typename T>
 Gathered<T> scatter(const std::string& name, std::span<const T> values,
-                    std::span<const std::int64_t> splits, int root, std::size_t row_count = 1) {
-  if (hvd_rank() == root) {
-    detail::check_splits("scatter", name, values.size(), splits, row_count);
-  }
-  hvd_handle handle = 0;
-  check(hvd_scatter_rows(name.c_str(), values.data(), splits.data(), row_count, dtype_of<T>(), root,
-                         &handle));
-  return detail::take_rows<T>(handle, row_count);
+                    std::span<const std::int64_t> splits, int root, std::size_t row_count = 1,
+                    std::int32_t process_set = 0) {
+  hvd_request request = detail::request_of(HVD_SCATTER, process_set);
+  request.root = root;
+  if (hvd_rank() != root) return detail::run_for_rows<T>(request, name, {}, row_count);
+  detail::whole_rows("scatter", name, values.size(), row_count);
+  detail::check_splits("scatter '" + name + "'", request, values.size(), splits, row_count);
+  return detail::run_for_rows(request, name, values, row_count, splits);
 }
 
 /// This rank's share of the rows of the reduction: the first ranks have one row more where they do
 /// not divide.
 template <typename T>
 std::vector<T> reducescatter(const std::string& name, std::span<const T> values,
-                             hvd_reduce_op op = HVD_AVERAGE, std::size_t row_count = 1) {
-  const std::size_t rows = detail::whole_rows("reducescatter", name, values.size(), row_count);
-  hvd_handle handle = 0;
-  check(
-      hvd_reducescatter(name.c_str(), values.data(), rows, row_count, dtype_of<T>(), op, &handle));
-  return detail::take_rows<T>(handle, row_count).values;
+                             hvd_reduce_op op = HVD_AVERAGE, std::size_t row_count = 1,
+                             std::int32_t process_set = 0) {
+  detail::whole_rows("reducescatter", name, values.size(), row_count);
+  hvd_request request = detail::request_of(HVD_REDUCESCATTER, process_set);
+  request.reduce_op = op;
+  return detail::run_for_rows(request, name, values, row_count).values;
 }
 
-/// output = reduction of input over ranks, on rank `root` only; elsewhere `output` may be empty.
+/// output = reduction of input over ranks, on rank `root` of the job only; elsewhere `output` may
+/// be empty.
 template <typename T>
 void reduce(const std::string& name, std::span<const T> input, std::span<T> output, int root,
-            hvd_reduce_op op = HVD_AVERAGE) {
+            hvd_reduce_op op = HVD_AVERAGE, std::int32_t process_set = 0) {
   if (hvd_rank() == root && input.size() != output.size()) {
     throw Error(HVD_INVALID_ARGUMENT, "reduce '" + name + "': input has " +
                                           std::to_string(input.size()) + " elements, output " +
                                           std::to_string(output.size()));
   }
-  check(
-      hvd_reduce(name.c_str(), input.data(), output.data(), input.size(), dtype_of<T>(), op, root));
+  const auto count = static_cast<std::int64_t>(input.size());
+  hvd_tensor tensor = detail::flat_tensor(input.data(), output.data(), count);
+  hvd_request request = detail::request_of(HVD_REDUCE, process_set);
+  request.root = root;
+  request.reduce_op = op;
+  Pending(detail::start(request, name, {&tensor, 1}, true)).wait();
 }
 
 /// Returns when every rank of the process set has called it.
 inline void barrier(std::int32_t process_set = 0) {
   if (process_set == 0) return check(hvd_barrier());
-  hvd_request request = HVD_REQUEST_INITIALIZER;
-  request.kind = HVD_BARRIER;
-  request.process_set = process_set;
-  detail::submit(request, "", {}).wait();
+  Pending(detail::start(detail::request_of(HVD_BARRIER, process_set), "", {}, true)).wait();
 }
 
 }  // namespace hvd

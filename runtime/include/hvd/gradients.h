@@ -61,11 +61,12 @@ typedef struct hvd_gradients_options {
   int32_t mean_over_passes; /**< 1: also divides by the passes of the step; 0: their sum. */
   int32_t compression;      /**< hvd_compression_method of all gradients that it takes; see also
                                  hvd_gradient_compress(). */
+  int32_t process_set;      /**< The ranks that reduce; 0: all. The others must not call ready. */
 } hvd_gradients_options;
 
 /** The averages of all ranks, one pass per step. */
 #define HVD_GRADIENTS_OPTIONS_INITIALIZER \
-  { sizeof(hvd_gradients_options), HVD_AVERAGE, 1, 1.0, 1.0, 0, 1.0, 0.0, 0, HVD_COMPRESS_NONE }
+  { sizeof(hvd_gradients_options), HVD_AVERAGE, 1, 1.0, 1.0, 0, 1.0, 0.0, 0, HVD_COMPRESS_NONE, 0 }
 
 /**
  * Names and describes the gradients; works before hvd_init().

@@ -28,12 +28,14 @@ struct Parameter {
   std::vector<std::int64_t> shape = {};  ///< Empty: flat. PowerSGD needs at least two dimensions.
 };
 
-/// Copies the values of rank `root` to every rank; call once before training.
-inline void broadcast(std::span<const Parameter> parameters, int root) {
+/// Copies the values of rank `root` to every rank of a process set; call once before training.
+inline void broadcast(std::span<const Parameter> parameters, int root,
+                      std::int32_t process_set = 0) {
   std::vector<Pending> pending;
   pending.reserve(parameters.size());
   for (const Parameter& parameter : parameters) {
-    pending.push_back(broadcast_async("broadcast." + parameter.name, parameter.values, root));
+    pending.push_back(
+        broadcast_async("broadcast." + parameter.name, parameter.values, root, process_set));
   }
   for (Pending& one : pending) one.wait();
 }
@@ -56,6 +58,7 @@ struct OptimizerOptions {
   /// Steps locally first and reduces what that changed, by this operation: HVD_ADASUM makes it the
   /// Adasum delta optimizer. Each rank then keeps its own momentum.
   std::optional<hvd_reduce_op> difference_op{};
+  std::int32_t process_set = 0;  ///< The ranks that train together; each of them makes one.
 };
 
 /// Averages gradients over the ranks while the backward pass goes on, then updates the values.
@@ -188,6 +191,7 @@ class DistributedOptimizer {
     given.mean_over_passes = options.mean_over_passes ? 1 : 0;
     given.predivide = options.predivide;
     given.clip_norm = options.clip_norm;
+    given.process_set = options.process_set;
     if (options.difference_op) given.reduce_op = *options.difference_op;
     hvd_gradients* created = nullptr;
     check(hvd_gradients_create(&given, names.data(), tensors.data(),

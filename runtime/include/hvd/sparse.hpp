@@ -21,26 +21,13 @@ struct Sparse {
   std::vector<T> values;              ///< [rows * row_count]
 };
 
-namespace detail {
-
-template <typename T>
-std::vector<T> copy_gathered(hvd_handle handle, std::uint32_t index, std::size_t row_count) {
-  hvd_gather gather{};
-  check(hvd_gathered(handle, index, &gather));
-  std::vector<T> result(static_cast<std::size_t>(gather.shape[0]) * row_count);
-  if (!result.empty()) std::memcpy(result.data(), gather.data, result.size() * sizeof(T));
-  return result;
-}
-
-}  // namespace detail
-
 /// The sum or average over ranks of sparse tensors: the rows of all ranks, by rank, each with its
 /// index. Ranks may have different numbers of rows, also none. `values` holds rows of `row_count`
-/// elements. For an average the values are divided by the number of ranks before they travel.
+/// elements. For an average the values are divided by the ranks of the set before they travel.
 template <typename T>
 Sparse<T> sparse_allreduce(const std::string& name, std::span<const std::int64_t> indices,
                            std::span<const T> values, std::size_t row_count = 1,
-                           hvd_reduce_op op = HVD_AVERAGE) {
+                           hvd_reduce_op op = HVD_AVERAGE, std::int32_t process_set = 0) {
   const std::size_t rows = detail::whole_rows("sparse allreduce", name, values.size(), row_count);
   if (rows != indices.size()) {
     throw Error(HVD_INVALID_ARGUMENT, "sparse allreduce '" + name + "': " + std::to_string(rows) +
@@ -53,7 +40,9 @@ Sparse<T> sparse_allreduce(const std::string& name, std::span<const std::int64_t
   }
   std::vector<T> shares(values.begin(), values.end());
   if (op == HVD_AVERAGE) {
-    for (T& share : shares) share = static_cast<T>(share / static_cast<T>(hvd_size()));
+    const int ranks = hvd_process_set_size(process_set);
+    if (ranks < 0) throw Error(HVD_INVALID_ARGUMENT, hvd_last_error());
+    for (T& share : shares) share = static_cast<T>(share / static_cast<T>(ranks));
   }
   const std::array<std::int64_t, 2> shape = {static_cast<std::int64_t>(rows),
                                              static_cast<std::int64_t>(row_count)};
@@ -61,17 +50,12 @@ Sparse<T> sparse_allreduce(const std::string& name, std::span<const std::int64_t
       {indices.data(), nullptr, HVD_INT64, 1, shape.data(), 0, nullptr, 0},
       {shares.data(), nullptr, dtype_of<T>(), 2, shape.data(), 0, nullptr, 0},
   }};
-  hvd_request request = HVD_REQUEST_INITIALIZER;
-  request.kind = HVD_ALLGATHER;
-  request.name = name.c_str();
-  request.tensors = tensors.data();
-  request.tensor_count = static_cast<std::uint32_t>(tensors.size());
-  hvd_handle handle = 0;
-  check(hvd_submit(&request, &handle));
+  const hvd_handle handle =
+      detail::start(detail::request_of(HVD_ALLGATHER, process_set), name, tensors, true);
   const Pending owner(handle);
   check(hvd_wait(handle, -1));
-  return {detail::copy_gathered<std::int64_t>(handle, 0, 1),
-          detail::copy_gathered<T>(handle, 1, row_count)};
+  return {detail::copy_rows<std::int64_t>(handle, 0, 1).values,
+          detail::copy_rows<T>(handle, 1, row_count).values};
 }
 
 }  // namespace hvd

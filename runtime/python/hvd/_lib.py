@@ -149,6 +149,7 @@ class GradientsOptions(Structure):
         ("clip_norm", c_double),
         ("mean_over_passes", c_int32),
         ("compression", c_int32),
+        ("process_set", c_int32),
     ]
 
 

@@ -268,12 +268,14 @@ class Gradients:
         op: int,
         scales: tuple[float, float],
         passes_per_step: int,
+        process_set: int = 0,
     ) -> None:
         self._set = ctypes.c_void_p()
         count = len(names)
         options = _lib.GradientsOptions(
             ctypes.sizeof(_lib.GradientsOptions), op, passes_per_step, scales[0], scales[1], 0
         )
+        options.process_set = process_set
         check(
             quick.hvd_gradients_create(
                 ctypes.byref(options),
