@@ -246,7 +246,10 @@ Status Engine::Impl::gone_after_leaving(int rank) const {
 }
 
 bool Engine::Impl::park() {
-  const bool idle = in_progress_ == 0 && !leaving_.load();
+  // Nothing of this rank is under way, so nothing can come before it submits: nobody need wake it.
+  // The first rank of a node also speaks for sets in which it has nothing to do.
+  const bool speaks_for_others = last_formed_ > 0 && world_.local_rank == 0;
+  const bool idle = in_progress_ == 0 && !leaving_.load() && !speaks_for_others;
   if (!idle) wiring_.node.doorbell->set_asleep(true);
   if (idle || !step()) {
     polling_.store(need_polling());
