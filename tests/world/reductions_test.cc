@@ -223,18 +223,34 @@ std::vector<Case> all_cases() {
 
 class ReductionsWorld : public testing::TestWithParam<std::vector<int>> {};
 
-TEST_P(ReductionsWorld, AreRightAndTheSameBitsOnEveryRankAndInEveryRun) {
+TEST_P(ReductionsWorld, AreRightAndTheSameBitsOnEveryRank) {
   const std::vector<Case> cases = all_cases();
   ASSERT_GT(cases.size(), 150U);
+  World world(GetParam());
+  std::vector<Bytes> results(static_cast<std::size_t>(world.size()));
+  world.run([&](int rank, Engine& engine) {
+    results[static_cast<std::size_t>(rank)] = reduce_all(rank, engine, 0, cases);
+  });
+  for (const Bytes& result : results) EXPECT_TRUE(result == results.front());
+}
+
+TEST_P(ReductionsWorld, AreTheSameBitsInEveryRun) {
+  std::vector<Case> cases = all_cases();
+  // Only the order of an addition of fractions could show.
+  std::erase_if(cases, [](const Case& test) {
+    return !is_float(test.dtype) || test.operation.op != ReduceOp::kAverage;
+  });
+  ASSERT_GE(cases.size(), 10U);
   Bytes first;
-  for (int run = 0; run < 2; ++run) {
+  for (int run = 0; run < 3; ++run) {
     World world(GetParam());
-    std::vector<Bytes> results(static_cast<std::size_t>(world.size()));
+    Bytes result;
     world.run([&](int rank, Engine& engine) {
-      results[static_cast<std::size_t>(rank)] = reduce_all(rank, engine, 0, cases);
+      Bytes mine = reduce_all(rank, engine, 0, cases);
+      if (rank == 0) result = std::move(mine);
     });
-    if (run == 0) first = results.front();
-    for (const Bytes& result : results) EXPECT_TRUE(result == first);
+    if (run == 0) first = result;
+    EXPECT_TRUE(result == first) << "run " << run;
   }
 }
 
