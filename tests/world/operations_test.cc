@@ -3,6 +3,7 @@
 // against sums in float64, and what becomes of them when a rank dies.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -82,41 +83,58 @@ std::int64_t split_of(std::int64_t rows, int source, int destination) {
   return rows * ((source + destination * 2) % 3) / 2;
 }
 
+/// The process set of a case. Its ranks hold what ranks 0, 1, ... of a job of that size would, and
+/// the roots of cases count within it.
+struct Members {
+  int process_set = 0;
+  std::vector<int> ranks;  ///< Of the job, ascending.
+  int rank = 0;            ///< Mine, within the set.
+
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+
+Members all_ranks(const Engine& engine, int rank) {
+  return {0, engine.process_set_ranks(0).value(), rank};
+}
+
 /// Submits `test` on two tensors; the results of each, as the library gives them.
 struct Run {
-  Engine& engine;
   const Case& test;
-  int rank;
+  const Members& members;
   std::vector<Bytes> inputs;
   std::vector<Bytes> outputs;
 
   std::int64_t rows_here() const {
     if (std::holds_alternative<Alltoall>(test.operation)) {
       std::int64_t rows = 1;  // one row more than is sent
-      for (int to = 0; to < engine.world().size; ++to) rows += split_of(test.rows, rank, to);
+      for (int to = 0; to < members.size(); ++to) rows += split_of(test.rows, members.rank, to);
       return rows;
     }
     // The rows of a gather differ by rank.
-    return test.rows + (std::holds_alternative<Gather>(test.operation) ? rank : 0);
+    return test.rows + (std::holds_alternative<Gather>(test.operation) ? members.rank : 0);
   }
 
   Request request() {
     Request request;
     request.name = describe(test.operation) + std::string(name_of(test.dtype));
+    request.process_set = members.process_set;
     request.operation = test.operation;
+    const int rank = members.rank;
+    const auto root = root_of(test.operation);
+    if (root) set_root(request.operation, members.ranks[static_cast<std::size_t>(*root)]);
     const std::int64_t rows = rows_here();
     const bool root_only = std::holds_alternative<Reduce>(test.operation);
     for (std::size_t i = 0; i < 2; ++i) {
       inputs.push_back(
           rows_of(test.dtype, rows, [&](std::int64_t row) { return value_of(rank, row, i); }));
-      outputs.emplace_back(root_only && root_of(test.operation) == rank ? inputs[i].size() : 0);
+      outputs.emplace_back(root_only && root == rank ? inputs[i].size() : 0);
     }
     for (std::size_t i = 0; i < 2; ++i) {
       Tensor tensor{.input = inputs[i].data(),
                     .output = outputs[i].empty() ? nullptr : outputs[i].data(),
                     .dtype = test.dtype,
                     .shape = {rows, kRowCount}};
-      for (int to = 0; std::holds_alternative<Alltoall>(test.operation) && to < engine.world().size;
+      for (int to = 0; std::holds_alternative<Alltoall>(test.operation) && to < members.size();
            ++to) {
         tensor.splits.push_back(split_of(test.rows, rank, to));
       }
@@ -161,14 +179,14 @@ Bytes expected_of(const Case& test, int size, int rank, std::size_t index) {
   return bytes;
 }
 
-void check(Engine& engine, int rank, const Case& test) {
-  Run run{engine, test, rank, {}, {}};
+void check(Engine& engine, const Members& members, const Case& test) {
+  Run run{test, members, {}, {}};
   const auto handle = engine.submit(run.request());
   ASSERT_TRUE(handle.is_ok()) << handle.status().message();
   const Status status = engine.wait(handle.value(), soon());
   ASSERT_TRUE(status.is_ok()) << status.message();
   for (std::size_t i = 0; i < 2; ++i) {
-    const Bytes expected = expected_of(test, engine.world().size, rank, i);
+    const Bytes expected = expected_of(test, members.size(), members.rank, i);
     const std::string what = describe(test.operation) + " of " + std::string(name_of(test.dtype)) +
                              ", " + std::to_string(test.rows) + " rows";
     if (std::holds_alternative<Reduce>(test.operation)) {
@@ -186,25 +204,42 @@ void check(Engine& engine, int rank, const Case& test) {
 
 class OperationsWorld : public testing::TestWithParam<std::vector<int>> {};
 
-TEST_P(OperationsWorld, GivesEachRankItsRows) {
-  World world(GetParam());
-  const int last = world.size() - 1;
+void check_all(Engine& engine, const Members& members) {
+  const int last = members.size() - 1;
   const Operation operations[] = {Reducescatter{}, Reduce{last}, Alltoall{}, Gather{last},
                                   Scatter{last}};
-  world.run([&](int rank, Engine& engine) {
-    for (const Operation& operation : operations) {
-      for (const DataType dtype :
-           {DataType::kUint8, DataType::kInt32, DataType::kInt64, DataType::kFloat16,
-            DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64, DataType::kComplex64,
-            DataType::kFloat8E4m3, DataType::kBool}) {
-        const bool moves = !reduction_of(operation).has_value();
-        if (!moves && (dtype == DataType::kFloat8E4m3 || dtype == DataType::kBool)) continue;
-        for (const std::int64_t rows : {1, 7}) check(engine, rank, {operation, dtype, rows});
-      }
-      for (const std::int64_t rows : {0, 2, 400, 60'000}) {
-        check(engine, rank, {operation, DataType::kFloat32, rows});
-      }
+  for (const Operation& operation : operations) {
+    for (const DataType dtype :
+         {DataType::kUint8, DataType::kInt32, DataType::kInt64, DataType::kFloat16,
+          DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64, DataType::kComplex64,
+          DataType::kFloat8E4m3, DataType::kBool}) {
+      const bool moves = !reduction_of(operation).has_value();
+      if (!moves && (dtype == DataType::kFloat8E4m3 || dtype == DataType::kBool)) continue;
+      for (const std::int64_t rows : {1, 7}) check(engine, members, {operation, dtype, rows});
     }
+    for (const std::int64_t rows : {0, 2, 400, 60'000}) {
+      check(engine, members, {operation, DataType::kFloat32, rows});
+    }
+  }
+}
+
+TEST_P(OperationsWorld, GivesEachRankItsRows) {
+  World world(GetParam());
+  world.run([&](int rank, Engine& engine) { check_all(engine, all_ranks(engine, rank)); });
+}
+
+TEST_P(OperationsWorld, GivesEachRankOfASetItsRowsWhileAnotherSetWorks) {
+  World world(GetParam());
+  world.run([&](int rank, Engine& engine) {
+    Members mine;
+    for (int parity = 0; parity < std::min(2, world.size()); ++parity) {
+      std::vector<int> ranks;
+      for (int member = parity; member < world.size(); member += 2) ranks.push_back(member);
+      // The set of all ranks is there already.
+      const int set = world.size() == 1 ? 0 : engine.add_process_set(ranks, soon()).value();
+      if (rank % 2 == parity) mine = {set, ranks, rank / 2};
+    }
+    check_all(engine, mine);
   });
 }
 
@@ -254,9 +289,10 @@ void lose(const std::vector<int>& node_sizes, int dead, const Operation& operati
   World world(node_sizes);
   world.run([&](int rank, Engine& engine) {
     const Case test{operation, DataType::kFloat32, 100'000};
+    const Members members = all_ranks(engine, rank);
     std::vector<std::unique_ptr<Run>> runs;  // memory is lent until the engine has ended
     for (int step = 0;; ++step) {
-      runs.push_back(std::make_unique<Run>(Run{engine, test, rank, {}, {}}));
+      runs.push_back(std::make_unique<Run>(Run{test, members, {}, {}}));
       Request request = runs.back()->request();
       if (rank == dead && step == 2) {
         EXPECT_TRUE(engine.submit(std::move(request)).is_ok());
