@@ -4,14 +4,15 @@
 #include <utility>
 
 #include "backends/lanes/lane_exchange.h"
-#include "backends/lanes/lane_reduce_task.h"
+#include "backends/lanes/lane_reduce_plan.h"
 #include "backends/lanes/lane_set.h"
 #include "backends/lanes/lane_transfer.h"
 #include "backends/shm/adasum_task.h"
 #include "backends/shm/exchange.h"
 #include "backends/shm/moving_task.h"
-#include "backends/shm/reduce_batch.h"
 #include "backends/shm/rooted.h"
+#include "base/log.h"
+#include "collective/select_allreduce.h"
 
 namespace hvd {
 namespace {
@@ -40,8 +41,13 @@ class LaneBackend : public Backend {
   }
 
   std::string reach() const override {
-    return format_text("{} nodes, {} of each node's ranks connected to the other nodes by {}",
-                       communicator_.node_count(), lanes_.lanes(), carrier_);
+    return format_text(
+        "{} nodes, {} of each node's ranks connected to the other nodes by {}; float32 allreduce "
+        "between them: {}",
+        communicator_.node_count(), lanes_.lanes(), carrier_,
+        describe_allreduce_choices({.nodes = communicator_.node_count(),
+                                    .lanes = lanes_.lanes(),
+                                    .round_bytes = NodePlane::kSlotBytes}));
   }
 
   Result<std::unique_ptr<Task>> start(Batch batch) override {
@@ -61,11 +67,12 @@ class LaneBackend : public Backend {
       if (allreduce->op == ReduceOp::kAdasum) {
         return make_adasum_task(plane_, communicator_, std::move(batch), exchange);
       }
-      if (!std::holds_alternative<Allreduce>(batch.operation)) {
-        HVD_TRY_ASSIGN(batch, as_allreduce(std::move(batch), communicator_));
-      }
       const auto reduction = Reduction::of(*allreduce, batch.dtype, communicator_.size);
-      return make_lane_reduce_task(plane_, lanes_, std::move(batch), reduction);
+      const NodeSelection selection = select_allreduce(node_work_of(batch, reduction, lanes_));
+      tell(selection);
+      HVD_TRY_ASSIGN(auto plan,
+                     plan_lane_reduce(lanes_, std::move(batch), reduction, selection.algorithm));
+      return make_lane_reduce_task(plane_, lanes_, std::move(plan));
     }
     const RootedTransferFactory rooted = [this](RootedPlan plan) {
       return start_lane_transfer(plane_, lanes_, std::move(plan));
@@ -81,12 +88,23 @@ class LaneBackend : public Backend {
   bool keeps_memory() const override { return lanes_.keeps_memory(); }
 
  private:
+  /// Says why an algorithm is used, when it is used for the first time to this end.
+  void tell(const NodeSelection& selection) {
+    const auto goal = static_cast<unsigned>(selection.work.goal);
+    const auto algorithm = static_cast<unsigned>(selection.algorithm);
+    const std::uint64_t bit = std::uint64_t{1} << (8 * goal + algorithm);
+    if ((told_ & bit) != 0) return;
+    told_ |= bit;
+    log(LogLevel::kInfo, "select", "{}", selection.reason());
+  }
+
   std::string_view name_;
   std::string carrier_;
   const Communicator& communicator_;
   NodePlane plane_;
   LaneSet lanes_;
   std::uint8_t barrier_byte_ = 0;
+  std::uint64_t told_ = 0;  ///< A bit for each algorithm and goal.
 };
 
 }  // namespace

@@ -1,29 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/lanes/lane_reduce_task.h"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 #include "backends/shm/reduce_stream.h"
 
 namespace hvd {
 namespace {
 
-// Up to here one step between the nodes beats two that carry less.
-constexpr std::size_t kDirectBytes = std::size_t{16} << 10;
-constexpr std::uint64_t kWindow = NodePlane::kSlots;
+using Move = NodeSchedule::Move;
+using Step = NodeSchedule::Step;
 
-bool is_small(const Batch& batch, const Reduction& reduction) {
-  return batch.total_count() * reduction.element_bytes() <= kDirectBytes;
+constexpr std::uint64_t kWindow = NodePlane::kSlots;
+constexpr std::size_t kLine = 64;
+
+std::size_t whole_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+std::size_t forced_piece(const LaneReducePlan& plan) {
+  const std::size_t elements =
+      std::accumulate(plan.part_elements.begin(), plan.part_elements.end(), std::size_t{0});
+  return elements * plan.reduction.element_bytes();
 }
 
 class LaneReduceTask : public Task, private FrameSink {
  public:
-  LaneReduceTask(NodePlane& plane, LaneSet& lanes, Batch batch, const Reduction& reduction)
+  LaneReduceTask(NodePlane& plane, LaneSet& lanes, LaneReducePlan plan)
       : plane_(plane),
         lanes_(lanes),
-        batch_(std::move(batch)),
-        reduction_(reduction),
-        nodes_(static_cast<std::size_t>(lanes.node_count())),
-        direct_(is_small(batch_, reduction_) || nodes_ == 2),
-        stream_(plane, batch_, reduction, is_small(batch_, reduction_) ? 1 : lanes.lanes()),
+        batch_(std::move(plan.batch)),
+        reduction_(plan.reduction),
+        schedule_(std::move(plan.schedule)),
+        part_elements_(plan.part_elements),
+        stream_(plane, batch_, reduction_, plan.owners, forced_piece(plan)),
         ticket_(plane.take_ticket()) {}
 
   ~LaneReduceTask() override {
@@ -42,7 +52,9 @@ class LaneReduceTask : public Task, private FrameSink {
         status_ = pumped.status();
         return Progress::kFailed;
       }
-      moved = pumped.value() || try_complete() || try_fold();
+      moved = pumped.value();
+      moved = try_complete() || moved;
+      moved = try_steps() || moved;
     }
     moved = stream_.try_copy_out() || moved;
     moved = (stream_.is_owner() && try_start()) || moved;
@@ -60,71 +72,84 @@ class LaneReduceTask : public Task, private FrameSink {
     stream_.begin();
     transfer_ = lanes_.take_transfer();
     if (!stream_.is_owner()) return;
+    const std::size_t theirs = place_arrivals();
     const std::size_t piece = stream_.piece_bytes();
     const std::size_t partial = piece / reduction_.element_bytes() * reduction_.partial_bytes();
     for (std::uint64_t i = 0; i < kWindow; ++i) {
       LaneRound& round = lanes_.round(i);
       if (round.own.size() < partial) round.own.resize(partial);
-      // A whole partial per node where it is sent whole; else slices, which add up to one.
-      const std::size_t wanted = direct_ ? partial * nodes_ : partial + nodes_ * 64;
-      if (round.theirs.size() < wanted) round.theirs.resize(wanted);
+      if (round.theirs.size() < theirs) round.theirs.resize(theirs);
       if (round.result.size() < piece) round.result.resize(piece);
-      round.partials_arrived = round.results_arrived = round.unsent = 0;
+      round.arrived.assign(schedule_.steps.size(), 0);
+      round.step = round.unsent = 0;
     }
   }
 
-  std::size_t elements(std::uint64_t round) const {
-    return stream_.own_bytes(round) / reduction_.element_bytes();
+  /// Where in `theirs` each step's partial results arrive: a peer may be steps ahead of me, so no
+  /// two share a place. Returns the bytes that they take together.
+  std::size_t place_arrivals() {
+    std::size_t offset = 0;
+    for (const Step& step : schedule_.steps) {
+      arrivals_.push_back(offset);
+      if (step.of_results || step.receives.empty()) continue;
+      const Move& move = step.receives.front();
+      // Rounds at the end are shorter, and their parts may be cut elsewhere by one element.
+      stride_.resize(arrivals_.size());
+      const std::size_t elements = elements_of(move, stream_.piece_bytes() / element()) + 1;
+      stride_.back() = whole_lines(elements * reduction_.partial_bytes());
+      offset += stride_.back() * step.receives.size();
+    }
+    stride_.resize(arrivals_.size());
+    return offset;
   }
-  /// First element of the slice of `node`, or of what stands in for it when all is sent whole.
-  std::size_t slice_begin(std::uint64_t round, std::size_t node) const {
-    return elements(round) * node / nodes_;
-  }
-  std::size_t slice_elements(std::uint64_t round, std::size_t node) const {
-    return slice_begin(round, node + 1) - slice_begin(round, node);
-  }
-  std::size_t my_node() const { return static_cast<std::size_t>(lanes_.node()); }
 
-  /// Elements of a partial that I receive, and where the part from `node` begins.
-  std::size_t expected_elements(std::uint64_t round) const {
-    return direct_ ? elements(round) : slice_elements(round, my_node());
+  std::size_t element() const { return reduction_.element_bytes(); }
+  std::size_t elements(std::uint64_t round) const { return stream_.own_bytes(round) / element(); }
+  /// First element of a part of a piece that has `count` of them.
+  std::size_t part_begin(std::size_t part, std::size_t count) const {
+    if (part_elements_.empty()) return count * part / schedule_.parts;
+    if (count == 0) return 0;
+    return std::accumulate(part_elements_.begin(),
+                           part_elements_.begin() + static_cast<std::ptrdiff_t>(part),
+                           std::size_t{0});
   }
-  std::byte* theirs(std::uint64_t round, std::size_t node) {
-    return lanes_.round(round).theirs.data() +
-           node * expected_elements(round) * reduction_.partial_bytes();
+  std::size_t elements_of(const Move& move, std::size_t count) const {
+    return part_begin(move.last, count) - part_begin(move.first, count);
   }
 
   Result<std::optional<std::byte*>> place(int node, const FrameHeader& header) override {
     if (header.transfer > transfer_) return std::optional<std::byte*>();
-    if (header.transfer < transfer_ || header.round >= stream_.rounds() ||
-        header.round < completed_) {
+    const std::uint64_t number = header.round / schedule_.steps.size();
+    const std::size_t index = header.round % schedule_.steps.size();
+    if (header.transfer < transfer_ || number >= stream_.rounds() || number < completed_) {
       return error(Code::kInternal, "transfer {} round {} is under way", transfer_, completed_);
     }
-    if (header.round >= completed_ + kWindow) return std::optional<std::byte*>();
-    const auto from = static_cast<std::size_t>(node);
-    if (header.kind == FrameHeader::kPartial &&
-        header.bytes == expected_elements(header.round) * reduction_.partial_bytes()) {
-      return std::optional(theirs(header.round, from));
+    if (number >= completed_ + kWindow) return std::optional<std::byte*>();
+    const Step& step = schedule_.steps[index];
+    const auto move = std::find_if(step.receives.begin(), step.receives.end(),
+                                   [node](const Move& due) { return due.node == node; });
+    const auto kind = step.of_results ? FrameHeader::kResult : FrameHeader::kPartial;
+    const std::size_t size = step.of_results ? element() : reduction_.partial_bytes();
+    if (move == step.receives.end() || header.kind != kind ||
+        header.bytes != elements_of(*move, elements(number)) * size) {
+      return error(Code::kInternal, "step {} of {} expects no such kind, node or length", index,
+                   schedule_.steps.size());
     }
-    const std::size_t element = reduction_.element_bytes();
-    if (header.kind == FrameHeader::kResult && !direct_ &&
-        header.bytes == slice_elements(header.round, from) * element) {
-      return std::optional(lanes_.round(header.round).result.data() +
-                           slice_begin(header.round, from) * element);
+    LaneRound& round = lanes_.round(number);
+    if (step.of_results) {
+      return std::optional(round.result.data() + part_begin(move->first, elements(number)) * size);
     }
-    return error(Code::kInternal, "the allreduce of {} bytes expects no such kind or length",
-                 batch_.total_count() * element);
+    return std::optional(
+        arrival(round, index, static_cast<std::size_t>(move - step.receives.begin())));
+  }
+
+  std::byte* arrival(LaneRound& round, std::size_t step, std::size_t receive) const {
+    return round.theirs.data() + arrivals_[step] + receive * stride_[step];
   }
 
   void arrived(int /*node*/, const FrameHeader& header) override {
-    LaneRound& round = lanes_.round(header.round);
-    ++(header.kind == FrameHeader::kPartial ? round.partials_arrived : round.results_arrived);
-  }
-
-  void send(FrameHeader::Kind kind, std::uint64_t number, int node,
-            std::span<const std::byte> payload) {
-    lanes_.queue(node, {.kind = kind, .transfer = transfer_, .round = number}, payload,
-                 &lanes_.round(number).unsent);
+    ++lanes_.round(header.round / schedule_.steps.size())
+          .arrived[header.round % schedule_.steps.size()];
   }
 
   bool try_start() {
@@ -132,73 +157,114 @@ class LaneReduceTask : public Task, private FrameSink {
     if (number == stream_.rounds() || number >= completed_ + kWindow) return false;
     LaneRound& round = lanes_.round(number);
     if (!stream_.try_reduce_partial(round.own.data())) return false;
-    if (elements(number) == 0) return true;
-    const std::size_t partial = reduction_.partial_bytes();
-    for (int node = 0; node < lanes_.node_count(); ++node) {
-      if (node == lanes_.node()) continue;
-      const auto to = static_cast<std::size_t>(node);
-      const std::size_t begin = direct_ ? 0 : slice_begin(number, to);
-      const std::size_t count = direct_ ? elements(number) : slice_elements(number, to);
-      send(FrameHeader::kPartial, number, node,
-           std::span(round.own).subspan(begin * partial, count * partial));
-    }
+    round.step = elements(number) > 0 ? 0 : schedule_.steps.size();
+    send(number);
     return true;
   }
 
-  /// Folds the partial results of nodes [lo, hi) into those of `lo`.
-  void fold_nodes(std::span<std::byte* const> partials, std::size_t count) {
-    if (partials.size() == 1) return;
+  /// What the step that begins sends.
+  void send(std::uint64_t number) {
+    LaneRound& round = lanes_.round(number);
+    if (round.step == schedule_.steps.size()) return;
+    const Step& step = schedule_.steps[round.step];
+    const std::size_t size = step.of_results ? element() : reduction_.partial_bytes();
+    const std::span<const std::byte> from = step.of_results ? round.result : round.own;
+    for (const Move& move : step.sends) {
+      const std::size_t begin = part_begin(move.first, elements(number)) * size;
+      lanes_.queue(move.node,
+                   {.kind = step.of_results ? FrameHeader::kResult : FrameHeader::kPartial,
+                    .transfer = transfer_,
+                    .round = number * schedule_.steps.size() + round.step},
+                   from.subspan(begin, elements_of(move, elements(number)) * size), &round.unsent);
+    }
+  }
+
+  bool try_steps() {
+    bool moved = false;
+    for (std::uint64_t number = completed_; number < stream_.reduced(); ++number) {
+      moved = try_step(number) || moved;
+    }
+    return moved;
+  }
+
+  bool try_step(std::uint64_t number) {
+    LaneRound& round = lanes_.round(number);
+    if (round.step == schedule_.steps.size()) return false;
+    const Step& step = schedule_.steps[round.step];
+    if (round.arrived[round.step] < step.receives.size()) return false;
+    if (!step.of_results && !step.receives.empty()) {
+      if (round.unsent > 0 && folds_over_what_it_sends(step)) return false;
+      fold(number, step);
+    }
+    round.arrived[round.step] = 0;
+    ++round.step;
+    send(number);
+    return true;
+  }
+
+  /// My own partial results may be on their way still; all but a last pair are folded there.
+  bool folds_over_what_it_sends(const Step& step) const {
+    if (step.finishes && (step.receives.size() == 1 || at_once())) return false;
+    const Move& folded = step.receives.front();
+    return std::any_of(step.sends.begin(), step.sends.end(), [&](const Move& sent) {
+      return sent.first < folded.last && folded.first < sent.last;
+    });
+  }
+
+  // Narrow partial results would be rounded at every level of a tree.
+  bool at_once() const { return reduction_.narrow_partials; }
+
+  void fold(std::uint64_t number, const Step& step) {
+    LaneRound& round = lanes_.round(number);
+    const std::size_t begin = part_begin(step.receives.front().first, elements(number));
+    const std::size_t count = elements_of(step.receives.front(), elements(number));
+    operands_.clear();
+    for (std::size_t i = 0; i < step.receives.size(); ++i) {
+      operands_.push_back(arrival(round, round.step, i));
+    }
+    std::byte* const own = round.own.data() + begin * reduction_.partial_bytes();
+    operands_.insert(operands_.begin() + static_cast<std::ptrdiff_t>(step.own_at), own);
+    if (!step.finishes) {
+      const void* const both[] = {operands_[0], operands_[1]};
+      reduce_into(reduction_, ReduceStage::kCombine, own, both, count);
+      return;
+    }
+    std::byte* const result = round.result.data() + begin * element();
+    if (at_once()) {
+      sources_.assign(operands_.begin(), operands_.end());
+    } else {
+      // The last two halves of the tree are finished in one pass.
+      const std::span<std::byte* const> all = operands_;
+      const std::size_t half = half_of(all.size());
+      sources_ = {fold_tree(all.first(half), count), fold_tree(all.subspan(half), count)};
+    }
+    reduce_into(reduction_, ReduceStage::kFinish, result, sources_, count);
+  }
+
+  /// The largest power of two below `nodes`.
+  static std::size_t half_of(std::size_t nodes) {
     std::size_t half = 1;
-    while (half * 2 < partials.size()) half *= 2;
-    fold_nodes(partials.first(half), count);
-    fold_nodes(partials.subspan(half), count);
-    const void* const sources[] = {partials[0], partials[half]};
+    while (half * 2 < nodes) half *= 2;
+    return half;
+  }
+
+  /// Folds partial results into the first of them.
+  std::byte* fold_tree(std::span<std::byte* const> partials, std::size_t count) const {
+    if (partials.size() == 1) return partials[0];
+    const std::size_t half = half_of(partials.size());
+    const void* const sources[] = {fold_tree(partials.first(half), count),
+                                   fold_tree(partials.subspan(half), count)};
     reduce_into(reduction_, ReduceStage::kCombine, partials[0], sources, count);
-  }
-
-  bool try_fold() {
-    if (folded_ == stream_.reduced()) return false;
-    LaneRound& round = lanes_.round(folded_);
-    if (elements(folded_) > 0) {
-      // The fold may overwrite my own partial results, so they must have left if sent whole.
-      if (round.partials_arrived + 1 < nodes_ || (direct_ && round.unsent > 0)) return false;
-      fold_round(round);
-    }
-    ++folded_;
-    return true;
-  }
-
-  void fold_round(LaneRound& round) {
-    const std::size_t count = expected_elements(folded_);
-    const std::size_t begin = direct_ ? 0 : slice_begin(folded_, my_node());
-    std::vector<std::byte*> partials(nodes_);
-    for (std::size_t node = 0; node < nodes_; ++node) partials[node] = theirs(folded_, node);
-    partials[my_node()] = round.own.data() + begin * reduction_.partial_bytes();
-    const std::size_t element = reduction_.element_bytes();
-    std::byte* result = round.result.data() + begin * element;
-    // Narrow partial results would be rounded at every level of a tree.
-    if (!reduction_.narrow_partials) {
-      fold_nodes(partials, count);
-      partials.resize(1);
-    }
-    const std::vector<const void*> sources(partials.begin(), partials.end());
-    reduce_into(reduction_, ReduceStage::kFinish, result, sources, count);
-    if (direct_) return;
-    for (int node = 0; node < lanes_.node_count(); ++node) {
-      if (node != lanes_.node()) {
-        send(FrameHeader::kResult, folded_, node, {result, count * element});
-      }
-    }
+    return partials[0];
   }
 
   bool try_complete() {
-    if (completed_ == folded_) return false;
+    if (completed_ == stream_.reduced()) return false;
     LaneRound& round = lanes_.round(completed_);
-    if (round.unsent > 0) return false;
-    const bool results_due = !direct_ && elements(completed_) > 0;
-    if (results_due && round.results_arrived + 1 < nodes_) return false;
-    stream_.give_result(round.result.data());
-    round.partials_arrived = round.results_arrived = 0;
+    if (round.step < schedule_.steps.size() || round.unsent > 0) return false;
+    const std::size_t count = elements(completed_);
+    stream_.give_result(round.result.data(), part_begin(schedule_.known_first, count) * element(),
+                        part_begin(schedule_.known_last, count) * element());
     ++completed_;
     return true;
   }
@@ -207,12 +273,15 @@ class LaneReduceTask : public Task, private FrameSink {
   LaneSet& lanes_;
   Batch batch_;
   Reduction reduction_;
-  std::size_t nodes_;
-  bool direct_;
+  NodeSchedule schedule_;
+  std::vector<std::size_t> part_elements_;
   ReduceStream stream_;
   std::uint64_t ticket_;
   std::uint64_t transfer_ = 0;
-  std::uint64_t folded_ = 0;     // rounds whose partial results are folded here
+  std::vector<std::size_t> arrivals_;  // by step: where in `theirs`
+  std::vector<std::size_t> stride_;    // ... and how far apart
+  std::vector<std::byte*> operands_;
+  std::vector<const void*> sources_;
   std::uint64_t completed_ = 0;  // rounds whose whole result is known
   bool begun_ = false;
   bool finished_ = false;
@@ -221,9 +290,8 @@ class LaneReduceTask : public Task, private FrameSink {
 
 }  // namespace
 
-std::unique_ptr<Task> make_lane_reduce_task(NodePlane& plane, LaneSet& lanes, Batch batch,
-                                            const Reduction& reduction) {
-  return std::make_unique<LaneReduceTask>(plane, lanes, std::move(batch), reduction);
+std::unique_ptr<Task> make_lane_reduce_task(NodePlane& plane, LaneSet& lanes, LaneReducePlan plan) {
+  return std::make_unique<LaneReduceTask>(plane, lanes, std::move(plan));
 }
 
 }  // namespace hvd

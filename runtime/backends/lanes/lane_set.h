@@ -15,11 +15,11 @@ namespace hvd {
 
 /// Buffers of one round that a lane has under way; kept from task to task.
 struct LaneRound {
-  std::vector<std::byte> own;     ///< Partial results of my node, the whole piece.
-  std::vector<std::byte> theirs;  ///< Of the other nodes, one stride each.
-  std::vector<std::byte> result;  ///< Finished elements of the whole piece.
-  std::size_t partials_arrived = 0;
-  std::size_t results_arrived = 0;
+  std::vector<std::byte> own;        ///< Partial results of my node, the whole piece.
+  std::vector<std::byte> theirs;     ///< Of the other nodes, as they arrive.
+  std::vector<std::byte> result;     ///< Finished elements of the whole piece.
+  std::vector<std::size_t> arrived;  ///< Frames, by step of the schedule.
+  std::size_t step = 0;              ///< The one under way.
   std::size_t unsent = 0;
 };
 

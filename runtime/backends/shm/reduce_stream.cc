@@ -14,8 +14,12 @@ std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
+std::size_t ReduceStream::largest_piece(int owners) {
+  return NodePlane::kSlotBytes / static_cast<std::size_t>(owners) / kLine * kLine;
+}
+
 ReduceStream::ReduceStream(NodePlane& plane, const Batch& batch, const Reduction& reduction,
-                           int owners)
+                           int owners, std::size_t piece_bytes)
     : plane_(plane),
       reduction_(reduction),
       owners_(owners),
@@ -29,7 +33,7 @@ ReduceStream::ReduceStream(NodePlane& plane, const Batch& batch, const Reduction
     output_.append(static_cast<std::byte*>(segment.output), segment.count);
   }
   const auto pieces = static_cast<std::size_t>(owners);
-  const std::size_t largest = NodePlane::kSlotBytes / pieces / kLine * kLine;
+  const std::size_t largest = piece_bytes > 0 ? piece_bytes : largest_piece(owners);
   rounds_ = divide_up(input_.size(), largest * pieces);
   if (rounds_ > 0) {
     piece_bytes_ = divide_up(divide_up(input_.size(), rounds_ * pieces), kLine) * kLine;
@@ -139,12 +143,13 @@ bool ReduceStream::try_reduce_partial(std::byte* partial) {
   return true;
 }
 
-void ReduceStream::give_result(const std::byte* result) {
+void ReduceStream::give_result(const std::byte* result, std::size_t begin, std::size_t end) {
   const int mine = plane_.local_rank();
-  const std::size_t length = piece_length(given_, mine);
-  output_.copy_from(result, piece_begin(given_, mine), length);
-  if (plane_.local_size() > 1 && length > 0) {
-    std::memcpy(result_slot(given_, mine), result, length);
+  if (end > begin) {
+    output_.copy_from(result + begin, piece_begin(given_, mine) + begin, end - begin);
+    if (plane_.local_size() > 1) {
+      std::memcpy(result_slot(given_, mine) + begin, result + begin, end - begin);
+    }
   }
   ++given_;
   plane_.publish(NodePlane::kReduced, base_ + given_);

@@ -25,7 +25,13 @@ namespace hvd {
 /// Engine thread only.
 class ReduceStream {
  public:
-  ReduceStream(NodePlane& plane, const Batch& batch, const Reduction& reduction, int owners);
+  /// `piece_bytes`: of every piece, where the stream is whole rounds of them; 0: as few rounds as
+  /// can be.
+  ReduceStream(NodePlane& plane, const Batch& batch, const Reduction& reduction, int owners,
+               std::size_t piece_bytes = 0);
+
+  /// The largest piece that a slot holds for each of `owners`.
+  static std::size_t largest_piece(int owners);
 
   std::uint64_t rounds() const { return rounds_; }
   std::size_t piece_bytes() const { return piece_bytes_; }
@@ -45,8 +51,9 @@ class ReduceStream {
   bool try_reduce();
   /// Reduces my piece within the node only; `partial` receives partial results.
   bool try_reduce_partial(std::byte* partial);
-  /// After try_reduce_partial: takes the result of the oldest round that has none yet.
-  void give_result(const std::byte* result);
+  /// After try_reduce_partial: takes the result of the oldest round that has none yet. Of the
+  /// piece only the bytes [begin, end) are known; the others are due nowhere in this node.
+  void give_result(const std::byte* result, std::size_t begin, std::size_t end);
 
   /// Rounds whose node-wide reduction is done, and whose result is known.
   std::uint64_t reduced() const { return reduced_; }

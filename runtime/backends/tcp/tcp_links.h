@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "backends/lanes/lane_links.h"
+#include "collective/backend.h"
+
+namespace hvd {
+
+/// Frames over the sockets of `context.lane`; null where this rank drives no lane.
+std::unique_ptr<LaneLinks> make_tcp_links(const BackendContext& context);
+
+}  // namespace hvd
