@@ -63,6 +63,17 @@ Status run(const hvd_request& given) {
   return status;
 }
 
+/// A flat tensor, from `input` to `output`.
+hvd_tensor flat_tensor(const void* input, void* output, const int64_t& count, hvd_dtype dtype) {
+  hvd_tensor tensor = {};
+  tensor.input = input;
+  tensor.output = output;
+  tensor.dtype = dtype;
+  tensor.dimensions = 1;
+  tensor.shape = &count;
+  return tensor;
+}
+
 hvd_request request_of(const char* name, hvd_kind kind, const hvd_tensor* tensor) {
   hvd_request request = HVD_REQUEST_INITIALIZER;
   request.name = name;
@@ -79,10 +90,10 @@ struct Rows {
   hvd_tensor tensor;
 
   Rows(const void* input, size_t rows, size_t row_count, hvd_dtype dtype)
-      : shape{static_cast<int64_t>(rows), static_cast<int64_t>(row_count)}, tensor{input,   nullptr,
-                                                                                   dtype,   2,
-                                                                                   shape,   0,
-                                                                                   nullptr, 0} {}
+      : shape{static_cast<int64_t>(rows), static_cast<int64_t>(row_count)},
+        tensor(flat_tensor(input, nullptr, shape[0], dtype)) {
+    tensor.dimensions = 2;
+  }
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
 
@@ -226,7 +237,7 @@ hvd_status hvd_gathered(hvd_handle handle, uint32_t index, hvd_gather* result) n
     if (result == nullptr) return null_argument("hvd_gathered", "result");
     HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
     HVD_TRY_ASSIGN(const hvd::GatherResult* gathered, engine->gathered(handle, index));
-    result->data = gathered->data.get();
+    result->data = gathered->begin();
     result->shape = gathered->shape.data();
     result->rows = gathered->rows.data();
     result->dimensions = static_cast<int32_t>(gathered->shape.size());
@@ -247,7 +258,7 @@ hvd_status hvd_allreduce(const char* name, const void* input, void* output, size
                          hvd_dtype dtype, hvd_reduce_op op) noexcept {
   return guarded([&] {
     const auto extent = static_cast<int64_t>(count);
-    const hvd_tensor tensor{input, output, dtype, 1, &extent, 0, nullptr, 0};
+    const hvd_tensor tensor = flat_tensor(input, output, extent, dtype);
     hvd_request request = request_of(name, HVD_ALLREDUCE, &tensor);
     request.reduce_op = op;
     return run(request);
@@ -258,7 +269,7 @@ hvd_status hvd_broadcast(const char* name, void* buffer, size_t count, hvd_dtype
                          int root) noexcept {
   return guarded([&] {
     const auto extent = static_cast<int64_t>(count);
-    const hvd_tensor tensor{buffer, buffer, dtype, 1, &extent, 0, nullptr, 0};
+    const hvd_tensor tensor = flat_tensor(buffer, buffer, extent, dtype);
     hvd_request request = request_of(name, HVD_BROADCAST, &tensor);
     request.root = root;
     return run(request);

@@ -181,6 +181,7 @@ Result<Tensor> translate_tensor(const hvd_tensor& given, const hvd_request& requ
   }
   tensor.input = given.input;
   tensor.output = given.output;
+  tensor.output_bytes = given.output_bytes;
   tensor.splits.assign(given.splits, given.splits + given.split_count);
   return tensor;
 }

@@ -62,6 +62,10 @@ Result<void*> allocate_gathered(const Source& source, std::size_t row_count,
   result.shape.front() = rows;
   if (total == 0) return static_cast<void*>(nullptr);
   const std::size_t bytes = total * size_of(tensor.dtype);
+  if (bytes <= tensor.output_bytes) {
+    result.given = static_cast<std::byte*>(tensor.output);
+    return tensor.output;
+  }
   result.data.reset(new (std::nothrow) std::byte[bytes]);
   if (result.data == nullptr) {
     return error(Code::kSystem, "tensor '{}': no memory for the {} bytes of the gathered rows",

@@ -26,13 +26,18 @@ struct Tensor {
   /// Alltoall, and scatter on its root: rows for each rank of the set, which may differ by rank.
   /// Empty: shared out evenly. Rows beyond their sum stay where they are.
   std::vector<std::int64_t> splits = {};
+  /// Length of `output` where the library makes the result: it lies there if it fits.
+  std::size_t output_bytes = 0;
 };
 
-/// A result whose size only the library knows, owned by the request until it is released.
+/// A result whose size only the library knows, kept with the request until it is released.
 struct GatherResult {
   std::vector<std::int64_t> shape;  ///< First dimension: the sum of `rows`.
   std::vector<std::int64_t> rows;   ///< [size] rows that came from each rank; reducescatter: mine.
-  std::unique_ptr<std::byte[]> data;
+  std::unique_ptr<std::byte[]> data;  ///< The rows; null where they lie in the tensor's output.
+  std::byte* given = nullptr;         ///< ... which is this.
+
+  const std::byte* begin() const { return given != nullptr ? given : data.get(); }
 };
 
 /// A collective that a user asks for: one name, one or more tensors (a group completes as one).

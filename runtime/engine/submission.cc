@@ -57,6 +57,31 @@ Status check_splits(const Request& request, std::size_t index, const Communicato
   return Status::ok();
 }
 
+/// Memory for rows whose number is not known yet: it cannot be that of the input.
+Status check_given_output(const Request& request, std::size_t index, const Communicator& world) {
+  const Tensor& tensor = request.tensors[index];
+  if (tensor.output_bytes == 0) return Status::ok();
+  if (!has_free_rows(request.operation)) {
+    return error(Code::kInvalidArgument, "{}: {} takes no output_bytes; leave them 0",
+                 where(request, index, world), kind_name(request.operation));
+  }
+  if (tensor.output == nullptr) {
+    return error(Code::kInvalidArgument,
+                 "{}: output is null and output_bytes is {}; pass memory, or 0",
+                 where(request, index, world), tensor.output_bytes);
+  }
+  std::size_t bytes = size_of(tensor.dtype);
+  for (const auto extent : tensor.shape) bytes *= static_cast<std::size_t>(extent);
+  const auto input = reinterpret_cast<std::uintptr_t>(tensor.input);
+  const auto output = reinterpret_cast<std::uintptr_t>(tensor.output);
+  if (input != 0 && input < output + tensor.output_bytes && output < input + bytes) {
+    return error(Code::kInvalidArgument,
+                 "{}: output overlaps input; pass other memory, or output_bytes 0",
+                 where(request, index, world));
+  }
+  return Status::ok();
+}
+
 Status check_tensor(const Request& request, std::size_t index, const Communicator& world) {
   const Tensor& tensor = request.tensors[index];
   bool empty = false;
@@ -80,6 +105,7 @@ Status check_tensor(const Request& request, std::size_t index, const Communicato
        root_of(request.operation) == world.rank)) {
     HVD_TRY(check_splits(request, index, world));
   }
+  HVD_TRY(check_given_output(request, index, world));
   const NeedsMemory needs = needs_memory(request.operation, world);
   if (!empty &&
       ((needs.input && tensor.input == nullptr) || (needs.output && tensor.output == nullptr))) {

@@ -155,6 +155,7 @@ def operations_table(bench: Bench) -> None:
             "MPICH": bench.mpich(suites),
             "Gloo": bench.gloo(suites),
         },
+        {"hvd, its memory": bench.ours(["library", *suites])},
     )
 
 

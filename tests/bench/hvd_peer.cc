@@ -3,8 +3,9 @@
 // settings.
 //   hvd_peer SUITE...   see run_suite() in fresh_bench.h
 //   hvd_peer shared SUITE...   the same with the tensors of allreduces in memory of hvd_alloc()
-//   hvd_peer idle       share of a core that an initialised, idle rank takes
-//   hvd_peer start      seconds from main() to the end of the first allreduce, and memory after it
+//   hvd_peer library SUITE...  the same with results in fresh memory of the library where they can
+//   be hvd_peer idle       share of a core that an initialised, idle rank takes hvd_peer start
+//   seconds from main() to the end of the first allreduce, and memory after it
 #include <hvd/hvd.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -33,6 +34,9 @@ class HvdPeer {
  public:
   using Buffer = Floats;
 
+  /// `library_memory`: operations whose results can lie in memory of the library leave them there.
+  explicit HvdPeer(bool library_memory = false) : library_memory_(library_memory) {}
+
   int rank() const { return hvd_rank(); }
   int size() const { return hvd_size(); }
   void barrier() { require(hvd_barrier()); }
@@ -57,13 +61,13 @@ class HvdPeer {
     require(hvd_broadcast("broadcast", data.data(), data.size(), HVD_FLOAT32, 0));
   }
   void allgather(const std::vector<float>& in, std::vector<float>& out) {
-    gather("allgather", HVD_ALLGATHER, in, out);
+    move("allgather", HVD_ALLGATHER, in, out);
   }
   void alltoall(const std::vector<float>& in, std::vector<float>& out) {
-    gather("alltoall", HVD_ALLTOALL, in, out);
+    move("alltoall", HVD_ALLTOALL, in, out);
   }
   void reducescatter(const std::vector<float>& in, std::vector<float>& out) {
-    gather("reducescatter", HVD_REDUCESCATTER, in, out);
+    move("reducescatter", HVD_REDUCESCATTER, in, out);
   }
 
   void largest(std::vector<double>& values) {
@@ -88,31 +92,39 @@ class HvdPeer {
     require(hvd_submit(&request, &handles_[index]));
   }
 
-  /// An operation whose result lies in the library's memory; only its ends are looked at.
-  void gather(const char* name, hvd_kind kind, const std::vector<float>& in,
-              std::vector<float>& out) {
+  /// An operation whose result goes to `out`; where the library gives the memory instead, only its
+  /// ends are looked at.
+  void move(const char* name, hvd_kind kind, const std::vector<float>& in,
+            std::vector<float>& out) {
     const std::int64_t shape = static_cast<std::int64_t>(in.size());
     hvd_tensor tensor = {};
     tensor.input = in.data();
+    tensor.output = out.data();
+    if (kind != HVD_REDUCESCATTER) tensor.output_bytes = out.size() * sizeof(float);
     tensor.dtype = HVD_FLOAT32;
     tensor.dimensions = 1;
     tensor.shape = &shape;
+    if (library_memory_) tensor.output = nullptr, tensor.output_bytes = 0;
     hvd_request request = HVD_REQUEST_INITIALIZER;
     request.name = name;
     request.kind = kind;
     request.tensor_count = 1;
     request.tensors = &tensor;
+    request.flags = HVD_SUBMIT_MORE;  // the wait that follows drives it
     hvd_handle handle = 0;
     require(hvd_submit(&request, &handle));
     require(hvd_wait(handle, -1));
-    hvd_gather result = {};
-    require(hvd_gathered(handle, 0, &result));
-    const auto* values = static_cast<const float*>(result.data);
-    out.front() = values[0];
-    out.back() = values[out.size() - 1];
+    if (library_memory_) {
+      hvd_gather result = {};
+      require(hvd_gathered(handle, 0, &result));
+      const auto* values = static_cast<const float*>(result.data);
+      out.front() = values[0];
+      out.back() = values[out.size() - 1];
+    }
     require(hvd_release(handle));
   }
 
+  bool library_memory_;
   std::vector<std::string> names_;
   std::vector<hvd_handle> handles_;
 };
@@ -172,6 +184,9 @@ int main(int argc, char** argv) {
   } else if (what == "shared") {
     SharedPeer shared;
     bench::run_suites(shared, argv + 2, argv + argc);
+  } else if (what == "library") {
+    PrivatePeer library(true);
+    bench::run_suites(library, argv + 2, argv + argc);
   } else {
     bench::run_suites(peer, argv + 1, argv + argc);
   }

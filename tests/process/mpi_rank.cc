@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "hvd/collectives.hpp"
+#include "hvd/rows.hpp"
 #include "plane_values.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "hvd/collectives.hpp"
+#include "hvd/rows.hpp"
 #include "plane_values.h"
 
 int main(int argc, char** argv) {

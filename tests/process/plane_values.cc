@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "hvd/collectives.hpp"
+#include "hvd/rows.hpp"
 
 namespace hvd_test {
 namespace {

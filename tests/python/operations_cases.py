@@ -48,6 +48,28 @@ class Operations(unittest.TestCase):
                         hn.reducescatter(mine, op=hn.Sum), total(count, dtype)[begin:end]
                     )
 
+    def test_given_memory(self) -> None:
+        size, rank = hvd.size(), hvd.rank()
+        mine = rows(rank, 2 * size)
+        expected = np.concatenate([rows(one, 2 * size) for one in range(size)])
+        room = np.zeros((2 * size * size + 1, 2), "float32")
+        for out in (room, np.zeros(1, "float32")):
+            gathered = hn.allgather(mine, out=out)
+            np.testing.assert_array_equal(gathered, expected)
+            self.assertEqual(np.shares_memory(gathered, out), out is room)
+            got, counts = hn.alltoall(mine, out=out)
+            np.testing.assert_array_equal(
+                got, np.concatenate([rows(one, 2 * size)[2 * rank :][:2] for one in range(size)])
+            )
+            self.assertEqual(counts, (2,) * size)
+            self.assertEqual(np.shares_memory(got, out), out is room)
+        np.testing.assert_array_equal(
+            hn.scatter(mine, 0, out=room), rows(0, 2 * size)[2 * rank :][:2]
+        )
+        self.assertEqual(len(hn.gather(mine, 0, out=room)), 0 if rank else 2 * size * size)
+        with self.assertRaisesRegex(ValueError, "out must be"):
+            hn.allgather(mine, out=np.zeros(4, "float64"))
+
     def test_average(self) -> None:
         mean = np.mean([rows(rank, 3, "float64") for rank in range(hvd.size())], axis=0)
         np.testing.assert_allclose(hn.allreduce(rows(hvd.rank(), 3, "float64")), mean)

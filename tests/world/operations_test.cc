@@ -243,6 +243,39 @@ TEST_P(OperationsWorld, GivesEachRankOfASetItsRowsWhileAnotherSetWorks) {
   });
 }
 
+TEST_P(OperationsWorld, WritesRowsIntoGivenMemoryWhereTheyFit) {
+  World world(GetParam());
+  world.run([](int rank, Engine& engine) {
+    const int size = engine.world().size;
+    for (const Operation& operation : {Operation(Alltoall{}), Operation(Allgather{}),
+                                       Operation(Gather{0}), Operation(Scatter{0})}) {
+      for (const std::size_t part : {1U, 500U, 70'000U}) {
+        const std::size_t rows = part * static_cast<std::size_t>(size);
+        const std::vector<float> in(rows, static_cast<float>(rank + 1));
+        std::vector<float> out(rows * static_cast<std::size_t>(size));
+        Request request;
+        request.operation = operation;
+        request.tensors.push_back(
+            {.input = in.data(), .output = out.data(), .shape = {static_cast<std::int64_t>(rows)}});
+        // Rank 1 gives too little, which is nobody else's business.
+        request.tensors[0].output_bytes = rank == 1 ? 1 : out.size() * sizeof(float);
+        const auto handle = engine.submit(request).value();
+        ASSERT_TRUE(engine.wait(handle, soon()).is_ok()) << describe(operation);
+        const GatherResult& result = *engine.gathered(handle, 0).value();
+        const auto* got = reinterpret_cast<const float*>(result.begin());
+        const auto count = static_cast<std::size_t>(result.shape[0]);
+        if (count > 0) {
+          EXPECT_EQ(got == out.data(), rank != 1) << describe(operation);
+          const bool from_all = !std::holds_alternative<Scatter>(operation);
+          EXPECT_EQ(got[0], 1.0F);
+          EXPECT_EQ(got[count - 1], static_cast<float>(from_all ? size : 1));
+        }
+        engine.release(handle);
+      }
+    }
+  });
+}
+
 TEST_P(OperationsWorld, ASingleElementIsOneRow) {
   World world(GetParam());
   world.run([](int rank, Engine& engine) {

@@ -5,10 +5,8 @@
 /// must live until wait() has returned.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -94,6 +92,8 @@ class Pending {
   }
   ~Pending() { finish(); }
 
+  /// For hvd_gathered().
+  hvd_handle handle() const { return handle_; }
   /// True when wait() would return at once.
   bool is_done() const {
     int done = 1;
@@ -125,7 +125,7 @@ namespace detail {
 
 template <typename T>
 hvd_tensor flat_tensor(const T* input, T* output, const std::int64_t& count) {
-  return {input, output, dtype_of<T>(), 1, &count, 0, nullptr, 0};
+  return {input, output, dtype_of<T>(), 1, &count, 0, nullptr, 0, 0};
 }
 
 inline hvd_request request_of(hvd_kind kind, std::int32_t process_set) {
@@ -226,132 +226,6 @@ template <typename T>
 void broadcast(const std::string& name, std::span<T> buffer, int root,
                std::int32_t process_set = 0) {
   broadcast_async(name, buffer, root, process_set).wait();
-}
-
-/// Rows that came from all ranks, by rank.
-template <typename T>
-struct Gathered {
-  std::vector<T> values;
-  std::vector<std::size_t> rows;  ///< [size] rows that came from each rank.
-};
-
-namespace detail {
-
-/// The number of whole rows in `count` elements.
-inline std::size_t whole_rows(const char* what, const std::string& name, std::size_t count,
-                              std::size_t row_count) {
-  if (row_count != 0 && count % row_count == 0) return count / row_count;
-  throw Error(HVD_INVALID_ARGUMENT,
-              std::string(what) + " '" + name + "': " + std::to_string(count) +
-                  " elements are not whole rows of " + std::to_string(row_count));
-}
-
-/// The result of tensor `index` of a completed operation whose size only the library knows.
-template <typename T>
-Gathered<T> copy_rows(hvd_handle handle, std::uint32_t index, std::size_t row_count) {
-  static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no memory to copy into");
-  hvd_gather gather{};
-  check(hvd_gathered(handle, index, &gather));
-  Gathered<T> result;
-  result.rows.assign(gather.rows, gather.rows + gather.ranks);
-  result.values.resize(static_cast<std::size_t>(gather.shape[0]) * row_count);
-  if (!result.values.empty()) {
-    std::memcpy(result.values.data(), gather.data, result.values.size() * sizeof(T));
-  }
-  return result;
-}
-
-/// Runs an operation on rows of `row_count` elements whose result the library makes.
-template <typename T>
-Gathered<T> run_for_rows(const hvd_request& request, const std::string& name,
-                         std::span<const T> values, std::size_t row_count,
-                         std::span<const std::int64_t> splits = {}) {
-  const std::array<std::int64_t, 2> shape = {
-      static_cast<std::int64_t>(row_count == 0 ? 0 : values.size() / row_count),
-      static_cast<std::int64_t>(row_count)};
-  hvd_tensor tensor{values.data(), nullptr, dtype_of<T>(), 2,
-                    shape.data(),  0,       splits.data(), splits.size()};
-  if (splits.empty()) tensor.splits = nullptr;
-  const hvd_handle handle = start(request, name, {&tensor, 1}, true);
-  const Pending owner(handle);
-  check(hvd_wait(handle, -1));
-  return copy_rows<T>(handle, 0, row_count);
-}
-
-/// Throws unless there is one split for each rank of the set and `count` elements hold their rows.
-inline void check_splits(const std::string& what, const hvd_request& request, std::size_t count,
-                         std::span<const std::int64_t> splits, std::size_t row_count) {
-  if (splits.empty()) return;
-  std::size_t rows = 0;
-  for (const std::int64_t split : splits) rows += split > 0 ? static_cast<std::size_t>(split) : 0;
-  const int size = hvd_process_set_size(request.process_set);
-  if (size < 0 || (splits.size() == static_cast<std::size_t>(size) && rows * row_count <= count)) {
-    return;
-  }
-  throw Error(HVD_INVALID_ARGUMENT,
-              what + ": " + std::to_string(splits.size()) + " splits of " + std::to_string(rows) +
-                  " rows, for " + std::to_string(size) + " ranks and " + std::to_string(count) +
-                  " elements in rows of " + std::to_string(row_count));
-}
-
-}  // namespace detail
-
-/// Concatenates the rows of all ranks. `values` holds rows of `row_count` elements; the number of
-/// rows may differ by rank.
-template <typename T>
-Gathered<T> allgather(const std::string& name, std::span<const T> values, std::size_t row_count = 1,
-                      std::int32_t process_set = 0) {
-  detail::whole_rows("allgather", name, values.size(), row_count);
-  return detail::run_for_rows(detail::request_of(HVD_ALLGATHER, process_set), name, values,
-                              row_count);
-}
-
-/// As allgather, but only rank `root` of the job gets the rows.
-template <typename T>
-Gathered<T> gather(const std::string& name, std::span<const T> values, int root,
-                   std::size_t row_count = 1, std::int32_t process_set = 0) {
-  detail::whole_rows("gather", name, values.size(), row_count);
-  hvd_request request = detail::request_of(HVD_GATHER, process_set);
-  request.root = root;
-  return detail::run_for_rows(request, name, values, row_count);
-}
-
-/// Sends splits[r] rows of `values`, in order, to each rank r of the set; returns what the others
-/// sent. Empty splits: shared out evenly.
-template <typename T>
-Gathered<T> alltoall(const std::string& name, std::span<const T> values,
-                     std::span<const std::int64_t> splits, std::size_t row_count = 1,
-                     std::int32_t process_set = 0) {
-  detail::whole_rows("alltoall", name, values.size(), row_count);
-  const hvd_request request = detail::request_of(HVD_ALLTOALL, process_set);
-  detail::check_splits("alltoall '" + name + "'", request, values.size(), splits, row_count);
-  return detail::run_for_rows(request, name, values, row_count, splits);
-}
-
-/// Sends splits[r] rows of the `values` of rank `root` of the job, in order, to each rank r of the
-/// set; empty splits: shared out evenly. Elsewhere `values` and `splits` do not count.
-template <typename T>
-Gathered<T> scatter(const std::string& name, std::span<const T> values,
-                    std::span<const std::int64_t> splits, int root, std::size_t row_count = 1,
-                    std::int32_t process_set = 0) {
-  hvd_request request = detail::request_of(HVD_SCATTER, process_set);
-  request.root = root;
-  if (hvd_rank() != root) return detail::run_for_rows<T>(request, name, {}, row_count);
-  detail::whole_rows("scatter", name, values.size(), row_count);
-  detail::check_splits("scatter '" + name + "'", request, values.size(), splits, row_count);
-  return detail::run_for_rows(request, name, values, row_count, splits);
-}
-
-/// This rank's share of the rows of the reduction: the first ranks have one row more where they do
-/// not divide.
-template <typename T>
-std::vector<T> reducescatter(const std::string& name, std::span<const T> values,
-                             hvd_reduce_op op = HVD_AVERAGE, std::size_t row_count = 1,
-                             std::int32_t process_set = 0) {
-  detail::whole_rows("reducescatter", name, values.size(), row_count);
-  hvd_request request = detail::request_of(HVD_REDUCESCATTER, process_set);
-  request.reduce_op = op;
-  return detail::run_for_rows(request, name, values, row_count).values;
 }
 
 /// output = reduction of input over ranks, on rank `root` of the job only; elsewhere `output` may

@@ -127,8 +127,8 @@ typedef struct hvd_init_options {
 typedef struct hvd_tensor {
   const void* input;     /**< Borrowed until the request completes. May be null when empty. */
   void* output;          /**< As long as input; may be the same memory, must not overlap otherwise.
-                              Ignored by allgather, alltoall, gather, scatter (see hvd_gathered())
-                              and by reduce where not root. Reducescatter: this rank's share of the
+                              Allgather, alltoall, gather, scatter: see output_bytes. Ignored by
+                              reduce where not root. Reducescatter: this rank's share of the
                               rows; null: see hvd_gathered(). */
   int32_t dtype;         /**< hvd_dtype. */
   int32_t dimensions;    /**< Entries of shape; 0 for a scalar. */
@@ -138,6 +138,10 @@ typedef struct hvd_tensor {
   const int64_t* splits; /**< [split_count] rows for each rank, of alltoall and on the root of
                               scatter; copied; may differ by rank. Null: shared out evenly. */
   size_t split_count;    /**< Ranks of the process set; 0 where splits is null. */
+  size_t output_bytes;   /**< Length of output, for allgather, alltoall, gather and scatter, whose
+                              result is written there if it fits, else to memory of the library:
+                              hvd_gathered() tells. 0: output is ignored. Must not overlap input.
+                              May differ by rank. */
 } hvd_tensor;
 
 /** A collective operation on one tensor, or on a group that completes as one. */
@@ -175,7 +179,8 @@ typedef struct hvd_request {
 /** A result whose size only the library knows: of allgather, alltoall, gather, scatter, and of a
     reducescatter without output. Valid until hvd_release() or hvd_shutdown(). */
 typedef struct hvd_gather {
-  const void* data; /**< The rows that came from all ranks, by rank; null when there are none. */
+  const void* data;     /**< The rows that came from all ranks, by rank; null when there are none.
+                             Equals hvd_tensor.output where that was long enough. */
   const int64_t* shape; /**< [dimensions]; the first is the sum of `rows`. */
   const int64_t* rows;  /**< [ranks] rows that came from each rank; reducescatter: [1] mine. */
   int32_t dimensions;

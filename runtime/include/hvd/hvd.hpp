@@ -11,4 +11,5 @@
 #include "hvd/memory.hpp"
 #include "hvd/optimizer.hpp"
 #include "hvd/process_set.hpp"
+#include "hvd/rows.hpp"
 #include "hvd/sparse.hpp"

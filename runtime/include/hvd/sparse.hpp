@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "hvd/collectives.hpp"
+#include "hvd/rows.hpp"
 
 namespace hvd {
 
@@ -47,8 +47,8 @@ Sparse<T> sparse_allreduce(const std::string& name, std::span<const std::int64_t
   const std::array<std::int64_t, 2> shape = {static_cast<std::int64_t>(rows),
                                              static_cast<std::int64_t>(row_count)};
   std::array<hvd_tensor, 2> tensors = {{
-      {indices.data(), nullptr, HVD_INT64, 1, shape.data(), 0, nullptr, 0},
-      {shares.data(), nullptr, dtype_of<T>(), 2, shape.data(), 0, nullptr, 0},
+      {indices.data(), nullptr, HVD_INT64, 1, shape.data(), 0, nullptr, 0, 0},
+      {shares.data(), nullptr, dtype_of<T>(), 2, shape.data(), 0, nullptr, 0, 0},
   }};
   const hvd_handle handle =
       detail::start(detail::request_of(HVD_ALLGATHER, process_set), name, tensors, true);

@@ -84,6 +84,7 @@ class Tensor(Structure):
         ("layout", c_uint64),
         ("splits", POINTER(c_int64)),
         ("split_count", c_size_t),
+        ("output_bytes", c_size_t),
     ]
 
 

@@ -2,10 +2,13 @@
 """Collective operations on NumPy arrays: each waits for its result.
 
 Names, where given, must be equal on all ranks. Arrays that are not contiguous are copied first.
+`out`, an array of the same type that does not overlap the input, spares new memory: rows that fit
+into it are written there, and the result is the part of it that they fill.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,10 +51,27 @@ def _run(kind: int, tensor: Any, name: str | None, **parameters: Any) -> int:
     return handle
 
 
-def _rows(handle: int, dtype: np.dtype) -> tuple[np.ndarray, tuple[int, ...]]:
+def _give(tensor: Any, source: np.ndarray, out: np.ndarray | None) -> Any:
+    """The tensor, whose result goes to `out` if it fits."""
+    if out is not None:
+        if out.dtype != source.dtype or not (out.flags.c_contiguous and out.flags.writeable):
+            raise ValueError(
+                f"out must be a writeable, C-contiguous array of {source.dtype}, as the input is"
+            )
+        tensor.output = out.ctypes.data
+        tensor.output_bytes = out.nbytes
+    return tensor
+
+
+def _rows(
+    handle: int, dtype: np.dtype, out: np.ndarray | None = None
+) -> tuple[np.ndarray, tuple[int, ...]]:
     """The rows that the library gathered, and how many came from each rank."""
     try:
         gathered = api.gathered(handle)
+        if out is not None and gathered.address == out.ctypes.data:
+            size = math.prod(gathered.shape)
+            return out.reshape(-1)[:size].reshape(gathered.shape), gathered.rows
         result = np.empty(gathered.shape, dtype)
         _lib.copy_bytes(result.ctypes.data, gathered.address, result.nbytes)
         return result, gathered.rows
@@ -116,20 +136,28 @@ def broadcast(array: Any, root: int, name: str | None = None) -> np.ndarray:
     return result
 
 
-def allgather(array: Any, name: str | None = None) -> np.ndarray:
+def allgather(array: Any, name: str | None = None, out: np.ndarray | None = None) -> np.ndarray:
     """The rows of all ranks, by rank; their number may differ."""
     source = np.ascontiguousarray(array)
-    return _rows(_run(_lib.ALLGATHER, _described(source), name), source.dtype)[0]
+    tensor = _give(_described(source), source, out)
+    return _rows(_run(_lib.ALLGATHER, tensor, name), source.dtype, out)[0]
 
 
-def gather(array: Any, root: int, name: str | None = None) -> np.ndarray:
+def gather(
+    array: Any, root: int, name: str | None = None, out: np.ndarray | None = None
+) -> np.ndarray:
     """The rows of all ranks on `root`, none elsewhere."""
     source = np.ascontiguousarray(array)
-    return _rows(_run(_lib.GATHER, _described(source), name, root=root), source.dtype)[0]
+    tensor = _give(_described(source), source, out)
+    return _rows(_run(_lib.GATHER, tensor, name, root=root), source.dtype, out)[0]
 
 
 def scatter(
-    array: Any, root: int, splits: Sequence[int] | None = None, name: str | None = None
+    array: Any,
+    root: int,
+    splits: Sequence[int] | None = None,
+    name: str | None = None,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
     """This rank's rows of the array of `root`.
 
@@ -142,11 +170,15 @@ def scatter(
     """
     source = np.ascontiguousarray(array)
     tensor = _described(source, splits=splits if api.rank() == root else None)
-    return _rows(_run(_lib.SCATTER, tensor, name, root=root), source.dtype)[0]
+    tensor = _give(tensor, source, out)
+    return _rows(_run(_lib.SCATTER, tensor, name, root=root), source.dtype, out)[0]
 
 
 def alltoall(
-    array: Any, splits: Sequence[int] | None = None, name: str | None = None
+    array: Any,
+    splits: Sequence[int] | None = None,
+    name: str | None = None,
+    out: np.ndarray | None = None,
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """The rows that the other ranks sent here, and how many came from each.
 
@@ -156,5 +188,5 @@ def alltoall(
         How many of the rows go to each rank, in order; equal parts unless given.
     """
     source = np.ascontiguousarray(array)
-    handle = _run(_lib.ALLTOALL, _described(source, splits=splits), name)
-    return _rows(handle, source.dtype)
+    tensor = _give(_described(source, splits=splits), source, out)
+    return _rows(_run(_lib.ALLTOALL, tensor, name), source.dtype, out)

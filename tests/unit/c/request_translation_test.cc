@@ -18,7 +18,7 @@ namespace {
 struct Sample {
   float memory[6] = {};
   std::int64_t shape[2] = {2, 3};
-  hvd_tensor tensor{memory, memory, HVD_FLOAT32, 2, shape, 0, nullptr, 0};
+  hvd_tensor tensor{memory, memory, HVD_FLOAT32, 2, shape, 0, nullptr, 0, 0};
   hvd_request request = HVD_REQUEST_INITIALIZER;
 
   Sample() {
@@ -64,7 +64,7 @@ TEST(RequestTranslation, ScalarsAndEmptyTensorsAreFine) {
   sample.tensor.dimensions = 0;
   sample.tensor.shape = nullptr;
   EXPECT_TRUE(translate(sample.request).is_ok());
-  sample.tensor = hvd_tensor{nullptr, nullptr, HVD_FLOAT32, 2, sample.shape, 0, nullptr, 0};
+  sample.tensor = hvd_tensor{nullptr, nullptr, HVD_FLOAT32, 2, sample.shape, 0, nullptr, 0, 0};
   sample.shape[0] = 0;
   EXPECT_TRUE(translate(sample.request).is_ok());
 }

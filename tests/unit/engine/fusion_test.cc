@@ -84,5 +84,22 @@ TEST(Fusion, HandsSplitsToTheBatchInElements) {
   EXPECT_EQ(pending->gathered[0].rows, (std::vector<std::int64_t>{2, 1}));
 }
 
+TEST(Fusion, GivesMemoryOfTheCallerToRowsThatFit) {
+  float input[2] = {};
+  float output[6] = {};
+  for (const std::size_t bytes : {sizeof(output), sizeof(output) - 1}) {
+    auto pending = std::make_shared<Pending>();
+    pending->request.operation = Allgather{};
+    pending->request.tensors = {{.input = input, .output = output, .shape = {1, 2}}};
+    pending->request.tensors[0].output_bytes = bytes;
+    const auto batches = make_batches({pending});
+    const std::size_t counts[] = {2, 4};
+    const auto memory = batches[0].batch.allocate(0, counts);
+    ASSERT_TRUE(memory.is_ok());
+    EXPECT_EQ(memory.value() == output, bytes == sizeof(output));
+    EXPECT_EQ(memory.value(), pending->gathered[0].begin());
+  }
+}
+
 }  // namespace
 }  // namespace hvd

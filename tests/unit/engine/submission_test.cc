@@ -95,6 +95,36 @@ TEST(Submission, RefusesWhatIsWrongOnThisRankAlone) {
   EXPECT_THAT(check_request(odd.request, three()).message(), HasSubstr("5 rows among 3 ranks"));
 }
 
+TEST(Submission, TakesMemoryForRowsThatIsNotTheInputs) {
+  struct Case {
+    Operation operation;
+    std::size_t begin;  // of the output in the sample's memory, which is the input; 12: behind it
+    std::size_t bytes;
+    const char* words;
+  };
+  const Case cases[] = {
+      {Allgather{}, 12, 16, nullptr},
+      {Alltoall{}, 12, 16, nullptr},
+      {Allgather{}, 0, 16, "overlaps"},
+      {Gather{1}, 11, 4, "overlaps"},
+      {Allreduce{}, 12, 16, "allreduce takes no output_bytes"},
+  };
+  for (const Case& c : cases) {
+    float memory[16] = {};
+    Request request;
+    request.operation = c.operation;
+    request.tensors = {{.input = memory, .output = memory + c.begin, .shape = {6, 2}}};
+    request.tensors[0].output_bytes = c.bytes;
+    const Status status = check_request(request, three());
+    EXPECT_EQ(status.is_ok(), c.words == nullptr) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr(c.words == nullptr ? "" : c.words));
+  }
+  Request nowhere;
+  nowhere.operation = Allgather{};
+  nowhere.tensors = {{.input = &nowhere, .shape = {1}, .output_bytes = 8}};
+  EXPECT_THAT(check_request(nowhere, three()).message(), HasSubstr("output is null"));
+}
+
 TEST(Submission, LeavesRowsBeyondTheSplitsWhereTheyAre) {
   const Sample sample(Alltoall{}, {1, 0, 2});
   EXPECT_TRUE(check_request(sample.request, three()).is_ok());

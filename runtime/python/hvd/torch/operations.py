@@ -261,9 +261,15 @@ def allgather_async(
         )
     address = source.data_ptr()
     described = api.tensor_struct(_tensors.DTYPES[source.dtype], source.shape, 0, address)
+    # Ranks most often have equally many rows: then this is the result, else only too long or short.
+    guess = source.new_empty((len(source) * process_set.size(), *source.shape[1:]))
+    described.output = guess.data_ptr()
+    described.output_bytes = guess.numel() * guess.element_size()
 
     def result(handle: int) -> torch.Tensor:
         gathered = api.gathered(handle)
+        if gathered.shape == tuple(guess.shape):
+            return guess
         output = torch.empty(gathered.shape, dtype=source.dtype)
         _lib.copy_bytes(output.data_ptr(), gathered.address, output.numel() * output.element_size())
         return output
@@ -272,7 +278,7 @@ def allgather_async(
         _lib.ALLGATHER,
         name,
         [described],
-        source,
+        (source, guess),
         result,
         process_set=process_set_id(process_set),
     )
