@@ -82,6 +82,18 @@ bool check_alltoall(const hvd::ProcessSet& set, std::size_t scale) {
          received.rows.back() == static_cast<std::size_t>(set.rank() + set.size() - 1) * scale;
 }
 
+bool refuses(const char* what, hvd_status status, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const hvd::Error& error) {
+    if (error.status() == status) return true;
+    std::fprintf(stderr, "%s: %s\n", what, error.what());
+    return false;
+  }
+  std::fprintf(stderr, "%s: accepted\n", what);
+  return false;
+}
+
 bool check_rooted(const hvd::ProcessSet& set, std::size_t scale) {
   Values all;
   std::vector<std::int64_t> splits;
@@ -97,7 +109,14 @@ bool check_rooted(const hvd::ProcessSet& set, std::size_t scale) {
       hvd::scatter("scatter", is_root ? view(all) : std::span<const float>(),
                    is_root ? splits : std::vector<std::int64_t>(), root, kRowCount, set.id());
   const auto everywhere = hvd::allgather("allgather", view(mine), kRowCount, set.id());
-  return same("gather", gathered.values, is_root ? all : Values()) &&
+  Values given(all.size());
+  hvd::allgather_into("into", view(mine), std::span<float>(given), kRowCount, set.id());
+  const bool is_safe = all.empty() || refuses("short", HVD_INVALID_ARGUMENT, [&] {
+                         std::span<float> short_one = std::span(given).first(given.size() - 1);
+                         hvd::allgather_into("short", view(mine), short_one, kRowCount, set.id());
+                       });
+  return is_safe && same("allgather_into", given, all) &&
+         same("gather", gathered.values, is_root ? all : Values()) &&
          same("allgather", everywhere.values, all) && same("scatter", scattered.values, mine);
 }
 
@@ -124,18 +143,6 @@ bool check_sparse(const hvd::ProcessSet& set, std::size_t scale) {
   const bool good = same("sparse sum", sum.values, all) && sum.indices == all_indices;
   for (float& value : all) value /= static_cast<float>(set.size());
   return good && same("sparse average", mean.values, all) && mean.indices == all_indices;
-}
-
-bool refuses(const char* what, hvd_status status, const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const hvd::Error& error) {
-    if (error.status() == status) return true;
-    std::fprintf(stderr, "%s: %s\n", what, error.what());
-    return false;
-  }
-  std::fprintf(stderr, "%s: accepted\n", what);
-  return false;
 }
 
 bool check_errors(const hvd::ProcessSet& set) {

@@ -160,9 +160,9 @@ Gathered<T> alltoall(const std::string& name, std::span<const T> values,
 template <typename T>
 std::vector<std::size_t> alltoall_into(const std::string& name, std::span<const T> values,
                                        std::span<const std::int64_t> splits, std::span<T> output,
-                                       std::size_t row_count = 1) {
+                                       std::size_t row_count = 1, std::int32_t process_set = 0) {
   detail::whole_rows("alltoall", name, values.size(), row_count);
-  const hvd_request request = detail::request_of(HVD_ALLTOALL, 0);
+  const hvd_request request = detail::request_of(HVD_ALLTOALL, process_set);
   detail::check_splits("alltoall '" + name + "'", request, values.size(), splits, row_count);
   return detail::run_into(request, name, values, row_count, splits, output);
 }
