@@ -281,6 +281,9 @@ void Engine::release(Handle handle) { impl_->completion_.release(handle); }
 Result<int> Engine::add_process_set(std::vector<int> ranks, Deadline deadline) {
   return impl_->add_process_set(std::move(ranks), deadline);
 }
+Result<std::vector<std::string>> Engine::tell_all(Result<std::string> mine, Deadline deadline) {
+  return impl_->tell_all(std::move(mine), deadline);
+}
 Status Engine::remove_process_set(int process_set, Deadline deadline) {
   return impl_->remove_process_set(process_set, deadline);
 }

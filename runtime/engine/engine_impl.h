@@ -42,6 +42,7 @@ class Engine::Impl {
   void leave_farewell(const std::string& cause);
   void abandon_after_fork();
   Result<int> add_process_set(std::vector<int> ranks, Deadline deadline);
+  Result<std::vector<std::string>> tell_all(Result<std::string> mine, Deadline deadline);
   Status remove_process_set(int process_set, Deadline deadline);
   std::vector<int> process_sets() const;
   Result<std::vector<int>> process_set_ranks(int process_set) const;

@@ -187,6 +187,22 @@ Result<int> Engine::Impl::add_process_set(std::vector<int> ranks, Deadline deadl
   return formed;
 }
 
+Result<std::vector<std::string>> Engine::Impl::tell_all(Result<std::string> mine,
+                                                        Deadline deadline) {
+  if (is_over()) return over_status();
+  Lock change(change_mutex_);
+  const std::uint64_t number = changes_++;
+  SetProposal proposal{.kind = SetProposal::Kind::kTell};
+  proposal.set_deadline(deadline);
+  HVD_TRY_ASSIGN(const Deadline common, agree_on_change(number, proposal));
+  SetAnswer told{mine.status(), mine.is_ok() ? std::move(mine).value() : std::string()};
+  HVD_TRY_ASSIGN(auto answers, answer(number, "answer", told, common));
+  std::vector<std::string> by_rank;
+  by_rank.reserve(answers.size());
+  for (SetAnswer& given : answers) by_rank.push_back(std::move(given.offer));
+  return by_rank;
+}
+
 Result<int> Engine::Impl::form_set(std::uint64_t number, const std::vector<int>& ranks,
                                    Deadline deadline) {
   const bool member = std::binary_search(ranks.begin(), ranks.end(), wiring_.rank);

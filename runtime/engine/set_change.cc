@@ -13,6 +13,7 @@ std::string wish_of(const SetProposal& proposal) {
   if (proposal.kind == SetProposal::Kind::kRemove) {
     return format_text("remove process set {}", proposal.process_set);
   }
+  if (proposal.kind == SetProposal::Kind::kTell) return "add those of their communicators";
   return "add " + describe_list(proposal.ranks);
 }
 

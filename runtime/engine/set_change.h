@@ -14,7 +14,8 @@ namespace hvd {
 
 /// What a rank wants to do to the process sets. All ranks must want the same.
 struct SetProposal {
-  enum class Kind : std::uint8_t { kAdd = 0, kRemove = 1 };
+  /// kTell: each rank describes what sets there will be, which a later kAdd makes.
+  enum class Kind : std::uint8_t { kAdd = 0, kRemove = 1, kTell = 2 };
   Kind kind = Kind::kAdd;
   int process_set = 0;                  ///< The one to remove.
   std::vector<int> ranks = {};          ///< Of the one to add, ascending.
@@ -28,7 +29,7 @@ struct SetProposal {
 /// How a rank has fared with its part of the change.
 struct SetAnswer {
   Status status;
-  std::string offer;  ///< As SetWiring::offer(), of a member.
+  std::string offer;  ///< As SetWiring::offer(), of a member; of kTell what the rank tells.
 };
 
 Bytes encode(const SetProposal& proposal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank whose program uses MPI itself: mpi_rank NODES beside|funneled, prints the plane, then FINE
-// or FAILED; mpi_rank NODES dies FOLDER [hidden] leaves a file lost.RANK there.
+// A rank whose program uses MPI itself: mpi_rank NODES beside|funneled|sets|early, prints the
+// plane, then FINE or FAILED; mpi_rank NODES dies FOLDER [hidden] leaves a file lost.RANK there.
 #include <mpi.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "hvd/process_set.hpp"
 #include "hvd/rows.hpp"
 #include "plane_values.h"
 
@@ -100,6 +101,95 @@ int funneled() {
   return wrong.empty() ? 0 : 1;
 }
 
+/// What is wrong with the set of a communicator of these ranks of MPI_COMM_WORLD; "": nothing.
+std::string wrong_set(const hvd::ProcessSet& set, const std::vector<std::int32_t>& ranks) {
+  if (set.ranks() != ranks) return "a set of other ranks than the communicator's";
+  if (!set.has_me()) return {};
+  std::vector<float> values(70'001, static_cast<float>(hvd_rank()));
+  hvd::allreduce_async<float>("of the set", values, values, HVD_SUM, HVD_WIRE_SAME, set.id())
+      .wait();
+  std::int32_t sum = 0;
+  for (const std::int32_t rank : ranks) sum += rank;
+  for (const float value : values) {
+    if (value != static_cast<float>(sum)) return "a wrong sum in the set of a communicator";
+  }
+  return {};
+}
+
+/// "" when the call fails on this rank with these words.
+std::string accepts(const MPI_Comm& communicator, std::size_t size, const std::string& words) {
+  std::int32_t id = 0;
+  if (hvd_process_set_add_mpi(&communicator, size, 20, &id) == HVD_OK) return "accepted: " + words;
+  const std::string text = hvd_last_error();
+  return text.find(words) == std::string::npos ? text : "";
+}
+
+/// Communicators that become process sets, and some that cannot.
+std::string wrong_sets() {
+  const int rank = hvd_rank();
+  const bool is_last = rank == hvd_size() - 1;
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+  const auto of_half = hvd::ProcessSet::add_mpi(half);
+  std::vector<std::int32_t> ranks;
+  for (int other = rank % 2; other < hvd_size(); other += 2) ranks.push_back(other);
+  std::string wrong = wrong_set(of_half, ranks);
+  if (of_half.id() != 1 + rank % 2) wrong += " halves are numbered wrongly";
+
+  wrong += accepts(half, sizeof half, "is there already");
+  wrong += accepts(half, sizeof half + (is_last ? 1 : 0), "is none of");
+  wrong += accepts(MPI_COMM_NULL, sizeof half, "no rank gives an MPI communicator");
+  wrong += accepts(MPI_COMM_WORLD, sizeof half, "process set 0, which is there already");
+  MPI_Comm all_but_last = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, is_last ? MPI_UNDEFINED : 0, rank, &all_but_last);
+  wrong += accepts(rank == 0 ? MPI_COMM_NULL : all_but_last, sizeof half, "gives MPI_COMM_NULL");
+  MPI_Comm between = MPI_COMM_NULL;
+  // Each half is led by the highest of its ranks.
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, hvd_size() - 2 + (rank + 1) % 2, 7, &between);
+  wrong += accepts(between, sizeof half, "is an intercommunicator");
+  std::int32_t id = 0;
+  const void* const nowhere = rank == 0 ? nullptr : static_cast<const void*>(&half);
+  if (hvd_process_set_add_mpi(nowhere, sizeof half, 20, &id) != HVD_INVALID_ARGUMENT) {
+    wrong += " accepted: null";
+  }
+
+  const auto most = hvd::ProcessSet::add_mpi(all_but_last);
+  if (all_but_last != MPI_COMM_NULL) MPI_Comm_free(&all_but_last);
+  MPI_Comm_free(&half);
+  MPI_Comm_free(&between);
+  ranks.clear();
+  for (int other = 0; other + 1 < hvd_size(); ++other) ranks.push_back(other);
+  wrong += wrong_set(most, ranks);
+  for (const std::int32_t one : {1, 2, 3}) hvd::ProcessSet(one).remove();
+  return wrong;
+}
+
+int sets() {
+  const hvd::Context context;
+  std::printf("%s\n", context.describe().c_str());
+  const std::string wrong = wrong_sets();
+  std::printf("%s\n", wrong.empty() ? "FINE" : wrong.c_str());
+  return wrong.empty() ? 0 : 1;
+}
+
+/// The program ends MPI before hvd, which it must not, and which must not hang or crash.
+int early() {
+  const hvd::Context context;
+  std::printf("%s\n", context.describe().c_str());
+  std::string wrong = hvd_test::wrong_values("");
+  hvd::barrier();
+  MPI_Finalize();
+  std::vector<float> values(5, 1.0F);
+  try {
+    hvd::allreduce<float>("too late", values);
+    wrong += " a sum after the end of MPI";
+  } catch (const hvd::Error& failure) {
+    std::printf("too late: %s\n", failure.what());
+  }
+  std::printf("%s\n", wrong.empty() ? "FINE" : wrong.c_str());
+  return wrong.empty() ? 0 : 1;
+}
+
 std::uint64_t batches() {
   hvd_counters counters{};
   counters.struct_size = sizeof counters;
@@ -164,10 +254,13 @@ int main(int argc, char** argv) {
   const bool is_funneled = std::strcmp(argv[2], "funneled") == 0;
   int level = 0;
   MPI_Init_thread(&argc, &argv, is_funneled ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &level);
+  const bool is_early = std::strcmp(argv[2], "early") == 0;
   int code = 1;
   try {
     if (is_dying) dies(argv[3]);
-    code = is_funneled ? funneled() : beside();
+    if (is_early) return early();
+    const bool has_sets = std::strcmp(argv[2], "sets") == 0;
+    code = has_sets ? sets() : is_funneled ? funneled() : beside();
   } catch (const hvd::Error& failure) {
     std::printf("FAILED %s\n", failure.what());
     code = 9;

@@ -114,6 +114,17 @@ class Mpi(unittest.TestCase):
         self.assertNotEqual(ended.returncode, 0, ended.stdout)
         self.assertRegex(ended.stdout, "FAILED .*MPI_Init_thread with MPI_THREAD_MULTIPLE")
 
+    def test_communicators_of_the_program_become_process_sets(self) -> None:
+        for backend in ("mpi", "tcp", ""):
+            with self.subTest(backend=backend):
+                ended = self.launch(4, [self.mpi_rank(), "2", "sets"], HVD_BACKEND=backend)
+                self.assert_fine(ended, 4)
+
+    def test_the_end_of_mpi_before_that_of_hvd_is_an_error(self) -> None:
+        ended = self.launch(2, [self.mpi_rank(), "2", "early"], HVD_BACKEND="mpi")
+        self.assert_fine(ended, 2)
+        self.assertRegex(ended.stdout, "too late: .*the program has ended MPI")
+
     def test_a_death_in_flight_is_an_error_and_the_end_of_mpi(self) -> None:
         for ranks, nodes in ((2, 2), (4, 2)):
             with self.subTest(ranks=ranks, nodes=nodes):

@@ -70,6 +70,7 @@ class MpiLinks : public LaneLinks {
   }
 
   Result<bool> pump(FrameSink& sink) override {
+    if (calls_.is_finalized(session_->library().mpi()) != 0) return ended();
     int count = 0;
     HVD_TRY(check(calls_.poll(channel_, done_.data(), &count)));
     for (int i = 0; i < count; ++i) complete(done_[static_cast<std::size_t>(i)], sink);
@@ -126,6 +127,13 @@ class MpiLinks : public LaneLinks {
     session_->mark_lost();
     const Status status = session_->library().check(code, "MPI failed between the nodes");
     return {Code::kPeerLost, status.message()};
+  }
+
+  Status ended() const {
+    session_->mark_lost();
+    return error(Code::kPeerLost,
+                 "the program has ended MPI (MPI_Finalize), which moves hvd's data; call "
+                 "hvd_shutdown() before it");
   }
 
   void complete(const hvd_mpi_done& done, FrameSink& sink) {

@@ -268,6 +268,32 @@ HVD_API hvd_status hvd_process_set_add(const int32_t* ranks, uint32_t count, dou
                                        int32_t* process_set) HVD_NOEXCEPT;
 
 /**
+ * Makes process sets of MPI communicators, as hvd_process_set_add() does of lists of ranks.
+ * Collective over the job: every rank gives the communicator that it is in, all members of one
+ * give it, and a rank without one gives the address of an MPI_Comm that is MPI_COMM_NULL. So a
+ * split world (MPI_Comm_split) becomes several sets at once, that of the lowest rank first.
+ *
+ * This header needs no mpi.h, and libhvd links no MPI: an MPI_Comm is an int in one MPI and a
+ * pointer in another, so its address and its size say which:
+ * `hvd_process_set_add_mpi(&comm, sizeof comm, -1, &set)`. The communicator is only asked who its
+ * members are, on this thread and before this returns; it may be freed afterwards. hvd sends
+ * nothing in it, and need not move its data by MPI.
+ *
+ * @param communicator address of the MPI_Comm, not the MPI_Comm; a handle that is none of this
+ *   MPI ends the program, as in any MPI call.
+ * @param communicator_size sizeof(MPI_Comm).
+ * @param process_set set to the number of the set that this rank is in; without one, to that of
+ *   the first. The set counts its ranks as the job does, whatever their order in MPI.
+ * @return HVD_INVALID_ARGUMENT: a null address, another MPI's size, MPI that does not run, an
+ *   intercommunicator, a member that is no rank of the job, only MPI_COMM_NULL, or the ranks of a
+ *   set that is there; HVD_UNSUPPORTED: no MPI, or no plugin for it; HVD_MISMATCH: a member did not
+ *   give it. What one rank gives wrongly is the error of all. HVD_TIMEOUT, HVD_PEER_LOST as above.
+ */
+HVD_API hvd_status hvd_process_set_add_mpi(const void* communicator, size_t communicator_size,
+                                           double timeout_seconds,
+                                           int32_t* process_set) HVD_NOEXCEPT;
+
+/**
  * Ends a process set and frees its memory and connections. Collective: every rank of the job calls
  * it, with nothing of the set in flight (else HVD_INVALID_ARGUMENT on every rank, and it stays).
  */

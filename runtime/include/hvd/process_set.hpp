@@ -21,6 +21,14 @@ class ProcessSet {
                               timeout_seconds, &id));
     return ProcessSet(id);
   }
+  /// The set of the MPI communicator that this rank is in (MPI_COMM_NULL: none); every rank of the
+  /// job calls it with its own, as hvd_process_set_add_mpi() says.
+  template <typename MpiComm>
+  static ProcessSet add_mpi(const MpiComm& communicator, double timeout_seconds = -1) {
+    std::int32_t id = 0;
+    check(hvd_process_set_add_mpi(&communicator, sizeof communicator, timeout_seconds, &id));
+    return ProcessSet(id);
+  }
   /// One that is there: 0 is that of all ranks.
   explicit ProcessSet(std::int32_t id = 0) : id_(id) {}
 

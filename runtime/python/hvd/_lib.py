@@ -180,6 +180,7 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_cross_rank": (c_int, []),
     "hvd_cross_size": (c_int, []),
     "hvd_process_set_add": (c_int, [POINTER(c_int32), c_uint32, c_double, POINTER(c_int32)]),
+    "hvd_process_set_add_mpi": (c_int, [c_void_p, c_size_t, c_double, POINTER(c_int32)]),
     "hvd_process_set_remove": (c_int, [c_int32, c_double]),
     "hvd_process_set_count": (c_int, []),
     "hvd_process_set_ids": (c_int, [POINTER(c_int32), c_uint32, POINTER(c_uint32)]),

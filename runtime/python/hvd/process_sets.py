@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 from hvd import _lib, api
 from hvd._lib import quick, waiting
-from hvd.errors import InvalidArgumentError
+from hvd.communicators import check_world, handle_of, is_communicator
+from hvd.errors import InvalidArgumentError, UnsupportedError
 
 
 class ProcessSet:
@@ -17,15 +19,35 @@ class ProcessSet:
     Parameters
     ----------
     ranks
-        Ranks of the job, in any order.
+        Ranks of the job, in any order; or the communicator of mpi4py that this rank is in, see
+        :meth:`from_mpi`.
 
     >>> ProcessSet([2, 0]).ranks
     [0, 2]
     """
 
-    def __init__(self, ranks: Sequence[int]) -> None:
+    def __init__(self, ranks: Sequence[int] | Any) -> None:
         self.process_set_id: int | None = None
-        self.ranks: list[int] | None = sorted(int(rank) for rank in ranks)
+        self.mpi_comm: Any = None
+        self.ranks: list[int] | None = None
+        if is_communicator(ranks):
+            self.mpi_comm = ranks
+        else:
+            self.ranks = sorted(int(rank) for rank in ranks)
+
+    @classmethod
+    def from_mpi(cls, communicator: Any) -> ProcessSet:
+        """The ranks of a communicator of mpi4py: ``MPI.COMM_WORLD.Split(rank % 2)``.
+
+        Each rank gives the one that it is in, or ``MPI.COMM_NULL``; those of a split world become
+        a process set each. ``ranks`` is None until the set is added. Without a communicator of its
+        own a rank gets the first of the sets.
+        """
+        if not is_communicator(communicator):
+            raise InvalidArgumentError(
+                f"{communicator!r} is no communicator of mpi4py; pass ranks to hvd.ProcessSet()"
+            )
+        return cls(communicator)
 
     def _id(self) -> int:
         if self.process_set_id is None:
@@ -77,9 +99,11 @@ def process_set_id(process_set: ProcessSet | int) -> int:
 
 
 def add_process_set(
-    process_set: ProcessSet | Sequence[int], timeout: float | None = None
+    process_set: ProcessSet | Sequence[int] | Any, timeout: float | None = None
 ) -> ProcessSet:
     """Makes some ranks a process set; every rank of the job calls it with the same ranks.
+
+    An MPI communicator may differ by rank: see :meth:`ProcessSet.from_mpi`.
 
     Parameters
     ----------
@@ -90,31 +114,42 @@ def add_process_set(
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
         raise InvalidArgumentError(f"{process_set} is there already")
-    ranks = process_set.ranks or []
+    limit = -1.0 if timeout is None else timeout
     number = ctypes.c_int32()
-    api.check(
-        waiting.hvd_process_set_add(
-            (ctypes.c_int32 * len(ranks))(*ranks),
-            len(ranks),
-            -1.0 if timeout is None else timeout,
-            ctypes.byref(number),
+    if process_set.mpi_comm is not None:
+        address, size = handle_of(process_set.mpi_comm)
+        api.check(waiting.hvd_process_set_add_mpi(address, size, limit, ctypes.byref(number)))
+        process_set.ranks = process_set_ranks(number.value)
+    else:
+        ranks = process_set.ranks or []
+        list_of_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
+        api.check(
+            waiting.hvd_process_set_add(list_of_ranks, len(ranks), limit, ctypes.byref(number))
         )
-    )
     process_set.process_set_id = number.value
     return process_set
 
 
-def remove_process_set(process_set: ProcessSet, timeout: float | None = None) -> bool:
+def remove_process_set(process_set: ProcessSet | int, timeout: float | None = None) -> bool:
     """Ends a process set; every rank of the job calls it, with nothing of the set in flight.
 
-    False when the set is that of all ranks, or is not there.
+    A number serves where ranks hold different sets, of a split communicator. False when the set is
+    that of all ranks, or is not there.
     """
+    if isinstance(process_set, int):
+        process_set = _numbered(process_set)
     if process_set.process_set_id in (None, 0):
         return False
     number = process_set.process_set_id
     api.check(waiting.hvd_process_set_remove(number, -1.0 if timeout is None else timeout))
     process_set.process_set_id = None
     return True
+
+
+def _numbered(number: int) -> ProcessSet:
+    known = ProcessSet(process_set_ranks(number))
+    known.process_set_id = number
+    return known
 
 
 def process_set_ids() -> list[int]:
@@ -145,18 +180,23 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def init(
+    comm: Sequence[int] | Any = None,
+    process_sets: Sequence[ProcessSet | Sequence[int] | Any] | str | None = None,
     start_timeout: float | None = None,
-    process_sets: Sequence[ProcessSet | Sequence[int]] | str | None = None,
 ) -> None:
     """Joins the job; every rank calls it once. Later calls do nothing.
 
     Parameters
     ----------
+    comm
+        As in Horovod, but only of all ranks in the launcher's order: their list, a communicator of
+        mpi4py, or a list of those, whose second and further ones become process sets.
+    process_sets
+        Process sets to begin with: ranks, the same on every rank, or communicators of mpi4py, as
+        :meth:`ProcessSet.from_mpi` says. Others may be added at any time, so Horovod's "dynamic" is
+        accepted and changes nothing.
     start_timeout
         Seconds to wait for the other ranks (default: HVD_START_TIMEOUT_SECONDS, 120).
-    process_sets
-        Process sets to begin with, the same on every rank. Others may be added at any time, so
-        Horovod's "dynamic" is accepted and changes nothing.
     """
     if api.is_initialized():
         return
@@ -164,15 +204,53 @@ def init(
         if process_sets != "dynamic":
             raise ValueError(f"process_sets is {process_sets!r}; pass a list, or 'dynamic'")
         process_sets = None
+    world, parts = _split_communicators(comm)
     sets = [
         given if isinstance(given, ProcessSet) else ProcessSet(given)
-        for given in process_sets or ()
+        for given in [*parts, *(process_sets or ())]
     ]
-    lists = (_lib.Ranks * len(sets))()
+    # The library numbers them in their order; it asks MPI of communicators once it runs.
+    late = next((i for i, one in enumerate(sets) if one.mpi_comm is not None), len(sets))
+    lists = (_lib.Ranks * late)()
     for entry, process_set in zip(lists, sets):
         ranks = process_set.ranks or []
         entry.ranks = (ctypes.c_int32 * len(ranks))(*ranks)
         entry.count = len(ranks)
     api.start(start_timeout, lists)
-    for number, process_set in enumerate(sets, start=1):
+    for number, process_set in enumerate(sets[:late], start=1):
         process_set.process_set_id = number
+    try:
+        _check_size(world)
+        for process_set in sets[late:]:
+            add_process_set(process_set)
+    except Exception:
+        api.shutdown()
+        for process_set in sets:
+            process_set.process_set_id = None
+        raise
+
+
+def _split_communicators(comm: Any) -> tuple[int | None, list[Any]]:
+    """How many ranks the world of ``comm`` has, and the communicators for process sets."""
+    if comm is None:
+        return None, []
+    communicators = [comm] if is_communicator(comm) else list(comm)
+    if communicators and all(is_communicator(one) for one in communicators):
+        check_world(communicators[0])
+        return communicators[0].size, communicators[1:]
+    ranks = [int(rank) for rank in communicators]
+    if ranks != list(range(len(ranks))):
+        _refuse_part(ranks)
+    return len(ranks) or None, []
+
+
+def _check_size(world: int | None) -> None:
+    if world is not None and world != api.size():
+        _refuse_part(list(range(world)))
+
+
+def _refuse_part(ranks: list[int]) -> None:
+    raise UnsupportedError(
+        f"hvd.init(comm=...) of ranks {ranks}: the job is all ranks that the launcher has started, "
+        "in its order; leave comm out, and make these ranks a process set"
+    )

@@ -19,6 +19,7 @@
   X(MPI_Comm_rank)             \
   X(MPI_Comm_set_errhandler)   \
   X(MPI_Comm_size)             \
+  X(MPI_Comm_test_inter)       \
   X(MPI_Error_string)          \
   X(MPI_Finalize)              \
   X(MPI_Finalized)             \
@@ -125,6 +126,11 @@ int init(hvd_mpi* mpi) {
 
 int finalize(hvd_mpi* mpi) { return mpi->MPI_Finalize(); }
 
+int is_finalized(hvd_mpi* mpi) {
+  int finalized = 0;
+  return mpi->MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0 ? 0 : 1;
+}
+
 int begin_duplicate(hvd_mpi* mpi) {
   return mpi->MPI_Comm_idup(mpi->predefined.world, &mpi->comm, &mpi->request);
 }
@@ -225,19 +231,36 @@ int cancel(hvd_mpi_channel* channel, int slot) {
   return MPI_SUCCESS;
 }
 
-int members(hvd_mpi* mpi, const void* handle, int* ranks, int room, int* size) {
-  MPI_Group group{};
+int translate(hvd_mpi* mpi, MPI_Group group, int* ranks, int room, int* size) {
   MPI_Group world{};
-  int code = mpi->MPI_Comm_group(*static_cast<const MPI_Comm*>(handle), &group);
+  int code = mpi->MPI_Group_size(group, size);
   if (code == MPI_SUCCESS) code = mpi->MPI_Comm_group(mpi->predefined.world, &world);
-  if (code == MPI_SUCCESS) code = mpi->MPI_Group_size(group, size);
   if (code != MPI_SUCCESS) return code;
   const int count = *size < room ? *size : room;
   std::vector<int> places(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) places[static_cast<std::size_t>(i)] = i;
   code = mpi->MPI_Group_translate_ranks(group, count, places.data(), world, ranks);
-  mpi->MPI_Group_free(&group);
+  for (int i = 0; i < count; ++i) {
+    if (ranks[i] == MPI_UNDEFINED) ranks[i] = -1;
+  }
   mpi->MPI_Group_free(&world);
+  return code;
+}
+
+int members(hvd_mpi* mpi, const void* handle, int* ranks, int room, int* size) {
+  const MPI_Comm comm = *static_cast<const MPI_Comm*>(handle);
+  *size = 0;
+  if (comm == mpi->predefined.no_communicator) return MPI_SUCCESS;
+  int is_inter = 0;
+  if (const int code = mpi->MPI_Comm_test_inter(comm, &is_inter); code != MPI_SUCCESS) return code;
+  if (is_inter != 0) {
+    *size = HVD_MPI_INTERCOMMUNICATOR;
+    return MPI_SUCCESS;
+  }
+  MPI_Group group{};
+  if (const int code = mpi->MPI_Comm_group(comm, &group); code != MPI_SUCCESS) return code;
+  const int code = translate(mpi, group, ranks, room, size);
+  mpi->MPI_Group_free(&group);
   return code;
 }
 
@@ -247,12 +270,14 @@ extern "C" __attribute__((visibility("default"))) const hvd_mpi_plugin* hvd_mpi_
   static const hvd_mpi_plugin table = {
       .version = HVD_MPI_PLUGIN_VERSION,
       .abi = hvd::kAbiName,
+      .handle_bytes = sizeof(MPI_Comm),
       .bind = bind,
       .unbind = unbind,
       .state = state,
       .error_text = error_text,
       .init = init,
       .finalize = finalize,
+      .is_finalized = is_finalized,
       .begin_duplicate = begin_duplicate,
       .begin_allgather = begin_allgather,
       .test = test,

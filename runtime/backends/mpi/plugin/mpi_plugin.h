@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -10,7 +12,8 @@ extern "C" {
  * for it. Codes are those of MPI: 0 is success, text by error_text. Not thread-safe: libhvd calls
  * under one lock; MPI itself must have MPI_THREAD_MULTIPLE, since the program may call it too. */
 
-#define HVD_MPI_PLUGIN_VERSION 1
+#define HVD_MPI_PLUGIN_VERSION 2
+#define HVD_MPI_INTERCOMMUNICATOR (-1)
 #define HVD_MPI_PLUGIN_SYMBOL "hvd_mpi_plugin_table"
 
 typedef struct hvd_mpi hvd_mpi;                 /* a bound MPI library */
@@ -33,7 +36,8 @@ typedef struct hvd_mpi_done {
 
 typedef struct hvd_mpi_plugin {
   int version;
-  const char* abi; /* "Open MPI", "MPICH" */
+  const char* abi;     /* "Open MPI", "MPICH" */
+  size_t handle_bytes; /* sizeof(MPI_Comm): a pointer in one ABI, an int in the other */
 
   /* Takes the functions from `library` (of dlopen, or RTLD_DEFAULT). Null: *missing is not there.
    */
@@ -45,6 +49,8 @@ typedef struct hvd_mpi_plugin {
   /* MPI_Init_thread with MPI_THREAD_MULTIPLE; collective. */
   int (*init)(hvd_mpi* mpi);
   int (*finalize)(hvd_mpi* mpi);
+  /* MPI_Finalized: true, 1, once MPI has ended; quick, and allowed at any time. */
+  int (*is_finalized)(hvd_mpi* mpi);
 
   /* A communicator of our own like MPI_COMM_WORLD, then one int of each rank: begun, and tested
    * until *done. Collective. `all` has room for the world and stays valid until then. */
@@ -64,7 +70,9 @@ typedef struct hvd_mpi_plugin {
   int (*cancel)(hvd_mpi_channel* channel, int slot);
 
   /* Ranks in MPI_COMM_WORLD of the members of the communicator whose handle lies at `handle`, in
-   * their order: the first `room` of them, and how many there are. */
+   * their order: the first `room` of them, and how many there are. A member outside that world has
+   * a negative rank. *size is 0 for MPI_COMM_NULL and HVD_MPI_INTERCOMMUNICATOR for one of those.
+   */
   int (*members)(hvd_mpi* mpi, const void* handle, int* ranks, int room, int* size);
 } hvd_mpi_plugin;
 

@@ -8,6 +8,7 @@ namespace hvd {
 /// The handles that MPI defines: constants in one ABI, addresses of the library's data in another.
 struct Predefined {
   MPI_Comm world;
+  MPI_Comm no_communicator;
   MPI_Datatype byte;
   MPI_Datatype integer;
   MPI_Errhandler errors_return;

@@ -18,6 +18,7 @@ const char* const kAbiName = "Open MPI";
 
 const char* find_predefined(void* library, Predefined& handles) {
   const char* missing = find(library, "ompi_mpi_comm_world", handles.world);
+  if (missing == nullptr) missing = find(library, "ompi_mpi_comm_null", handles.no_communicator);
   if (missing == nullptr) missing = find(library, "ompi_mpi_byte", handles.byte);
   if (missing == nullptr) missing = find(library, "ompi_mpi_int", handles.integer);
   if (missing == nullptr) missing = find(library, "ompi_mpi_errors_return", handles.errors_return);
