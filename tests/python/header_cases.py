@@ -95,7 +95,9 @@ class Header(unittest.TestCase):
         kinds = (
             "ALLREDUCE ALLGATHER BROADCAST BARRIER REDUCESCATTER ALLTOALL REDUCE GATHER SCATTER "
             "JOIN AVERAGE SUM ADASUM MIN MAX PRODUCT BIT_AND BIT_OR BIT_XOR "
-            "WIRE_SAME WIRE_FLOAT16 WIRE_BFLOAT16"
+            "WIRE_SAME WIRE_FLOAT16 WIRE_BFLOAT16 COMPRESS_NONE COMPRESS_FLOAT16 "
+            "COMPRESS_BFLOAT16 COMPRESS_FLOAT8_E4M3 COMPRESS_FLOAT8_E5M2 COMPRESS_TOP_K "
+            "COMPRESS_POWER_SGD REDUCED LOCAL LOCAL_SCALED"
         )
         for name in kinds.split():
             self.assertEqual(numbers[f"HVD_{name}"], getattr(_lib, name))

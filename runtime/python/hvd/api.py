@@ -109,6 +109,20 @@ def cross_size() -> int:
     return number(quick.hvd_cross_size())
 
 
+def process_set_size(process_set: int) -> int:
+    """The number of ranks of a process set."""
+    count = quick.hvd_process_set_size(process_set)
+    if count < 0 and is_initialized():
+        raise failure(_lib.INVALID_ARGUMENT)
+    return number(count)
+
+
+def process_set_rank(process_set: int) -> int:
+    """The place of this rank in a process set; -1 when it is not in the set."""
+    process_set_size(process_set)
+    return quick.hvd_process_set_rank(process_set)
+
+
 def describe() -> str:
     """Ranks, nodes, how they found each other, which backend moves the bytes and why."""
     text = quick.hvd_describe()
@@ -179,6 +193,7 @@ def submit(
     waits: bool = False,
     wire: int = _lib.WIRE_SAME,
     process_set: int = 0,
+    priority: int = 0,
 ) -> int:
     """Starts an operation; returns its handle. The memory stays the caller's to keep alive.
 
@@ -202,6 +217,7 @@ def submit(
         None,
         None,
         wire,
+        priority,
     )
     handle = ctypes.c_uint64()
     check(quick.hvd_submit(ctypes.byref(request), ctypes.byref(handle)))

@@ -59,12 +59,11 @@ class ProcessSet:
 
     def size(self) -> int:
         """The number of its ranks."""
-        return api.number(quick.hvd_process_set_size(self._id()))
+        return api.process_set_size(self._id())
 
     def rank(self) -> int:
         """The place of this rank among them; -1 when it is not in the set."""
-        self.size()
-        return quick.hvd_process_set_rank(self._id())
+        return api.process_set_rank(self._id())
 
     def included(self) -> bool:
         """True when this rank is in the set."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tensors travel: as they are, or as half precision."""
+"""How tensors and gradients travel."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from typing import Any
 
 import torch
 
+from hvd import _lib
+from hvd.errors import UnsupportedError
 
-class NoneCompressor:
-    """Tensors travel as they are."""
+
+class Compressor:
+    """Makes a tensor smaller before an operation, and restores it after: for your own as well."""
+
+    wire = _lib.WIRE_SAME
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -19,11 +24,21 @@ class NoneCompressor:
     @staticmethod
     def decompress(tensor: torch.Tensor, context: Any) -> torch.Tensor:
         """The received tensor in its original type."""
-        return tensor
+        return tensor if context is None else tensor.to(context)
 
 
-class FP16Compressor:
-    """Floating point tensors travel as float16."""
+class NoneCompressor(Compressor):
+    """Tensors travel as they are."""
+
+
+class FP16Compressor(Compressor):
+    """Floating point tensors travel as float16.
+
+    An allreduce of float32 and float64 casts in the data plane and adds in float32; others are cast
+    before and after.
+    """
+
+    wire = _lib.WIRE_FLOAT16
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -32,14 +47,76 @@ class FP16Compressor:
             return tensor, None
         return tensor.to(torch.float16), tensor.dtype
 
+
+class BF16Compressor(Compressor):
+    """The same as bfloat16: the range of float32, 8 bits of mantissa."""
+
+    wire = _lib.WIRE_BFLOAT16
+
     @staticmethod
-    def decompress(tensor: torch.Tensor, context: Any) -> torch.Tensor:
-        """The received tensor in its original type."""
-        return tensor if context is None else tensor.to(context)
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """The tensor to send, and what ``decompress`` needs."""
+        if not tensor.dtype.is_floating_point:
+            return tensor, None
+        return tensor.to(torch.bfloat16), tensor.dtype
+
+
+class GradientCompressor(Compressor):
+    """A method for ``DistributedOptimizer``, for it keeps what it left out for the next step.
+
+    Parameters
+    ----------
+    method
+        An ``hvd_compression_method``.
+    smallest
+        Gradients of fewer elements travel whole (1024 unless given).
+    """
+
+    def __init__(self, method: int, rank: int = 0, ratio: float = 0, smallest: int = 0) -> None:
+        self.method = method
+        self.rank = rank
+        self.ratio = ratio
+        self.smallest = smallest
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Not for single tensors."""
+        raise UnsupportedError(
+            "8-bit floats, top-k and PowerSGD are methods of DistributedOptimizer(compression=...): "
+            "for single tensors use Compression.fp16 or Compression.bf16"
+        )
 
 
 class Compression:
-    """The choices for the argument `compression`."""
+    """The choices for the argument `compression`.
+
+    `none`, `fp16` and `bf16` are for every operation that has it, the others for
+    ``DistributedOptimizer``; docs/explanation/compression.md says what each is good for.
+    """
 
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor
+    fp8_e4m3 = GradientCompressor(_lib.COMPRESS_FLOAT8_E4M3)
+    fp8_e5m2 = GradientCompressor(_lib.COMPRESS_FLOAT8_E5M2)
+
+    @staticmethod
+    def top_k(ratio: float = 0.01, smallest: int = 0) -> GradientCompressor:
+        """The largest elements, a share `ratio` of them; the rest is added to the next step."""
+        return GradientCompressor(_lib.COMPRESS_TOP_K, ratio=ratio, smallest=smallest)
+
+    @staticmethod
+    def power_sgd(rank: int = 2, smallest: int = 0) -> GradientCompressor:
+        """Two factors of `rank` columns; what they leave out is added to the next step."""
+        return GradientCompressor(_lib.COMPRESS_POWER_SGD, rank=rank, smallest=smallest)
+
+
+def wire_for(compression: Any, tensors: Any) -> int | None:
+    """The ``hvd_wire`` that does this compression of an allreduce; None: use ``compress()``."""
+    wire = getattr(compression, "wire", None)
+    if wire == _lib.WIRE_SAME:
+        own = compression is NoneCompressor
+        return wire if own else None
+    if wire is None or any(t.dtype not in (torch.float32, torch.float64) for t in tensors):
+        return None
+    return wire

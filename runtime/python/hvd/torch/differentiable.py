@@ -8,74 +8,83 @@ from typing import Any
 
 import torch
 
-from hvd import api
+from hvd import _lib, api, handles
+from hvd.errors import UnsupportedError
+from hvd.handles import Work
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import operations
-from hvd.torch.compression import Compression
-from hvd.torch.operations import Average, synchronize
+from hvd.torch.compression import Compression, wire_for
+from hvd.torch.operations import Average, Max, Min, Sum, needs_gradient
+
+
+def _sum(tensors: Sequence[torch.Tensor], work: Work, op: int = Sum) -> list[torch.Tensor]:
+    """The sum of what comes back, among the ranks of `work`."""
+    return operations.start_new(
+        Work(_lib.ALLREDUCE, op=op, process_set=work.process_set, wire=work.wire),
+        tensors,
+        False,
+        handles.run,
+    )
 
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, name: str | None, op: int, scales: Any, process_set: ProcessSet, *tensors: Any
-    ) -> Any:
-        ctx.op, ctx.scales, ctx.process_set = op, scales, process_set
-        handle = operations.grouped_start(tensors, None, name, op, scales, False, True, process_set)
-        return tuple(synchronize(handle))
+    def forward(ctx: Any, work: Work, *tensors: torch.Tensor) -> Any:
+        ctx.work = work
+        results = tuple(operations.start_new(work, tensors, False, handles.run))
+        if work.op in (Min, Max):
+            ctx.save_for_backward(*tensors, *results)
+        return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        # The derivative of a sum over ranks is the same sum of what comes back.
-        handle = operations.grouped_start(
-            gradients, None, None, ctx.op, ctx.scales, False, True, ctx.process_set
-        )
-        return (None, None, None, None, *synchronize(handle))
+        work = ctx.work
+        if work.op in (Average, Sum):
+            # The derivative of a sum over ranks is the same sum of what comes back.
+            back = Work(_lib.ALLREDUCE, None, work.op, work.scales, work.process_set, 0, work.wire)
+            return (None, *operations.start_new(back, gradients, False, handles.run))
+        if work.op not in (Min, Max) or work.scales != (1.0, 1.0):
+            raise UnsupportedError(
+                "allreduce: Sum and Average have a gradient, and Min and Max without scales; use "
+                "detach() on the input"
+            )
+        # Whoever has the extreme gets the gradient; several share it.
+        given, results = ctx.saved_tensors[: len(gradients)], ctx.saved_tensors[len(gradients) :]
+        hits = [(one == extreme).to(one.dtype) for one, extreme in zip(given, results)]
+        sums = _sum([*gradients, *hits], work)
+        totals, counts = sums[: len(hits)], sums[len(hits) :]
+        return (None, *(t * hit / count for t, hit, count in zip(totals, hits, counts)))
 
 
 class _Broadcast(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        tensor: torch.Tensor,
-        root_rank: int,
-        name: str | None,
-        process_set: ProcessSet,
-    ) -> torch.Tensor:
-        ctx.root_rank, ctx.process_set = root_rank, process_set
-        return synchronize(operations.broadcast_async(tensor, root_rank, name, process_set))
+    def forward(ctx: Any, tensor: torch.Tensor, work: Work) -> torch.Tensor:
+        ctx.work = work
+        return operations.start_broadcast(tensor, work, handles.run)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        total = synchronize(
-            operations.allreduce_async(gradient, op=Average, process_set=ctx.process_set)
-        )
-        mine = total if api.rank() == ctx.root_rank else torch.zeros_like(total)
-        return mine, None, None, None
+        (total,) = _sum([gradient], ctx.work, Average)
+        return total if api.rank() == ctx.work.root else torch.zeros_like(total), None
 
 
 class _Allgather(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, tensor: torch.Tensor, name: str | None, process_set: ProcessSet
-    ) -> torch.Tensor:
-        ctx.rows = tensor.shape[0] if tensor.dim() else 0
-        ctx.process_set = process_set
-        return synchronize(operations.allgather_async(tensor, name, process_set))
+    def forward(ctx: Any, work: Work, *tensors: torch.Tensor) -> Any:
+        ctx.work = work
+        ctx.rows = [tensor.shape[0] if tensor.dim() else 0 for tensor in tensors]
+        return tuple(operations.start_allgather(tensors, False, work, handles.run))
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        total = synchronize(
-            operations.allreduce_async(gradient, op=Average, process_set=ctx.process_set)
-        )
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        number = ctx.work.process_set
+        totals = _sum(gradients, ctx.work, Average)
         mine = torch.tensor([ctx.rows])
-        rows = synchronize(operations.allgather_async(mine, process_set=ctx.process_set))
-        first = int(rows[: ctx.process_set.rank()].sum())
-        return total[first : first + ctx.rows], None, None
-
-
-def _needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        work = Work(_lib.ALLGATHER, process_set=number)
+        everyone = operations.start_allgather([mine], True, work, handles.run)
+        begins = everyone[: api.process_set_rank(number)].sum(0).tolist()
+        parts = zip(totals, begins, ctx.rows)
+        return (None, *(total[begin : begin + rows] for total, begin, rows in parts))
 
 
 def allreduce(
@@ -87,6 +96,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    priority: int = 0,
 ) -> torch.Tensor:
     """The reduction of `tensor` over all ranks (their average unless `op` says otherwise).
 
@@ -98,9 +108,19 @@ def allreduce(
         Equal on all ranks; made from the order of calls when absent.
     prescale_factor, postscale_factor
         Multiply before and after the reduction.
+    priority
+        Higher goes first among what waits; equal on all ranks.
     """
     return grouped_allreduce(
-        [tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set
+        [tensor],
+        average,
+        name,
+        compression,
+        op,
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        priority,
     )[0]
 
 
@@ -113,23 +133,22 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    priority: int = 0,
 ) -> list[torch.Tensor]:
     """The reductions of several tensors, which complete as one."""
-    chosen = operations._op(average, op)
+    chosen = operations.chosen_op(average, op)
     scales = (prescale_factor, postscale_factor)
-    compressed = [compression.compress(tensor) for tensor in tensors]
-    given = [wire for wire, _ in compressed]
-    if _needs_gradient(given):
-        results: Sequence[torch.Tensor] = _Allreduce.apply(
-            name, chosen, scales, process_set, *given
-        )
+    wire = wire_for(compression, tensors)
+    compressed = [(t, None) if wire is not None else compression.compress(t) for t in tensors]
+    given = [small for small, _ in compressed]
+    work = operations.reduction(name, chosen, scales, process_set, wire or 0, priority)
+    if needs_gradient(given):
+        results: Sequence[torch.Tensor] = _Allreduce.apply(work, *given)
     else:
-        results = synchronize(
-            operations.grouped_start(given, None, name, chosen, scales, False, True, process_set)
-        )
-    return [
-        compression.decompress(result, context) for result, (_, context) in zip(results, compressed)
-    ]
+        results = operations.start_new(work, given, False, handles.run)
+    if wire is not None:
+        return list(results)
+    return [compression.decompress(one, context) for one, (_, context) in zip(results, compressed)]
 
 
 def allreduce_(
@@ -140,12 +159,13 @@ def allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    priority: int = 0,
 ) -> torch.Tensor:
     """As ``allreduce``, replacing `tensor`."""
     scales = (prescale_factor, postscale_factor)
-    return synchronize(
-        operations.grouped_start_([tensor], average, name, op, scales, True, True, process_set)
-    )
+    chosen = operations.chosen_op(average, op)
+    work = operations.reduction(name, chosen, scales, process_set, priority=priority)
+    return operations.start_in_place(work, [tensor], True, handles.run)
 
 
 def grouped_allreduce_(
@@ -156,23 +176,39 @@ def grouped_allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    priority: int = 0,
 ) -> list[torch.Tensor]:
     """As ``grouped_allreduce``, replacing the tensors."""
     scales = (prescale_factor, postscale_factor)
-    return synchronize(
-        operations.grouped_start_(tensors, average, name, op, scales, False, True, process_set)
-    )
+    chosen = operations.chosen_op(average, op)
+    work = operations.reduction(name, chosen, scales, process_set, priority=priority)
+    return operations.start_in_place(work, tensors, False, handles.run)
 
 
 def allgather(
     tensor: torch.Tensor,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    priority: int = 0,
 ) -> torch.Tensor:
     """The tensors of all ranks along the first dimension, which may differ by rank."""
-    if _needs_gradient([tensor]):
-        return _Allgather.apply(tensor, name, process_set)
-    return synchronize(operations.allgather_async(tensor, name, process_set))
+    work = operations.allgather_of(name, process_set, priority)
+    if needs_gradient([tensor]):
+        return _Allgather.apply(work, tensor)[0]
+    return operations.start_allgather([tensor], True, work, handles.run)
+
+
+def grouped_allgather(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+) -> list[torch.Tensor]:
+    """The same for each of several tensors, which complete as one."""
+    work = operations.allgather_of(name, process_set, priority)
+    if needs_gradient(tensors):
+        return list(_Allgather.apply(work, *tensors))
+    return operations.start_allgather(tensors, False, work, handles.run)
 
 
 def broadcast(
@@ -180,11 +216,13 @@ def broadcast(
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    priority: int = 0,
 ) -> torch.Tensor:
     """The tensor of rank `root_rank`, as a new tensor."""
-    if _needs_gradient([tensor]):
-        return _Broadcast.apply(tensor, root_rank, name, process_set)
-    return synchronize(operations.broadcast_async(tensor, root_rank, name, process_set))
+    work = operations.broadcast_of(root_rank, name, process_set, priority)
+    if needs_gradient([tensor]):
+        return _Broadcast.apply(tensor, work)
+    return operations.start_broadcast(tensor, work, handles.run)
 
 
 def broadcast_(
@@ -192,6 +230,8 @@ def broadcast_(
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    priority: int = 0,
 ) -> torch.Tensor:
     """Replaces `tensor` by that of rank `root_rank`."""
-    return synchronize(operations.broadcast_async_(tensor, root_rank, name, process_set))
+    work = operations.broadcast_of(root_rank, name, process_set, priority)
+    return operations.start_broadcast_in_place(tensor, work, handles.run)

@@ -12,6 +12,7 @@ import torch
 
 from hvd import api
 from hvd.errors import InvalidArgumentError
+from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression, NoneCompressor
 from hvd.torch.operations import Average
@@ -28,6 +29,7 @@ class _Reduction:
         scales: tuple[float, float],
         passes: int,
         sparse_as_dense: bool,
+        process_set: ProcessSet,
     ) -> None:
         self._parameters = [parameter for _, parameter in named]
         self._compression = compression
@@ -37,10 +39,17 @@ class _Reduction:
         # What the engine reads and writes, by parameter; lives until the step is over.
         self._wires: dict[int, tuple[torch.Tensor, Any]] = {}
         self._gradients = api.Gradients(
-            [f"gradient.{name}" for name, _ in named], described, op, scales, passes
+            [f"gradient.{name}" for name, _ in named],
+            described,
+            op,
+            scales,
+            passes,
+            process_set_id(process_set),
         )
         self._hooks: list[Any] = []
-        if api.size() > 1:
+        # A rank that is not in the set steps by itself, as one alone does.
+        self.is_shared = process_set.included() and process_set.size() > 1
+        if self.is_shared:
             for index, parameter in enumerate(self._parameters):
                 self._hooks.append(_on_gradient(parameter, self._hook(index)))
 
@@ -49,7 +58,7 @@ class _Reduction:
 
     def _describe(self, gradient: torch.Tensor) -> Any:
         wire, _ = self._compression.compress(gradient.detach())
-        return _tensors.in_place(wire, "gradient")
+        return api.tensor_struct(*_tensors.in_place(wire, "gradient"))
 
     def _hook(self, index: int) -> Callable[[torch.Tensor], None]:
         def hook(parameter: torch.Tensor) -> None:
@@ -131,7 +140,7 @@ class _Distributed:
 
     def synchronize(self) -> None:
         """Waits until all gradients are reduced; for gradient clipping before ``step()``."""
-        if api.size() > 1:
+        if self._hvd.is_shared:
             self._hvd.finish()
         self._hvd_is_synchronized = True
 
@@ -229,6 +238,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     op: int = Average,
     gradient_predivide_factor: float = 1.0,
     sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """An optimizer of the same class whose ``step()`` uses the gradients of all ranks.
 
@@ -244,6 +254,8 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         ``Average`` or ``Sum``.
     gradient_predivide_factor
         Gradients are divided by it before the sum and multiplied after; with ``Average`` only.
+    process_set
+        The ranks that train together. On a rank that is not in the set each step is local.
     """
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
@@ -257,7 +269,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     # A scheduler made before may have put its own step into the instance, bound to `optimizer`.
     wrapped.__dict__.pop("step", None)
     wrapped._hvd = _Reduction(
-        named, compression, op, scales, backward_passes_per_step, sparse_as_dense
+        named, compression, op, scales, backward_passes_per_step, sparse_as_dense, process_set
     )
     wrapped._hvd_given = optimizer
     wrapped._hvd_is_synchronized = False

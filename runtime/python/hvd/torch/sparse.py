@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import torch
 
-from hvd import _lib, api
+from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
+from hvd.handles import Work
+from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.torch import operations, tensors
 
 
-def _copy(handle: int, index: int, dtype: torch.dtype) -> torch.Tensor:
-    gathered = api.gathered(handle, index)
-    output = torch.empty(gathered.shape, dtype=dtype)
-    _lib.copy_bytes(output.data_ptr(), gathered.address, output.numel() * output.element_size())
-    return output
-
-
 def sparse_allreduce_async(
-    tensor: torch.Tensor, name: str | None = None, op: int = operations.Average
+    tensor: torch.Tensor,
+    name: str | None = None,
+    op: int = operations.Average,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts the sum or average of a sparse COO tensor; returns a handle for ``synchronize``.
 
@@ -29,40 +27,46 @@ def sparse_allreduce_async(
     tensor
         Of one shape on all ranks; the number of stored values may differ, also be zero.
     op
-        `Average` divides the values by the number of ranks before they travel; or `Sum`.
+        `Average` divides the values by the ranks of the set before they travel; or `Sum`.
 
     >>> ones = torch.eye(3).to_sparse()
     >>> hvd.synchronize(hvd.sparse_allreduce_async(ones)).coalesce().values()
     tensor([1., 1., 1.])
     """
-    what = f"sparse_allreduce '{name}'"
+    what = "sparse_allreduce"
     if tensor.layout != torch.sparse_coo:
-        raise UnsupportedError(f"{what}: the tensor is {tensor.layout}; use to_sparse()")
+        raise UnsupportedError(f"{what} '{name}': the tensor is {tensor.layout}; use to_sparse()")
     if op not in (operations.Average, operations.Sum):
-        raise UnsupportedError(f"{what}: only Sum and Average have values that are missing")
+        raise UnsupportedError(
+            f"{what} '{name}': only Sum and Average have values that are missing"
+        )
     entries = tensor.detach()
     entries = entries if entries.is_coalesced() else entries.coalesce()
-    indices = tensors.plain(entries.indices().t(), what)
-    values = tensors.plain(entries.values(), what)
+    indices = tensors.plain(entries.indices().t(), what, name)
+    values = tensors.plain(entries.values(), what, name)
+    number = process_set_id(process_set)
     if op == operations.Average:
-        values = values / api.size() if values.is_floating_point() else values // api.size()
-    described = [
-        api.tensor_struct(tensors.DTYPES[part.dtype], part.shape, 0, part.data_ptr())
-        for part in (indices, values)
-    ]
+        ranks = api.process_set_size(number)
+        is_whole = not (values.is_floating_point() or values.is_complex())
+        values = torch.div(values, ranks, rounding_mode="trunc" if is_whole else None)
 
     def result(handle: int) -> torch.Tensor:
         return torch.sparse_coo_tensor(
-            _copy(handle, 0, indices.dtype).t(),
-            _copy(handle, 1, values.dtype),
+            tensors.gathered(handle, 0, indices).t(),
+            tensors.gathered(handle, 1, values),
             tensor.shape,
         )
 
-    return operations._start(_lib.ALLGATHER, name, described, (indices, values), result)
+    work = Work(_lib.ALLGATHER, name, process_set=number)
+    parts = (indices, values)
+    return handles.start(work, [tensors.rows_of(part) for part in parts], parts, result)
 
 
 def sparse_allreduce(
-    tensor: torch.Tensor, name: str | None = None, op: int = operations.Average
+    tensor: torch.Tensor,
+    name: str | None = None,
+    op: int = operations.Average,
+    process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """The sum or average over ranks of a sparse COO tensor; see ``sparse_allreduce_async``."""
-    return operations.synchronize(sparse_allreduce_async(tensor, name, op))
+    return operations.synchronize(sparse_allreduce_async(tensor, name, op, process_set))

@@ -123,7 +123,11 @@ def _with_tensors(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
     return value
 
 
-def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int = 0) -> None:
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer,
+    root_rank: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> None:
     """Replaces the state of an optimizer by that of rank `root_rank`.
 
     The other ranks may have none yet (never stepped), or another one; whatever
@@ -131,12 +135,14 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int =
     """
     found: list[torch.Tensor] = []
     skeleton = _without_tensors(optimizer.state_dict(), found)
-    skeleton = broadcast_object(skeleton, root_rank, "optimizer_state")
+    skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)
     is_root = api.rank() == root_rank
     tensors = dict(enumerate(found)) if is_root else {}
     state = _with_tensors(skeleton, tensors)
     handles = [
-        operations.broadcast_async_(tensors[index], root_rank, f"optimizer_state.{index}")
+        operations.broadcast_async_(
+            tensors[index], root_rank, f"optimizer_state.{index}", process_set
+        )
         for index in sorted(tensors)
     ]
     for handle in handles:

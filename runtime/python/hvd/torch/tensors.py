@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import torch
 
 from hvd import _lib, api
 from hvd.errors import InvalidArgumentError, UnsupportedError
+from hvd.handles import Flat
 
 # Newer torch has more types than older; both are served by name.
 DTYPES: dict[torch.dtype, int] = {
@@ -43,48 +45,82 @@ def layout_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
     return zlib.crc32(repr(order).encode()) or 1
 
 
-def check_tensor(tensor: torch.Tensor, what: str) -> None:
-    """Refuses what is not plain CPU memory of a known type, saying what to do."""
+def check_tensor(tensor: torch.Tensor, what: str, name: str | None = None) -> int:
+    """The number of its type; refuses what is not plain CPU memory, saying what to do."""
     if not isinstance(tensor, torch.Tensor):
-        raise InvalidArgumentError(f"{what}: a torch.Tensor is needed, not {type(tensor).__name__}")
+        raise InvalidArgumentError(
+            f"{what} '{name}': a torch.Tensor is needed, not {type(tensor).__name__}"
+        )
+    number = DTYPES.get(tensor.dtype)
+    if number is not None and tensor.is_cpu and tensor.layout is torch.strided:
+        return number
     if tensor.layout != torch.strided:
         raise UnsupportedError(
-            f"{what}: the tensor is {tensor.layout}; use to_dense(), or sparse_as_dense=True"
+            f"{what} '{name}': the tensor is {tensor.layout}; use to_dense(), or "
+            "sparse_as_dense=True"
         )
-    if tensor.device.type != "cpu":
+    if number is None:
         raise UnsupportedError(
-            f"{what}: the tensor is on {tensor.device}; this version moves CPU memory: use .cpu()"
+            f"{what} '{name}': {tensor.dtype} is not supported; convert it first"
         )
-    if tensor.dtype not in DTYPES:
-        raise UnsupportedError(f"{what}: {tensor.dtype} is not supported; convert it first")
+    raise UnsupportedError(
+        f"{what} '{name}': the tensor is on {tensor.device}; this version moves CPU memory: use "
+        ".cpu()"
+    )
 
 
-def in_place(tensor: torch.Tensor, what: str) -> _lib.Tensor:
-    """The description of a tensor that is replaced by its result."""
-    check_tensor(tensor, what)
-    if tensor.is_neg():
+def in_place(tensor: torch.Tensor, what: str, name: str | None = None) -> Flat:
+    """A tensor that is replaced by its result."""
+    number = check_tensor(tensor, what, name)
+    if tensor.is_neg() or tensor.is_conj():
         raise UnsupportedError(
-            f"{what}: the tensor is a negated view; use resolve_neg() and assign the result"
+            f"{what} '{name}': the tensor is a negated or conjugated view; use resolve_neg() or "
+            "resolve_conj() and assign the result"
         )
-    layout = layout_of(tuple(tensor.shape), tensor.stride())
+    shape = tensor.shape
+    layout = 0 if tensor.is_contiguous() else layout_of(shape, tensor.stride())
     if layout is None:
         raise UnsupportedError(
-            f"{what}: shape {list(tensor.shape)} with strides {list(tensor.stride())} is expanded "
+            f"{what} '{name}': shape {list(shape)} with strides {list(tensor.stride())} is expanded "
             "or a slice with gaps, which cannot be replaced in place; use the version that "
             "returns a new tensor, or contiguous()"
         )
     address = tensor.data_ptr()
-    return api.tensor_struct(DTYPES[tensor.dtype], tensor.shape, layout, address, address)
+    return number, shape, layout, address, address
 
 
-def plain(tensor: torch.Tensor, what: str) -> torch.Tensor:
+def plain(tensor: torch.Tensor, what: str, name: str | None = None) -> torch.Tensor:
     """The tensor, or a copy of it, as row-major memory to read from."""
-    check_tensor(tensor, what)
-    return tensor.detach().resolve_neg().contiguous()
+    check_tensor(tensor, what, name)
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
-def to_result(source: torch.Tensor, target: torch.Tensor) -> _lib.Tensor:
-    """The description of row-major `source`, whose result goes to row-major `target`."""
-    return api.tensor_struct(
-        DTYPES[source.dtype], source.shape, 0, source.data_ptr(), target.data_ptr()
-    )
+def to_result(source: torch.Tensor, target: torch.Tensor | None) -> Flat:
+    """Row-major `source`, whose result goes to row-major `target`."""
+    address = 0 if target is None else target.data_ptr()
+    return DTYPES[source.dtype], source.shape, 0, source.data_ptr(), address
+
+
+def rows_of(
+    source: torch.Tensor, room: torch.Tensor | None = None, splits: Sequence[int] | None = None
+) -> _lib.Tensor:
+    """Row-major `source`, whose result goes to `room` if it fits, else to memory of the library."""
+    tensor = api.tensor_struct(*to_result(source, room))
+    if room is not None:
+        tensor.output_bytes = room.numel() * room.element_size()
+    if splits is not None:
+        tensor.splits = _lib.shape_array(tuple(int(one) for one in splits))
+        tensor.split_count = len(splits)
+    return tensor
+
+
+def gathered(handle: int, index: int, room: torch.Tensor) -> torch.Tensor:
+    """The result of tensor `index` of an operation: `room` where it fills it."""
+    made = api.gathered(handle, index)
+    if made.shape == room.shape and made.address == room.data_ptr():
+        return room
+    output = room.new_empty(made.shape)
+    _lib.copy_bytes(output.data_ptr(), made.address, output.numel() * output.element_size())
+    return output

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows from rank to rank: alltoall, gather and scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Union
+
+import torch
+
+from hvd import _lib, api, handles
+from hvd.handles import Work
+from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.torch import operations
+from hvd.torch import tensors as _tensors
+
+Splits = Union[Sequence[int], torch.Tensor]
+
+
+def _counts(splits: Splits | None, what: str) -> list[int] | None:
+    if splits is None:
+        return None
+    if isinstance(splits, torch.Tensor):
+        if splits.dim() != 1 or splits.is_floating_point() or splits.is_complex():
+            raise ValueError(f"{what}: splits must be one integer for each rank, not {splits}")
+        return splits.tolist()
+    return [int(one) for one in splits]
+
+
+def _work(
+    kind: int, name: str | None, process_set: ProcessSet, root_rank: int = 0, priority: int = 0
+) -> Work:
+    number = process_set_id(process_set)
+    return Work(kind, name, process_set=number, root=root_rank, priority=priority)
+
+
+def _start(
+    tensor: torch.Tensor,
+    splits: Sequence[int] | None,
+    work: Work,
+    with_rows: bool,
+    start: Any = handles.start,
+) -> Any:
+    """`with_rows`: the result is a pair, of which the second is the rows from each rank."""
+    source = _tensors.plain(tensor, _KINDS[work.kind], work.name)
+    # Of equal parts as many come as go.
+    is_even = work.kind == _lib.ALLTOALL and splits is None
+    room = torch.empty_like(source) if is_even else None
+
+    def result(handle: int) -> Any:
+        rows = _tensors.gathered(handle, 0, source if room is None else room)
+        if not with_rows:
+            return rows
+        return rows, torch.tensor(api.gathered(handle).rows, dtype=torch.int32)
+
+    return start(work, [_tensors.rows_of(source, room, splits)], (source, room), result)
+
+
+_KINDS = {_lib.ALLTOALL: "alltoall", _lib.GATHER: "gather", _lib.SCATTER: "scatter"}
+
+
+class _Exchange(torch.autograd.Function):
+    """Sends back along the way that the rows came."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, splits: Sequence[int] | None, work: Work
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.work, ctx.shape, ctx.splits = work, tensor.shape, splits
+        rows, counts = _start(tensor, splits, work, True, handles.run)
+        ctx.counts = counts.tolist()
+        ctx.mark_non_differentiable(counts)
+        return rows, counts
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor, *unused: Any) -> Any:
+        kind, process_set, root = ctx.work.kind, ctx.work.process_set, ctx.work.root
+        if kind == _lib.ALLTOALL:
+            work = Work(_lib.ALLTOALL, process_set=process_set)
+            back = _start(gradient, ctx.counts, work, False, handles.run)
+        elif kind == _lib.GATHER:
+            work = Work(_lib.SCATTER, process_set=process_set, root=root)
+            splits = ctx.counts if api.rank() == root else None
+            back = _start(gradient, splits, work, False, handles.run)
+        else:
+            work = Work(_lib.GATHER, process_set=process_set, root=root)
+            back = _start(gradient, None, work, False, handles.run)
+            if api.rank() != root:
+                back = gradient.new_zeros(ctx.shape)
+        # Rows that went nowhere changed nothing.
+        rest = ctx.shape.numel() - back.numel()
+        if rest > 0:
+            back = torch.cat([back.reshape(-1), back.new_zeros(rest)])
+        return back.reshape(ctx.shape), None, None
+
+
+def _run(tensor: torch.Tensor, splits: Sequence[int] | None, work: Work, with_rows: bool) -> Any:
+    if not operations.needs_gradient([tensor]):
+        return _start(tensor, splits, work, with_rows, handles.run)
+    rows, counts = _Exchange.apply(tensor, splits, work)
+    return (rows, counts) if with_rows else rows
+
+
+def alltoall_async(
+    tensor: torch.Tensor,
+    splits: Splits | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+) -> int:
+    """Starts sending rows to each rank; ``synchronize`` returns what ``alltoall`` does."""
+    counts = _counts(splits, "alltoall")
+    work = _work(_lib.ALLTOALL, name, process_set, priority=priority)
+    return _start(tensor, counts, work, counts is not None)
+
+
+def alltoall(
+    tensor: torch.Tensor,
+    splits: Splits | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """The rows that the other ranks sent here; with `splits` also how many came from each.
+
+    Parameters
+    ----------
+    splits
+        How many of the rows go to each rank, in order, as a list or a tensor of integers; may
+        differ by rank. Without: equal parts.
+
+    >>> alltoall(torch.arange(hvd.size()))  # what each rank has at the place of this one
+    """
+    counts = _counts(splits, "alltoall")
+    work = _work(_lib.ALLTOALL, name, process_set, priority=priority)
+    return _run(tensor, counts, work, counts is not None)
+
+
+def gather_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+) -> int:
+    """Starts collecting the rows of all ranks on `root_rank`."""
+    return _start(tensor, None, _work(_lib.GATHER, name, process_set, root_rank, priority), False)
+
+
+def gather(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+) -> torch.Tensor:
+    """The rows of all ranks on `root_rank`, none elsewhere."""
+    return _run(tensor, None, _work(_lib.GATHER, name, process_set, root_rank, priority), False)
+
+
+def scatter_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    splits: Splits | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+) -> int:
+    """Starts sending each rank its part of the rows of `root_rank`."""
+    counts = _counts(splits, "scatter") if api.rank() == root_rank else None
+    return _start(
+        tensor, counts, _work(_lib.SCATTER, name, process_set, root_rank, priority), False
+    )
+
+
+def scatter(
+    tensor: torch.Tensor,
+    root_rank: int,
+    splits: Splits | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+) -> torch.Tensor:
+    """This rank's part of the rows of `root_rank`.
+
+    Parameters
+    ----------
+    tensor
+        Elsewhere than on `root_rank` only its type and the shape of its rows count.
+    splits
+        Rows for each rank; shared out evenly unless given. Counts on `root_rank` only.
+    """
+    counts = _counts(splits, "scatter") if api.rank() == root_rank else None
+    return _run(tensor, counts, _work(_lib.SCATTER, name, process_set, root_rank, priority), False)

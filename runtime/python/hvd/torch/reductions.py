@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions of which each rank, or one, gets its part: reducescatter and reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hvd import _lib, api, handles
+from hvd.errors import UnsupportedError
+from hvd.handles import Work
+from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.torch import operations
+from hvd.torch import tensors as _tensors
+from hvd.torch.compression import Compression
+from hvd.torch.operations import Average, Sum
+
+
+def _reducescatter_of(
+    name: str | None, op: int, scales: Any, process_set: ProcessSet, priority: int = 0
+) -> Work:
+    number = process_set_id(process_set)
+    return Work(_lib.REDUCESCATTER, name, op, scales, number, priority=priority)
+
+
+def _share(source: torch.Tensor, place: int, ranks: int) -> tuple[int, ...]:
+    """The shape of this rank's part: the first ranks have one row more."""
+    rows = len(source) if source.dim() else 1
+    return (rows // ranks + (place < rows % ranks), *source.shape[1:])
+
+
+def _start_reducescatter(
+    tensors: Sequence[torch.Tensor], single: bool, work: Work, start: Any = handles.start
+) -> Any:
+    operations.check_group("grouped_reducescatter", tensors)
+    sources = [_tensors.plain(tensor, "reducescatter", work.name) for tensor in tensors]
+
+    place = api.process_set_rank(work.process_set)
+    ranks = api.process_set_size(work.process_set)
+    shares = [source.new_empty(_share(source, place, ranks)) for source in sources]
+    flat = [_tensors.to_result(source, share) for source, share in zip(sources, shares)]
+    result: Any = shares[0] if single else shares
+    return start(work, flat, (sources, shares), lambda handle: result)
+
+
+def reducescatter_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    priority: int = 0,
+) -> int:
+    """Starts a reduction of which this rank gets its share of the rows."""
+    scales = (prescale_factor, postscale_factor)
+    work = _reducescatter_of(name, op, scales, process_set, priority)
+    return _start_reducescatter([tensor], True, work)
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    priority: int = 0,
+) -> int:
+    """Starts the same for a group that completes as one."""
+    scales = (prescale_factor, postscale_factor)
+    work = _reducescatter_of(name, op, scales, process_set, priority)
+    return _start_reducescatter(tensors, False, work)
+
+
+class _Reducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, work: Work, *tensors: torch.Tensor) -> Any:
+        ctx.work = work
+        return tuple(_start_reducescatter(tensors, False, work, handles.run))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        work = ctx.work
+        if work.op not in (Average, Sum):
+            raise UnsupportedError(
+                "reducescatter: only Sum and Average have a gradient; use detach() on the input"
+            )
+        number = work.process_set
+        back = operations.start_allgather(
+            gradients, False, Work(_lib.ALLGATHER, process_set=number), handles.run
+        )
+        # As Horovod has it: the gradient of a sum is multiplied by the ranks.
+        factor = work.scales[0] * work.scales[1]
+        if work.op == Sum:
+            factor *= api.process_set_size(number)
+        return (None, *(gradient * factor if factor != 1 else gradient for gradient in back))
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    priority: int = 0,
+) -> torch.Tensor:
+    """This rank's share of the rows of the reduction; the first ranks have one row more.
+
+    Parameters
+    ----------
+    tensor
+        Same shape and type on all ranks; without dimensions: one row, which rank 0 gets.
+    op
+        Any reduction but Adasum.
+
+    >>> reducescatter(torch.ones(hvd.size(), 2), op=hvd.Sum).shape
+    torch.Size([1, 2])
+    """
+    return grouped_reducescatter(
+        [tensor], name, compression, op, process_set, prescale_factor, postscale_factor, priority
+    )[0]
+
+
+def grouped_reducescatter(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    priority: int = 0,
+) -> list[torch.Tensor]:
+    """This rank's shares of several tensors, which complete as one."""
+    work = _reducescatter_of(name, op, (prescale_factor, postscale_factor), process_set, priority)
+    compressed = [compression.compress(tensor) for tensor in tensors]
+    given = [small for small, _ in compressed]
+    if operations.needs_gradient(given):
+        results: Sequence[torch.Tensor] = _Reducescatter.apply(work, *given)
+    else:
+        results = _start_reducescatter(given, False, work, handles.run)
+    return [compression.decompress(one, context) for one, (_, context) in zip(results, compressed)]
+
+
+def _start_reduce(tensor: torch.Tensor, work: Work, start: Any = handles.start) -> Any:
+    source = _tensors.plain(tensor, "reduce", work.name)
+    target = torch.empty_like(source) if api.rank() == work.root else None
+    flat = [_tensors.to_result(source, target)]
+    return start(work, flat, (source, target), lambda handle: target)
+
+
+def _reduce_of(
+    root_rank: int, name: str | None, op: int, scales: Any, process_set: ProcessSet, priority: int
+) -> Work:
+    number = process_set_id(process_set)
+    return Work(_lib.REDUCE, name, op, scales, number, root_rank, priority=priority)
+
+
+def reduce_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    priority: int = 0,
+) -> int:
+    """Starts a reduction of which `root_rank` gets the result, and the others None."""
+    scales = (prescale_factor, postscale_factor)
+    return _start_reduce(tensor, _reduce_of(root_rank, name, op, scales, process_set, priority))
+
+
+class _Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, work: Work) -> torch.Tensor:
+        ctx.work = work
+        ctx.shape, ctx.dtype = tensor.shape, tensor.dtype
+        result = _start_reduce(tensor, work, handles.run)
+        # Where not root there is no result; an empty one carries the gradient back.
+        return tensor.new_empty(0) if result is None else result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        work = ctx.work
+        if work.op not in (Average, Sum):
+            raise UnsupportedError(
+                "reduce: only Sum and Average have a gradient; use detach() on the input"
+            )
+        if api.rank() != work.root:
+            gradient = torch.empty(ctx.shape, dtype=ctx.dtype)
+        back = Work(_lib.BROADCAST, process_set=work.process_set, root=work.root)
+        total = operations.start_broadcast(gradient, back, handles.run)
+        factor = work.scales[0] * work.scales[1]
+        if work.op == Average:
+            factor /= api.process_set_size(work.process_set)
+        return total * factor, None
+
+
+def reduce(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    priority: int = 0,
+) -> torch.Tensor | None:
+    """The reduction over ranks on `root_rank`, None elsewhere.
+
+    Where a gradient is needed the others get an empty tensor instead: call ``.sum().backward()``
+    on it, so that they take part in the backward pass.
+    """
+    scales = (prescale_factor, postscale_factor)
+    work = _reduce_of(root_rank, name, op, scales, process_set, priority)
+    if operations.needs_gradient([tensor]):
+        return _Reduce.apply(tensor, work)
+    return _start_reduce(tensor, work, handles.run)
