@@ -116,6 +116,71 @@ class Operations(unittest.TestCase):
         mine = rows(hvd.rank(), 3).T
         np.testing.assert_array_equal(hn.allreduce(mine, op=hn.Sum), total(3).T)
 
+    def test_memory_orders_may_differ(self) -> None:
+        mine = rows(hvd.rank(), 6).reshape(2, 3, 2)
+        turned = np.asfortranarray(mine) if hvd.rank() % 2 else mine
+        expected = total(6).reshape(2, 3, 2)
+        result = hn.allreduce(turned, op=hn.Sum, name="orders")
+        self.assertTrue(result.flags.c_contiguous)
+        np.testing.assert_array_equal(result, expected)
+        np.testing.assert_array_equal(
+            hn.allreduce(turned[:, ::2], op=hn.Sum, name="slices"), expected[:, ::2]
+        )
+        # A slice with gaps is no place for a result.
+        gaps = np.empty((hvd.size() * 2, 4), "float32")[:, ::2]
+        with self.assertRaisesRegex(ValueError, "C-contiguous"):
+            hn.allgather(mine[:, :, 0], out=gaps)
+
+    def test_groups_and_handles(self) -> None:
+        size, rank = hvd.size(), hvd.rank()
+        given = [rows(rank, 3), rows(rank, size, "int64")]
+        sums = hn.grouped_allreduce(given, op=hn.Sum, name="group")
+        np.testing.assert_array_equal(sums[0], total(3))
+        np.testing.assert_array_equal(sums[1], total(size, "int64"))
+        handles = {
+            "gathers": hn.grouped_allgather(given, async_op=True),
+            "shares": hn.grouped_reducescatter(given, op=hn.Sum, async_op=True),
+            "sum": hn.allreduce(given[0], op=hn.Sum, async_op=True, priority=3),
+            "rows": hn.alltoall(given[1], async_op=True),
+            "root": hn.broadcast(given[0], 0, async_op=True),
+        }
+        results = {what: hn.synchronize(handle) for what, handle in handles.items()}
+        self.assertEqual(len(results["gathers"][0]), 3 * size)
+        np.testing.assert_array_equal(results["shares"][1][0], total(size, "int64")[rank])
+        np.testing.assert_array_equal(results["sum"], total(3))
+        self.assertEqual(results["rows"][1], (1,) * size)
+        np.testing.assert_array_equal(results["root"], rows(0, 3))
+        with self.assertRaisesRegex(ValueError, "cleared"):
+            hn.poll(handles["sum"])
+        with self.assertRaisesRegex(ValueError, "empty"):
+            hn.grouped_allreduce([])
+
+    def test_scales(self) -> None:
+        got = hn.allreduce(np.ones(3), op=hn.Sum, prescale_factor=3.0, postscale_factor=0.5)
+        np.testing.assert_array_equal(got, np.full(3, 1.5 * hvd.size()))
+
+    def test_process_sets(self) -> None:
+        size, rank = hvd.size(), hvd.rank()
+        if size == 1:
+            self.skipTest("one rank alone has no other sets")
+        others = hvd.add_process_set(range(1, size))
+        if rank == 0:
+            with self.assertRaisesRegex(hvd.InvalidArgumentError, "not in process set"):
+                hn.allgather(rows(rank, 1), process_set=others)
+        else:
+            root, at = size - 1, {"process_set": others}
+            every = np.concatenate([rows(one, 2) for one in range(1, size)])
+            np.testing.assert_array_equal(hn.allgather(rows(rank, 2), **at), every)
+            mean = np.mean([rows(one, 2) for one in range(1, size)], axis=0)
+            np.testing.assert_allclose(hn.allreduce(rows(rank, 2), **at), mean)
+            np.testing.assert_array_equal(hn.broadcast(rows(rank, 2), root, **at), rows(root, 2))
+            self.assertEqual(len(hn.gather(rows(rank, 2), root, **at)) > 0, rank == root)
+            self.assertEqual(hn.alltoall(np.arange(size - 1), **at)[1], (1,) * (size - 1))
+            self.assertEqual(hn.scatter(np.arange(size - 1), root, **at).tolist(), [rank - 1])
+            self.assertEqual(hn.reducescatter(np.ones(size - 1), **at).tolist(), [1.0])
+            self.assertEqual(hn.reduce(np.ones(2), root, **at) is None, rank != root)
+        self.assertTrue(hvd.remove_process_set(others))
+
     def test_errors(self) -> None:
         with self.assertRaisesRegex(hvd.InvalidArgumentError, "splits"):
             hn.alltoall(rows(0, 4), splits=[0] * (hvd.size() + 1))

@@ -1,9 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collective operations on NumPy arrays: each waits for its result.
+"""Collective operations on NumPy arrays.
 
-Names, where given, must be equal on all ranks. Arrays that are not contiguous are copied first.
-`out`, an array of the same type that does not overlap the input, spares new memory: rows that fit
-into it are written there, and the result is the part of it that they fill.
+Arguments that all operations have:
+
+name
+    Equal on all ranks; made from the order of calls unless given.
+process_set
+    The ranks that take part, each of which calls the operation. Roots are ranks of the job.
+priority
+    Higher goes first among what waits; equal on all ranks.
+async_op
+    True: returns at once, a handle; ``synchronize(handle)`` returns the result.
+out
+    An array of the same type that does not overlap the input; it spares new memory: rows that fit
+    into it are written there, and the result is the part of it that they fill.
+
+Arrays that are not C-contiguous are copied first, so that ranks may differ in memory order; results
+are C-contiguous. `prescale_factor` and `postscale_factor` multiply before and after a reduction.
 """
 
 from __future__ import annotations
@@ -14,10 +27,38 @@ from typing import Any
 
 import numpy as np
 
-from hvd import _lib, api
+from hvd import _lib, api, handles
+from hvd.handles import Work, poll, synchronize
+from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "BitAnd",
+    "BitOr",
+    "BitXor",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "gather",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "poll",
+    "reduce",
+    "reducescatter",
+    "scatter",
+    "synchronize",
+]
 
 Average = _lib.AVERAGE
 Sum = _lib.SUM
+Adasum = _lib.ADASUM
 Min = _lib.MIN
 Max = _lib.MAX
 Product = _lib.PRODUCT
@@ -26,6 +67,11 @@ BitOr = _lib.BIT_OR
 BitXor = _lib.BIT_XOR
 
 _WIRES = {None: _lib.WIRE_SAME, "float16": _lib.WIRE_FLOAT16, "bfloat16": _lib.WIRE_BFLOAT16}
+
+
+def _flat(array: Any) -> np.ndarray:
+    """The array, or a copy, in C order; of a scalar too."""
+    return np.ascontiguousarray(array).reshape(np.shape(array))
 
 
 def _described(array: np.ndarray, target: np.ndarray | None = None, splits: Any = None) -> Any:
@@ -40,18 +86,7 @@ def _described(array: np.ndarray, target: np.ndarray | None = None, splits: Any 
     return tensor
 
 
-def _run(kind: int, tensor: Any, name: str | None, **parameters: Any) -> int:
-    """Completes an operation; the handle is the caller's to release."""
-    handle = api.submit(kind, [tensor], name, waits=True, **parameters)
-    try:
-        api.wait(handle)
-    except BaseException:
-        api.release(handle)
-        raise
-    return handle
-
-
-def _give(tensor: Any, source: np.ndarray, out: np.ndarray | None) -> Any:
+def _given(tensor: Any, source: np.ndarray, out: np.ndarray | None) -> Any:
     """The tensor, whose result goes to `out` if it fits."""
     if out is not None:
         if out.dtype != source.dtype or not (out.flags.c_contiguous and out.flags.writeable):
@@ -64,28 +99,38 @@ def _give(tensor: Any, source: np.ndarray, out: np.ndarray | None) -> Any:
 
 
 def _rows(
-    handle: int, dtype: np.dtype, out: np.ndarray | None = None
+    handle: int, index: int, dtype: np.dtype, out: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The rows that the library gathered, and how many came from each rank."""
-    try:
-        gathered = api.gathered(handle)
-        if out is not None and gathered.address == out.ctypes.data:
-            size = math.prod(gathered.shape)
-            return out.reshape(-1)[:size].reshape(gathered.shape), gathered.rows
-        result = np.empty(gathered.shape, dtype)
-        _lib.copy_bytes(result.ctypes.data, gathered.address, result.nbytes)
-        return result, gathered.rows
-    finally:
-        api.release(handle)
+    """The rows that came for tensor `index`, and how many from each rank."""
+    gathered = api.gathered(handle, index)
+    if out is not None and gathered.address == out.ctypes.data:
+        size = math.prod(gathered.shape)
+        return out.reshape(-1)[:size].reshape(gathered.shape), gathered.rows
+    result = np.empty(gathered.shape, dtype)
+    _lib.copy_bytes(result.ctypes.data, gathered.address, result.nbytes)
+    return result, gathered.rows
+
+
+def _do(work: Work, tensors: Sequence[Any], memory: Any, result: Any, async_op: bool) -> Any:
+    return (handles.start if async_op else handles.run)(work, tensors, memory, result)
+
+
+def _check_group(what: str, arrays: Sequence[Any]) -> None:
+    if len(arrays) == 0:
+        raise ValueError(f"{what}: the list of arrays is empty")
 
 
 def allreduce(
     array: Any,
     name: str | None = None,
     op: int = Average,
-    scales: tuple[float, float] = (1, 1),
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
     wire: str | None = None,
-) -> np.ndarray:
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
     """The reduction over ranks.
 
     Parameters
@@ -96,12 +141,47 @@ def allreduce(
     >>> allreduce(np.ones(3)).tolist()  # on any number of ranks
     [1.0, 1.0, 1.0]
     """
-    source = np.ascontiguousarray(array).reshape(np.shape(array))
+    source = _flat(array)
     result = np.empty_like(source)
-    tensor = _described(source, result)
-    as_type = _WIRES[wire]
-    api.release(_run(_lib.ALLREDUCE, tensor, name, op=op, scales=scales, wire=as_type))
-    return result
+    work = Work(
+        _lib.ALLREDUCE,
+        name,
+        op,
+        (prescale_factor, postscale_factor),
+        process_set_id(process_set),
+        wire=_WIRES[wire],
+        priority=priority,
+    )
+    tensors = [_described(source, result)]
+    return _do(work, tensors, (source, result), lambda handle: result, async_op)
+
+
+def grouped_allreduce(
+    arrays: Sequence[Any],
+    name: str | None = None,
+    op: int = Average,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    wire: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
+    """The reductions of several arrays, which complete as one."""
+    _check_group("grouped_allreduce", arrays)
+    sources = [_flat(array) for array in arrays]
+    results = [np.empty_like(source) for source in sources]
+    work = Work(
+        _lib.ALLREDUCE,
+        name,
+        op,
+        (prescale_factor, postscale_factor),
+        process_set_id(process_set),
+        wire=_WIRES[wire],
+        priority=priority,
+    )
+    tensors = [_described(source, result) for source, result in zip(sources, results)]
+    return _do(work, tensors, (sources, results), lambda handle: results, async_op)
 
 
 def reduce(
@@ -109,47 +189,155 @@ def reduce(
     root: int,
     name: str | None = None,
     op: int = Average,
-    scales: tuple[float, float] = (1, 1),
-) -> np.ndarray | None:
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
     """The reduction over ranks on `root`, None elsewhere."""
-    source = np.ascontiguousarray(array).reshape(np.shape(array))
+    source = _flat(array)
     result = np.empty_like(source) if api.rank() == root else None
-    tensor = _described(source, result)
-    api.release(_run(_lib.REDUCE, tensor, name, op=op, root=root, scales=scales))
-    return result
+    scales = (prescale_factor, postscale_factor)
+    number = process_set_id(process_set)
+    work = Work(_lib.REDUCE, name, op, scales, number, root, priority=priority)
+    tensors = [_described(source, result)]
+    return _do(work, tensors, (source, result), lambda handle: result, async_op)
 
 
 def reducescatter(
-    array: Any, name: str | None = None, op: int = Average, scales: tuple[float, float] = (1, 1)
-) -> np.ndarray:
+    array: Any,
+    name: str | None = None,
+    op: int = Average,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
     """This rank's share of the rows of the reduction; the first ranks have one row more."""
-    source = np.ascontiguousarray(array)
-    handle = _run(_lib.REDUCESCATTER, _described(source), name, op=op, scales=scales)
-    return _rows(handle, source.dtype)[0]
+    source = _flat(array)
+    scales = (prescale_factor, postscale_factor)
+    number = process_set_id(process_set)
+    work = Work(_lib.REDUCESCATTER, name, op, scales, number, priority=priority)
+    return _do(
+        work,
+        [_described(source)],
+        source,
+        lambda handle: _rows(handle, 0, source.dtype)[0],
+        async_op,
+    )
 
 
-def broadcast(array: Any, root: int, name: str | None = None) -> np.ndarray:
+def grouped_reducescatter(
+    arrays: Sequence[Any],
+    name: str | None = None,
+    op: int = Average,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
+    """This rank's shares of several reductions, which complete as one."""
+    _check_group("grouped_reducescatter", arrays)
+    sources = [_flat(array) for array in arrays]
+    scales = (prescale_factor, postscale_factor)
+    number = process_set_id(process_set)
+    work = Work(_lib.REDUCESCATTER, name, op, scales, number, priority=priority)
+    return _do(
+        work,
+        [_described(source) for source in sources],
+        sources,
+        lambda handle: [_rows(handle, i, one.dtype)[0] for i, one in enumerate(sources)],
+        async_op,
+    )
+
+
+def broadcast(
+    array: Any,
+    root: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
     """The array of `root`, which must have one shape and type on all ranks."""
-    source = np.ascontiguousarray(array).reshape(np.shape(array))
-    result = source.copy()
-    api.release(_run(_lib.BROADCAST, _described(source, result), name, root=root))
-    return result
+    source = _flat(array)
+    result = np.empty_like(source)
+    number = process_set_id(process_set)
+    work = Work(_lib.BROADCAST, name, process_set=number, root=root, priority=priority)
+    tensors = [_described(source, result)]
+    return _do(work, tensors, (source, result), lambda handle: result, async_op)
 
 
-def allgather(array: Any, name: str | None = None, out: np.ndarray | None = None) -> np.ndarray:
+def _move(
+    work: Work,
+    array: Any,
+    out: np.ndarray | None,
+    async_op: bool,
+    splits: Sequence[int] | None = None,
+    with_rows: bool = False,
+) -> Any:
+    """An operation on rows; `with_rows`: also how many came from each rank."""
+    source = _flat(array)
+    tensor = _given(_described(source, splits=splits), source, out)
+
+    def result(handle: int) -> Any:
+        rows = _rows(handle, 0, source.dtype, out)
+        return rows if with_rows else rows[0]
+
+    return _do(work, [tensor], (source, out), result, async_op)
+
+
+def allgather(
+    array: Any,
+    name: str | None = None,
+    out: np.ndarray | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
     """The rows of all ranks, by rank; their number may differ."""
-    source = np.ascontiguousarray(array)
-    tensor = _give(_described(source), source, out)
-    return _rows(_run(_lib.ALLGATHER, tensor, name), source.dtype, out)[0]
+    number = process_set_id(process_set)
+    work = Work(_lib.ALLGATHER, name, process_set=number, priority=priority)
+    return _move(work, array, out, async_op)
+
+
+def grouped_allgather(
+    arrays: Sequence[Any],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
+    """The same of several arrays, which complete as one."""
+    _check_group("grouped_allgather", arrays)
+    sources = [_flat(array) for array in arrays]
+    number = process_set_id(process_set)
+    work = Work(_lib.ALLGATHER, name, process_set=number, priority=priority)
+    return _do(
+        work,
+        [_described(source) for source in sources],
+        sources,
+        lambda handle: [_rows(handle, i, one.dtype)[0] for i, one in enumerate(sources)],
+        async_op,
+    )
 
 
 def gather(
-    array: Any, root: int, name: str | None = None, out: np.ndarray | None = None
-) -> np.ndarray:
+    array: Any,
+    root: int,
+    name: str | None = None,
+    out: np.ndarray | None = None,
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
     """The rows of all ranks on `root`, none elsewhere."""
-    source = np.ascontiguousarray(array)
-    tensor = _give(_described(source), source, out)
-    return _rows(_run(_lib.GATHER, tensor, name, root=root), source.dtype, out)[0]
+    number = process_set_id(process_set)
+    work = Work(_lib.GATHER, name, process_set=number, root=root, priority=priority)
+    return _move(work, array, out, async_op)
 
 
 def scatter(
@@ -158,7 +346,10 @@ def scatter(
     splits: Sequence[int] | None = None,
     name: str | None = None,
     out: np.ndarray | None = None,
-) -> np.ndarray:
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
     """This rank's rows of the array of `root`.
 
     Parameters
@@ -168,10 +359,9 @@ def scatter(
     splits
         Rows for each rank; shared out evenly unless given. Ignored elsewhere than on `root`.
     """
-    source = np.ascontiguousarray(array)
-    tensor = _described(source, splits=splits if api.rank() == root else None)
-    tensor = _give(tensor, source, out)
-    return _rows(_run(_lib.SCATTER, tensor, name, root=root), source.dtype, out)[0]
+    number = process_set_id(process_set)
+    work = Work(_lib.SCATTER, name, process_set=number, root=root, priority=priority)
+    return _move(work, array, out, async_op, splits if api.rank() == root else None)
 
 
 def alltoall(
@@ -179,14 +369,17 @@ def alltoall(
     splits: Sequence[int] | None = None,
     name: str | None = None,
     out: np.ndarray | None = None,
-) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The rows that the other ranks sent here, and how many came from each.
+    process_set: ProcessSet = global_process_set,
+    priority: int = 0,
+    async_op: bool = False,
+) -> Any:
+    """The rows that the other ranks sent here, and how many came from each: a pair.
 
     Parameters
     ----------
     splits
         How many of the rows go to each rank, in order; equal parts unless given.
     """
-    source = np.ascontiguousarray(array)
-    tensor = _give(_described(source, splits=splits), source, out)
-    return _rows(_run(_lib.ALLTOALL, tensor, name), source.dtype, out)
+    number = process_set_id(process_set)
+    work = Work(_lib.ALLTOALL, name, process_set=number, priority=priority)
+    return _move(work, array, out, async_op, splits, True)
