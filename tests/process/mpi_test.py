@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MPI plane under the mpirun of each MPI: values, the program's own MPI beside it, deaths.
 
-Usage: mpi_test.py LIBHVD PLANE_RANK MPI_RANK_OPENMPI|- MPI_RANK_MPICH|- [unittest arguments]
+Usage: mpi_test.py LIBHVD PLANE_RANK TABLE_RANK MPI_RANK_OPENMPI|- MPI_RANK_MPICH|- [unittest arguments]
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def word_of(path: Path) -> str:
     return path.read_text()
 
 
-class Mpi(unittest.TestCase):
-    """The cases, for the MPI that a subclass names."""
+class Launched(unittest.TestCase):
+    """Jobs under the mpirun of the MPI that a subclass names."""
 
     name = ""
     library = ""  # as it calls itself
@@ -79,6 +79,10 @@ class Mpi(unittest.TestCase):
     def assert_fine(self, ended: subprocess.CompletedProcess[str], ranks: int) -> None:
         self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertEqual(ended.stdout.count("FINE"), ranks, ended.stdout)
+
+
+class Mpi(Launched):
+    """What programs may do."""
 
     def test_a_program_without_mpi_gets_right_values_over_mpi(self) -> None:
         for ranks, nodes in ((2, 2), (4, 2), (4, 3)):
@@ -144,17 +148,31 @@ class Mpi(unittest.TestCase):
         self.assertEqual((found[2], found[3]), ("0", str(dead)), word)
 
 
-class OpenMpi(Mpi):
+class Table(Launched):
+    """Every operation with every type; run by name, since it takes long."""
+
+    def test_every_operation_and_type_has_the_values_of_its_reference(self) -> None:
+        for ranks, nodes in ((2, 2), (3, 2), (4, 4), (5, 3)):
+            with self.subTest(ranks=ranks, nodes=nodes):
+                command = [sys.argv[3], "mpi", str(nodes)]
+                self.assert_fine(self.launch(ranks, command, HVD_BACKEND="mpi"), ranks)
+
+
+class OpenMpiSettings:
+    """Open MPI."""
+
     name = "Open MPI"
     library = "Open MPI"
     launchers = ("mpirun.openmpi", "mpirun")
     options = ("--oversubscribe", "--allow-run-as-root")
     hidden = ("hidden",)
     plugin = "libhvd_mpi_openmpi.so"
-    rank_program = sys.argv[3]
+    rank_program = sys.argv[4]
 
 
-class Mpich(Mpi):
+class MpichSettings:
+    """MPICH."""
+
     name = "MPICH"
     library = "MPICH"
     launchers = ("mpiexec.mpich", "mpiexec.hydra")
@@ -162,7 +180,23 @@ class Mpich(Mpi):
     # MPI_Finalize of MPICH 4.0.2 hangs at random.
     variables = {"UCX_TLS": "posix,self"}
     plugin = "libhvd_mpi_mpich.so"
-    rank_program = sys.argv[4]
+    rank_program = sys.argv[5]
+
+
+class OpenMpi(OpenMpiSettings, Mpi):
+    """Programs under Open MPI."""
+
+
+class Mpich(MpichSettings, Mpi):
+    """Programs under MPICH."""
+
+
+class OpenMpiTable(OpenMpiSettings, Table):
+    """The table over Open MPI."""
+
+
+class MpichTable(MpichSettings, Table):
+    """The table over MPICH."""
 
 
 def load_tests(
@@ -173,4 +207,4 @@ def load_tests(
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[6:]], verbosity=2)
