@@ -248,6 +248,17 @@ class Disagreements(unittest.TestCase):
         if odd:
             turned = turned.contiguous(memory_format=torch.channels_last)
         self.refused("d.layout", lambda: ht.allreduce_(turned, name="d.layout"))
+        # A transposed square has the shape of the other, and the same elements in another order.
+        square = torch.ones(3, 3).t() if odd else torch.ones(3, 3)
+        self.refused("d.square.*layout", lambda: ht.allreduce_(square, name="d.square"))
+        # A new tensor is row-major on every rank, whatever it is made from.
+        mine = torch.arange(9.0).reshape(3, 3)
+        given = mine.t().contiguous().t() if odd else mine
+        expected = mine * ht.size()
+        self.assertTrue(torch.equal(ht.allreduce(given, op=ht.Sum, name="orders"), expected))
+        gaps = torch.zeros(3, 6)[:, ::2] if odd else mine
+        gaps.copy_(mine)
+        self.assertTrue(torch.equal(ht.allreduce(gaps, op=ht.Sum, name="gaps"), expected))
 
 
 if __name__ == "__main__":

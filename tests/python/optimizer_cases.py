@@ -166,6 +166,101 @@ class Optimizer(unittest.TestCase):
         self.assertEqual(model[0].weight.grad.dtype, torch.float32)
         self.equal_everywhere(model)
 
+    def test_every_compression_learns(self) -> None:
+        choices = {
+            "bf16": ht.Compression.bf16,
+            "e4m3": ht.Compression.fp8_e4m3,
+            "e5m2": ht.Compression.fp8_e5m2,
+            "top_k": ht.Compression.top_k(0.1, smallest=1),
+            "power_sgd": ht.Compression.power_sgd(rank=1, smallest=1),
+        }
+        for name, compression in choices.items():
+            with self.subTest(name):
+                model, optimizer = self.trainer(compression=compression)
+                losses = []
+                for step in range(STEPS):
+                    optimizer.zero_grad()
+                    loss = loss_of(model, *map(own, examples(step)))
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(ht.allreduce(loss.detach()).item())
+                self.assertLess(sum(losses[-5:]), 0.9 * sum(losses[:5]))
+                self.equal_everywhere(model)
+
+    def test_methods_do_what_they_say(self) -> None:
+        if ht.size() == 1:
+            self.skipTest("one rank reduces nothing")
+        model = torch.nn.Linear(50, 40, bias=False)
+        optimizer = ht.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=1.0),
+            model.named_parameters(),
+            compression=ht.Compression.top_k(0.01),
+        )
+        gradient = torch.arange(2000, dtype=torch.float32).reshape(40, 50)
+        model.weight.backward(gradient)
+        optimizer.synchronize()
+        found = model.weight.grad.nonzero()
+        self.assertEqual(len(found), 20)  # the largest 1 %
+        self.assertTrue(torch.allclose(model.weight.grad[-1, -20:], gradient[-1, -20:]))
+
+    def test_what_compression_keeps_is_saved(self) -> None:
+        if ht.size() == 1:
+            self.skipTest("one rank reduces nothing")
+
+        def train(model, optimizer, steps) -> None:
+            for step in steps:
+                optimizer.zero_grad()
+                loss_of(model, *map(own, examples(step))).backward()
+                optimizer.step()
+
+        choice = {"compression": ht.Compression.top_k(0.05, smallest=1)}
+        model, optimizer = self.trainer(**choice)
+        train(model, optimizer, range(3))
+        resumed, second = self.trainer(**choice)
+        resumed.load_state_dict(model.state_dict())
+        second.load_state_dict(optimizer.state_dict())
+        second.load_compression(optimizer.save_compression())
+        train(model, optimizer, range(3, 6))
+        train(resumed, second, range(3, 6))
+        self.assertTrue(torch.equal(model[0].weight, resumed[0].weight))
+        with self.assertRaises(hvd.InvalidArgumentError):
+            second.load_compression(optimizer.save_compression()[:-1])
+
+    def test_own_compressor(self) -> None:
+        class Rounded(ht.Compression.none):
+            @staticmethod
+            def compress(tensor):
+                return tensor.to(torch.bfloat16), tensor.dtype
+
+        model, optimizer = self.trainer(compression=Rounded)
+        loss_of(model, *map(own, examples(0))).backward()
+        optimizer.step()
+        self.assertEqual(model[0].weight.grad.dtype, torch.float32)
+        self.equal_everywhere(model)
+
+    def test_memory_orders_that_differ_are_an_error(self) -> None:
+        if ht.size() == 1:
+            self.skipTest("one rank cannot differ")
+        model = torch.nn.Conv2d(3, 4, 3)
+        odd = ht.rank() == 1
+        if odd:
+            model = model.to(memory_format=torch.channels_last)
+        optimizer = ht.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+        )
+        model(torch.randn(2, 3, 8, 8)).square().mean().backward()
+        with self.assertRaisesRegex(hvd.MismatchError, "gradient.weight.*layout") as caught:
+            optimizer.step()
+        for words in ("0", "rank 1 has layout", "gradient.weight"):
+            self.assertIn(words, str(caught.exception))
+        # The engine works on, and so does this optimizer once the orders agree.
+        optimizer.zero_grad()
+        model.weight.data = model.weight.data.contiguous()
+        model.weight.grad = None
+        model(torch.randn(2, 3, 8, 8)).square().mean().backward()
+        optimizer.step()
+        self.equal_everywhere(model)
+
     def test_sparse_gradients(self) -> None:
         model = torch.nn.Embedding(10, 3, sparse=True)
         ht.broadcast_parameters(model.state_dict(), 0)

@@ -17,7 +17,7 @@ from hvd._lib import quick, waiting
 from hvd.errors import BY_STATUS, HvdError, NotInitializedError
 
 # A wait returns to the interpreter this often, so that Ctrl-C and other signals get through.
-_SLICE_SECONDS = 0.2
+SLICE_SECONDS = 0.2
 _PATIENCE_SECONDS = 10.0
 
 # Whatever the engine may still write to; see _keep_borrowed_memory().
@@ -56,7 +56,7 @@ def start(start_timeout: float | None, process_sets: ctypes.Array[_lib.Ranks]) -
     thread = threading.Thread(target=begin, name="hvd-init", daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(_SLICE_SECONDS)
+        thread.join(SLICE_SECONDS)
     if outcome:
         raise outcome[0]
 
@@ -234,7 +234,7 @@ def is_done(handle: int) -> bool:
 def wait(handle: int) -> None:
     """Waits for an operation; Ctrl-C interrupts the wait, not the operation."""
     while True:
-        status = waiting.hvd_wait(handle, _SLICE_SECONDS)
+        status = waiting.hvd_wait(handle, SLICE_SECONDS)
         if status == _lib.OK:
             return
         error = failure(status)
@@ -264,78 +264,6 @@ def gathered(handle: int, index: int = 0) -> Gathered:
         tuple(result.shape[i] for i in range(result.dimensions)),
         tuple(result.rows[i] for i in range(result.ranks)),
     )
-
-
-class Gradients:
-    """The gradients an optimizer reduces in each step; one thread at a time.
-
-    Parameters
-    ----------
-    names
-        Unique, equal on all ranks.
-    tensors
-        Type, shape and layout of each gradient.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        tensors: Sequence[_lib.Tensor],
-        op: int,
-        scales: tuple[float, float],
-        passes_per_step: int,
-        process_set: int = 0,
-    ) -> None:
-        self._set = ctypes.c_void_p()
-        count = len(names)
-        options = _lib.GradientsOptions(
-            ctypes.sizeof(_lib.GradientsOptions), op, passes_per_step, scales[0], scales[1], 0
-        )
-        options.process_set = process_set
-        check(
-            quick.hvd_gradients_create(
-                ctypes.byref(options),
-                (ctypes.c_char_p * count)(*[name.encode() for name in names]),
-                (_lib.Tensor * count)(*tensors),
-                count,
-                ctypes.byref(self._set),
-            )
-        )
-        self._missing = (ctypes.c_uint32 * max(count, 1))()
-
-    def __del__(self) -> None:
-        if getattr(self, "_set", None):
-            quick.hvd_gradients_destroy(self._set)
-
-    def ready(self, index: int, address: int, last_pass: int = 0) -> None:
-        """Gradient `index` at `address` is complete for one backward pass."""
-        status = quick.hvd_gradient_ready(self._set, index, address, last_pass)
-        if status:
-            raise failure(status)
-
-    def describe(self, index: int, tensor: _lib.Tensor) -> None:
-        """Gradient `index` has another type, shape or layout from now on."""
-        check(quick.hvd_gradient_describe(self._set, index, ctypes.byref(tensor)))
-
-    def missing(self) -> list[int]:
-        """Gradients not submitted in this step."""
-        count = ctypes.c_uint32()
-        capacity = len(self._missing)
-        check(quick.hvd_gradients_missing(self._set, self._missing, capacity, ctypes.byref(count)))
-        return list(self._missing[: count.value])
-
-    def wait(self) -> None:
-        """Waits for all reductions of the step."""
-        while True:
-            status = waiting.hvd_gradients_wait(self._set, _SLICE_SECONDS)
-            if status == _lib.OK:
-                return
-            if status != _lib.TIMEOUT:
-                raise failure(status)
-
-    def set_passes(self, passes: int) -> None:
-        """How many backward passes add up before a reduction."""
-        check(quick.hvd_gradients_set_passes(self._set, passes))
 
 
 @atexit.register

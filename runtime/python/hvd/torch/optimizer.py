@@ -10,12 +10,20 @@ from typing import Any
 
 import torch
 
-from hvd import api
-from hvd.errors import InvalidArgumentError
+from hvd import _lib, api
+from hvd.errors import HvdError, InvalidArgumentError
+from hvd.gradients import Gradients, Reduction
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.torch import tensors as _tensors
-from hvd.torch.compression import Compression, NoneCompressor
+from hvd.torch.compression import Compression
 from hvd.torch.operations import Average
+
+# What the data plane casts needs no tensors of its own.
+_METHODS = {
+    Compression.none: _lib.COMPRESS_NONE,
+    Compression.fp16: _lib.COMPRESS_FLOAT16,
+    Compression.bf16: _lib.COMPRESS_BFLOAT16,
+}
 
 
 class _Reduction:
@@ -25,27 +33,25 @@ class _Reduction:
         self,
         named: list[tuple[str, torch.nn.Parameter]],
         compression: Any,
-        op: int,
-        scales: tuple[float, float],
-        passes: int,
-        sparse_as_dense: bool,
+        reduction: Reduction,
         process_set: ProcessSet,
+        sparse_as_dense: bool,
     ) -> None:
         self._parameters = [parameter for _, parameter in named]
-        self._compression = compression
         self._sparse_as_dense = sparse_as_dense
-        described = [self._describe(parameter) for parameter in self._parameters]
+        method = _METHODS.get(compression, getattr(compression, "method", None))
+        # A compressor of the user's own; the library's methods need no tensors beside the gradient.
+        self._compressor = None if method is not None else compression
         self._forms = [self._form(parameter) for parameter in self._parameters]
         # What the engine reads and writes, by parameter; lives until the step is over.
         self._wires: dict[int, tuple[torch.Tensor, Any]] = {}
-        self._gradients = api.Gradients(
+        self._gradients = Gradients(
             [f"gradient.{name}" for name, _ in named],
-            described,
-            op,
-            scales,
-            passes,
-            process_set_id(process_set),
+            [self._describe(parameter) for parameter in self._parameters],
+            reduction,
         )
+        if method:
+            self._compress(method, compression)
         self._hooks: list[Any] = []
         # A rank that is not in the set steps by itself, as one alone does.
         self.is_shared = process_set.included() and process_set.size() > 1
@@ -53,11 +59,23 @@ class _Reduction:
             for index, parameter in enumerate(self._parameters):
                 self._hooks.append(_on_gradient(parameter, self._hook(index)))
 
+    def _compress(self, method: int, compression: Any) -> None:
+        """Chooses the method for each gradient that it takes."""
+        details = [getattr(compression, detail, 0) for detail in ("rank", "ratio", "smallest")]
+        types = [torch.float32]
+        if method in (_lib.COMPRESS_FLOAT16, _lib.COMPRESS_BFLOAT16):
+            types.append(torch.float64)
+        for index, parameter in enumerate(self._parameters):
+            if parameter.dtype in types:
+                self._gradients.compress(index, method, *details)
+
     def _form(self, tensor: torch.Tensor) -> tuple[Any, Any]:
         return tensor.stride(), tensor.dtype
 
     def _describe(self, gradient: torch.Tensor) -> Any:
-        wire, _ = self._compression.compress(gradient.detach())
+        wire = gradient.detach()
+        if self._compressor is not None:
+            wire, _ = self._compressor.compress(wire)
         return api.tensor_struct(*_tensors.in_place(wire, "gradient"))
 
     def _hook(self, index: int) -> Callable[[torch.Tensor], None]:
@@ -71,21 +89,26 @@ class _Reduction:
         gradient = parameter.grad
         assert gradient is not None
         if gradient.is_sparse:
-            if not self._sparse_as_dense:
-                raise InvalidArgumentError(
-                    "a gradient is sparse: give sparse_as_dense=True to DistributedOptimizer"
-                )
-            gradient = parameter.grad = gradient.to_dense()
-        if self._form(gradient) != self._forms[index]:
+            gradient = parameter.grad = self._dense(gradient)
+        if (gradient.stride(), gradient.dtype) != self._forms[index]:
             self._gradients.describe(index, self._describe(gradient))
             self._forms[index] = self._form(gradient)
-        if self._compression is NoneCompressor:
+        wires = self._wires
+        if not wires:
+            api.borrowed[id(self)] = wires
+        if self._compressor is None:
             wire, context = gradient, None
         else:
-            wire, context = self._compression.compress(gradient)
+            wire, context = self._compressor.compress(gradient)
         self._gradients.ready(index, wire.data_ptr(), last_pass)
-        self._wires[index] = (wire, context)
-        api.borrowed[id(self)] = self._wires
+        wires[index] = (wire, context)
+
+    def _dense(self, gradient: torch.Tensor) -> torch.Tensor:
+        if self._sparse_as_dense:
+            return gradient.to_dense()
+        raise InvalidArgumentError(
+            "a gradient is sparse: give sparse_as_dense=True to DistributedOptimizer"
+        )
 
     def finish(self) -> None:
         """Sends what is missing and waits until every gradient is reduced."""
@@ -94,12 +117,16 @@ class _Reduction:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             self.start(index, parameter, 1)
-        self._gradients.wait()
-        if self._compression is not NoneCompressor:
+        try:
+            self._gradients.wait()
+        except HvdError:
+            self.forget()  # the step is over, and another may follow
+            raise
+        if self._compressor is not None:
             for index, (wire, context) in self._wires.items():
                 gradient = self._parameters[index].grad
                 if gradient is not None:
-                    gradient.copy_(self._compression.decompress(wire, context))
+                    gradient.copy_(self._compressor.decompress(wire, context))
         self.forget()
 
     def forget(self) -> None:
@@ -114,6 +141,14 @@ class _Reduction:
     def set_passes(self, passes: int) -> None:
         """How many backward passes add up before a reduction."""
         self._gradients.set_passes(passes)
+
+    def save(self) -> bytes:
+        """What compression keeps between steps on this rank."""
+        return self._gradients.save()
+
+    def load(self, state: bytes) -> None:
+        """Takes over what ``save()`` gave."""
+        self._gradients.load(state)
 
 
 def _on_gradient(parameter: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> Any:
@@ -137,6 +172,14 @@ class _Distributed:
     def set_backward_passes_per_step(self, passes: int) -> None:
         """How many backward passes add up before gradients are reduced."""
         self._hvd.set_passes(passes)
+
+    def save_compression(self) -> bytes:
+        """What compression keeps between steps; this rank's own, so save it on every rank."""
+        return self._hvd.save()
+
+    def load_compression(self, state: bytes) -> None:
+        """Takes over what ``save_compression()`` gave for the same model and method."""
+        self._hvd.load(state)
 
     def synchronize(self) -> None:
         """Waits until all gradients are reduced; for gradient clipping before ``step()``."""
@@ -248,6 +291,9 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         Any torch optimizer; its state and parameter groups are shared with the result.
     named_parameters
         ``model.named_parameters()``; names must be equal on all ranks.
+    compression
+        One of ``Compression``, or an object with ``compress()`` and ``decompress()``. The methods of
+        ``Compression`` take float32 gradients, fp16 and bf16 float64 ones too; others travel whole.
     backward_passes_per_step
         Backward passes whose gradients add up before they are reduced.
     op
@@ -262,15 +308,15 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     named = _named(optimizer, named_parameters)
-    scales = (1.0 / gradient_predivide_factor, gradient_predivide_factor)
+    reduction = Reduction(
+        op, gradient_predivide_factor, backward_passes_per_step, process_set_id(process_set)
+    )
     given = type(optimizer)
     wrapped = object.__new__(type(given.__name__, (_Distributed, given), {}))  # type: ignore[var-annotated]
     wrapped.__dict__.update(optimizer.__dict__)
     # A scheduler made before may have put its own step into the instance, bound to `optimizer`.
     wrapped.__dict__.pop("step", None)
-    wrapped._hvd = _Reduction(
-        named, compression, op, scales, backward_passes_per_step, sparse_as_dense, process_set
-    )
+    wrapped._hvd = _Reduction(named, compression, reduction, process_set, sparse_as_dense)
     wrapped._hvd_given = optimizer
     wrapped._hvd_is_synchronized = False
     wrapped._hvd_synchronizes = True
