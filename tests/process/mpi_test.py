@@ -135,11 +135,18 @@ class Mpi(Launched):
                 folder = Path(self.folder) / str(ranks)
                 folder.mkdir()
                 command = [self.mpi_rank(), str(nodes), "dies", str(folder), *self.hidden]
+                began = time.monotonic()
                 ended = self.launch(ranks, command, HVD_BACKEND="mpi")
                 self.assertNotEqual(ended.returncode, 0, ended.stdout)
-                # Else the launcher ends the others, whether they have raised by then or not.
-                for rank in range(ranks - 1 if self.hidden else 0):
-                    self.assert_lost(word_of(folder / f"lost.{rank}"), ranks - 1)
+                if self.hidden:
+                    for rank in range(ranks - 1):
+                        self.assert_lost(word_of(folder / f"lost.{rank}"), ranks - 1)
+                    continue
+                # The launcher kills the others at once; whoever was faster has said the truth.
+                self.assertRegex(ended.stdout, r"(?i)killed \(signal 9\)")
+                self.assertLess(time.monotonic() - began, LIMIT_S / 2, ended.stdout)
+                for path in folder.glob("lost.*[0-9]"):
+                    self.assert_lost(path.read_text(), ranks - 1)
 
     def assert_lost(self, word: str, dead: int) -> None:
         found = re.match(r"LOST after ([0-9.]+) s, then (\d+) calls: .*rank (\d+) on host", word)

@@ -3,8 +3,15 @@
 
 #include <sched.h>
 
+#include <chrono>
+
+#include "backends/mpi/wait_notice.h"
+
 namespace hvd {
 namespace {
+
+// MPI_Init_thread and MPI_Finalize take no deadline, and must not be left half-way.
+constexpr std::chrono::seconds kNoticePeriod{10};
 
 Status look_into(const MpiLibrary& library, bool is_wanted, MpiFacts& facts) {
   HVD_TRY_ASSIGN(const hvd_mpi_state state, library.state());
@@ -71,6 +78,11 @@ Result<std::shared_ptr<MpiSession>> MpiSession::open(std::unique_ptr<MpiLibrary>
 Status MpiSession::start(int size) {
   HVD_TRY_ASSIGN(hvd_mpi_state state, library_->state());
   if (state.initialized == 0) {
+    const WaitNotice notice(
+        format_text("MPI_Init_thread of {}; do all ranks run, and does its own mpirun start them? "
+                    "HVD_BACKEND=tcp does without MPI",
+                    state.library),
+        kNoticePeriod);
     HVD_TRY(library_->check(library_->calls().init(library_->mpi()), "cannot initialise MPI"));
     is_ours_ = true;
     HVD_TRY_ASSIGN(state, library_->state());
@@ -128,7 +140,12 @@ bool MpiSession::may_call() const {
 MpiSession::~MpiSession() {
   if (!may_call()) return;
   if (has_duplicate_) library_->calls().free_duplicate(library_->mpi());
-  if (is_ours_) library_->calls().finalize(library_->mpi());
+  if (!is_ours_) return;
+  const WaitNotice notice(
+      "MPI_Finalize, after hvd has ended well; the process may be ended, nothing is lost. "
+      "HVD_BACKEND=tcp does without MPI",
+      kNoticePeriod);
+  library_->calls().finalize(library_->mpi());
 }
 
 }  // namespace hvd
