@@ -116,3 +116,6 @@ stage_newest_torch() {
   "$MESON" configure "$build" -Dpython="$HVD_PYTHON"
   return "$code"
 }
+
+# More than 2^31 elements: 5 GiB and a minute or two; skips itself where there is less memory.
+stage_long() { "$MESON" test -C "$build" --no-rebuild --suite long --logbase testlog-long --print-errorlogs; }

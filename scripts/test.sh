@@ -5,18 +5,19 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/stages.sh"
 
-usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style]...
-  --all         also: clang without warnings, a static hvdrun, sanitizers, clang-tidy, fuzzing, the newest PyTorch
+usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style|long]...
+  --all         also: clang without warnings, a static hvdrun, sanitizers, clang-tidy, fuzzing, the newest PyTorch,
+                large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(clang asan fuzz tidy static tsan newest_torch)
+stages=(clang asan fuzz tidy static tsan newest_torch long)
 suites=()
 all=no
 while [ $# -gt 0 ]; do
   case $1 in
     --all) all=yes ;;
     --suite)
-      [[ " ${every_suite[*]} " == *" ${2:-} "* ]] || fail "--suite needs one of: ${every_suite[*]}" "got '${2:-}'"
+      [[ " ${every_suite[*]} long " == *" ${2:-} "* ]] || fail "--suite needs one of: ${every_suite[*]} long" "got '${2:-}'"
       suites+=("$2")
       shift
       ;;

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import unittest
+from pathlib import Path
 
 import torch
 
@@ -208,6 +210,11 @@ class Others(unittest.TestCase):
         given.grad = None
         ht.broadcast(given, 0).sum().backward()
         self.assertEqual(given.grad.tolist(), [1.0 if ht.rank() == 0 else 0.0] * 2)
+
+    def test_the_reference_has_every_name(self) -> None:
+        page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
+        documented = set(re.findall(r"\w+", page.read_text()))
+        self.assertEqual(sorted({*ht.__all__, *hvd.__all__} - documented), [])
 
     def test_who_and_where(self) -> None:
         self.assertEqual(ht.allgather(torch.tensor([ht.rank()])).tolist(), list(range(ht.size())))
