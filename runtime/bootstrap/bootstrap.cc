@@ -135,6 +135,8 @@ class Start {
       records_.push_back(std::move(record));
     }
     HVD_TRY(check_versions(records_));
+    const std::string doubt = doubt_network(records_, rank_);
+    if (!doubt.empty()) log(LogLevel::kWarning, "bootstrap", "{}", doubt);
     return check_gpus(records_);
   }
 
@@ -188,18 +190,18 @@ class Start {
     return Status::ok();
   }
 
-  Result<MeshPeer> mesh_peer(LinkPurpose purpose, int peer) const {
-    const PeerRecord& other = record(peer);
-    HVD_TRY_ASSIGN(auto addresses, addresses_between(record(rank_), other, other.port));
-    return MeshPeer{.id = {.purpose = purpose, .peer_rank = peer},
-                    .host = other.label(),
-                    .addresses = std::move(addresses)};
+  Result<MeshPeer> mesh_peer(const LinkId& id, int rail) const {
+    const PeerRecord& other = record(id.peer_rank);
+    HVD_TRY_ASSIGN(auto addresses, addresses_between(record(rank_), other, other.port, rail));
+    return MeshPeer{.id = id, .host = other.label(), .addresses = std::move(addresses)};
   }
 
-  Result<std::vector<MeshPeer>> mesh_peers(const WiringShape& shape, const PeerInfo& me) const {
+  Result<std::vector<MeshPeer>> mesh_peers(const WiringShape& shape, const PeerInfo& me,
+                                           int sockets) const {
     std::vector<MeshPeer> peers;
-    const auto add = [&](LinkPurpose purpose, int peer) -> Status {
-      HVD_TRY_ASSIGN(auto mesh, mesh_peer(purpose, peer));
+    const auto add = [&](LinkPurpose purpose, int peer, int socket = 0, int rail = 0) -> Status {
+      HVD_TRY_ASSIGN(auto mesh,
+                     mesh_peer({.purpose = purpose, .peer_rank = peer, .socket = socket}, rail));
       peers.push_back(std::move(mesh));
       return Status::ok();
     };
@@ -213,7 +215,10 @@ class Start {
     if (me.local_rank < shape.lanes()) {
       for (int node = 0; node < shape.nodes(); ++node) {
         if (node == me.node) continue;
-        HVD_TRY(add(LinkPurpose::kLane, shape.rank_at(node, me.local_rank)));
+        for (int socket = 0; socket < sockets; ++socket) {
+          HVD_TRY(add(LinkPurpose::kLane, shape.rank_at(node, me.local_rank), socket,
+                      me.local_rank * sockets + socket));
+        }
       }
     }
     return peers;
@@ -222,14 +227,17 @@ class Start {
   Status link_nodes(const WiringShape& shape, const Listener& listener, Wiring& wiring) {
     const PeerInfo& me = wiring.peers[static_cast<std::size_t>(rank_)];
     wiring.lanes = shape.lanes();
-    wiring.lane.resize(static_cast<std::size_t>(shape.nodes()));
-    HVD_TRY_ASSIGN(const auto peers, mesh_peers(shape, me));
+    wiring.sockets = sockets_per_lane(records_, shape.lanes());
+    const auto sockets = static_cast<std::size_t>(wiring.sockets);
+    wiring.lane.resize(static_cast<std::size_t>(shape.nodes()) * sockets);
+    HVD_TRY_ASSIGN(const auto peers, mesh_peers(shape, me, wiring.sockets));
     HVD_TRY_ASSIGN(auto links, build_mesh(rank_, listener, rendezvous_.key, peers, deadline_));
     for (const MeshPeer& peer : peers) {
       std::unique_ptr<Link> link = std::move(links[peer.id]);
       const int node = wiring.peers[static_cast<std::size_t>(peer.id.peer_rank)].node;
       if (peer.id.purpose == LinkPurpose::kLane) {
-        wiring.lane[static_cast<std::size_t>(node)] = std::move(link);
+        const std::size_t first = static_cast<std::size_t>(node) * sockets;
+        wiring.lane[first + static_cast<std::size_t>(peer.id.socket)] = std::move(link);
       } else if (node == WiringShape::parent_of(me.node)) {
         wiring.parent = std::move(link);
       } else {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "bootstrap/local_host.h"
 #include "topology/launch_env.h"
 #include "transport/node_exchange.h"
@@ -19,6 +20,21 @@ namespace {
 auto ranks_on(const std::string& host, const std::vector<PeerRecord>& records) {
   return std::count_if(records.begin(), records.end(),
                        [&](const PeerRecord& record) { return record.host == host; });
+}
+
+constexpr int kMostSockets = 16;
+
+Result<std::vector<Interface>> usable_interfaces(const Environment& environment) {
+  const std::string wanted = environment.get(launch_env::kInterface).value_or("");
+  HVD_TRY_ASSIGN(InterfaceChoice choice, choose_interfaces(interfaces_of_host(), wanted));
+  std::string names;
+  for (const Interface& interface : choice.usable) {
+    names += format_text("{}{} {}", names.empty() ? "" : ", ", interface.name, interface.address);
+  }
+  log(LogLevel::kInfo, "bootstrap", "other hosts reach {} under {}{}{}", local_host_name(),
+      names.empty() ? "nothing" : names,
+      choice.left_out.empty() ? "" : "; left out: ", choice.left_out);
+  return std::move(choice.usable);
 }
 
 }  // namespace
@@ -36,8 +52,14 @@ std::string encode(const PeerRecord& record) {
   writer.put_string(record.machine);
   writer.put(record.virtual_node);
   writer.put_string(record.abstract_name);
-  writer.put(static_cast<std::uint32_t>(record.addresses.size()));
-  for (const std::string& address : record.addresses) writer.put_string(address);
+  writer.put(static_cast<std::uint32_t>(record.interfaces.size()));
+  for (const Interface& interface : record.interfaces) {
+    writer.put_string(interface.name);
+    writer.put_string(interface.address);
+    writer.put(interface.prefix_bits);
+    writer.put(interface.speed_mbit);
+  }
+  writer.put(record.sockets);
   writer.put(record.port);
   writer.put(record.pid);
   writer.put(record.usable_cpus);
@@ -57,9 +79,13 @@ Result<PeerRecord> decode_record(std::string_view bytes) {
   HVD_TRY_ASSIGN(record.abstract_name, reader.get_string());
   HVD_TRY_ASSIGN(const auto count, reader.get<std::uint32_t>());
   for (std::uint32_t i = 0; i < count; ++i) {
-    HVD_TRY_ASSIGN(auto address, reader.get_string());
-    record.addresses.push_back(std::move(address));
+    Interface& interface = record.interfaces.emplace_back();
+    HVD_TRY_ASSIGN(interface.name, reader.get_string());
+    HVD_TRY_ASSIGN(interface.address, reader.get_string());
+    HVD_TRY_ASSIGN(interface.prefix_bits, reader.get<int>());
+    HVD_TRY_ASSIGN(interface.speed_mbit, reader.get<int>());
   }
+  HVD_TRY_ASSIGN(record.sockets, reader.get<int>());
   HVD_TRY_ASSIGN(record.port, reader.get<std::uint16_t>());
   HVD_TRY_ASSIGN(record.pid, reader.get<std::int64_t>());
   HVD_TRY_ASSIGN(record.usable_cpus, reader.get<int>());
@@ -76,7 +102,9 @@ Result<PeerRecord> describe_myself(const Environment& environment) {
   HVD_TRY_ASSIGN(const auto virtual_node,
                  environment.get_int(launch_env::kVirtualNode, 0, 1 << 20));
   record.virtual_node = static_cast<int>(virtual_node.value_or(-1));
-  record.addresses = published_addresses();
+  HVD_TRY_ASSIGN(record.interfaces, usable_interfaces(environment));
+  HVD_TRY_ASSIGN(const auto sockets, environment.get_int(launch_env::kTcpSockets, 1, kMostSockets));
+  record.sockets = static_cast<int>(sockets.value_or(0));
   record.pid = ::getpid();
   record.usable_cpus = usable_cpus();
   if (environment.get(launch_env::kShareGpu) != "1") {
@@ -86,16 +114,47 @@ Result<PeerRecord> describe_myself(const Environment& environment) {
 }
 
 Result<std::vector<SocketAddress>> addresses_between(const PeerRecord& mine,
-                                                     const PeerRecord& other, std::uint16_t port) {
+                                                     const PeerRecord& other, std::uint16_t port,
+                                                     int rail) {
+  std::vector<std::string> texts = order_addresses(mine.interfaces, other.interfaces, rail);
   // Virtual nodes share a network name space: no packet need leave it.
-  std::vector<std::string> texts = other.addresses;
-  if (other.machine == mine.machine) texts.insert(texts.begin(), "127.0.0.1");
+  if (other.machine == mine.machine) texts.insert(texts.begin(), {"127.0.0.1", "::1"});
   std::vector<SocketAddress> addresses;
   for (const std::string& text : texts) {
     HVD_TRY_ASSIGN(auto parsed, SocketAddress::of(text, port));
     addresses.push_back(parsed);
   }
   return addresses;
+}
+
+std::string doubt_network(const std::vector<PeerRecord>& records, int rank) {
+  const PeerRecord& mine = records[static_cast<std::size_t>(rank)];
+  const bool alone = std::all_of(records.begin(), records.end(), [&](const PeerRecord& record) {
+    return record.machine == mine.machine;
+  });
+  if (alone) return {};
+  if (mine.interfaces.empty()) {
+    return format_text("{} has no network interface that other hosts could reach", mine.host);
+  }
+  if (!leads_nowhere(mine.interfaces.front().name)) return {};
+  return format_text(
+      "{} offers {} {} to other hosts, for it has nothing better; it may lead to containers of "
+      "this host only: name the interface that joins the hosts in HVD_INTERFACE",
+      mine.host, mine.interfaces.front().name, mine.interfaces.front().address);
+}
+
+int sockets_per_lane(const std::vector<PeerRecord>& records, int lanes) {
+  const PeerRecord& first = records.front();
+  if (first.sockets > 0) return first.sockets;
+  int rails = kMostSockets;
+  bool is_one_machine = true;
+  for (const PeerRecord& record : records) {
+    if (record.machine == first.machine) continue;
+    is_one_machine = false;
+    rails = std::min(rails, rails_between(first.interfaces, record.interfaces));
+  }
+  if (is_one_machine || lanes < 1) return 1;
+  return std::max(1, (rails + lanes - 1) / lanes);
 }
 
 std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records) {

@@ -8,6 +8,7 @@
 
 #include "base/environment.h"
 #include "base/result.h"
+#include "transport/interfaces.h"
 #include "transport/socket_address.h"
 
 namespace hvd {
@@ -16,10 +17,11 @@ namespace hvd {
 struct PeerRecord {
   std::string version;  ///< Of libhvd; all ranks must agree.
   std::string host;
-  std::string machine;        ///< machine_key(): equal where memory could be shared.
-  int virtual_node = -1;      ///< -1: none.
-  std::string abstract_name;  ///< Of its Unix socket.
-  std::vector<std::string> addresses;
+  std::string machine;                ///< machine_key(): equal where memory could be shared.
+  int virtual_node = -1;              ///< -1: none.
+  std::string abstract_name;          ///< Of its Unix socket.
+  std::vector<Interface> interfaces;  ///< Under which others may reach it; the best first.
+  int sockets = 0;                    ///< HVD_TCP_SOCKETS; 0: not set.
   std::uint16_t port = 0;
   std::int64_t pid = 0;
   int usable_cpus = 1;
@@ -36,9 +38,19 @@ Result<PeerRecord> decode_record(std::string_view bytes);
 /// Everything but the sockets' names.
 Result<PeerRecord> describe_myself(const Environment& environment);
 
-/// Where `mine` reaches the TCP port `port` of `other`, most likely first.
+/// Where `mine` reaches the TCP port `port` of `other`, most likely first; over which of several
+/// equal NICs depends on `rail`.
 Result<std::vector<SocketAddress>> addresses_between(const PeerRecord& mine,
-                                                     const PeerRecord& other, std::uint16_t port);
+                                                     const PeerRecord& other, std::uint16_t port,
+                                                     int rail);
+
+/// What speaks against the interfaces that this rank offers, where there are other hosts; empty:
+/// nothing.
+std::string doubt_network(const std::vector<PeerRecord>& records, int rank);
+
+/// TCP connections for each lane and pair of nodes: what rank 0 was told (HVD_TCP_SOCKETS), else
+/// as many as it takes for the lanes to use every NIC. The same on every rank.
+int sockets_per_lane(const std::vector<PeerRecord>& records, int lanes);
 
 /// Ranks by node: nodes by ascending lowest rank, ranks ascending.
 std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records);

@@ -19,8 +19,9 @@ namespace hvd {
 struct SetLinks {
   std::span<std::byte> memory;  ///< Of the members on this node: zeroed, 4096-aligned.
   std::shared_ptr<void> owner;  ///< Keeps `memory` mapped.
-  /// As Wiring::lane and Wiring::lanes, over the nodes of the set.
+  /// As Wiring::lane, sockets and lanes, over the nodes of the set.
   std::vector<std::unique_ptr<Link>> lane;
+  int sockets = 1;
   int lanes = 0;
 };
 

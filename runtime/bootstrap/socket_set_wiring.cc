@@ -100,7 +100,9 @@ Status SocketSetWiring::link_nodes(const Offer& offer, const Plan& plan, std::si
                                    SetLinks& links) const {
   const WiringShape shape(plan.nodes);
   links.lanes = shape.lanes();
-  links.lane.resize(plan.nodes.size());
+  links.sockets = sockets_per_lane(records_, links.lanes);
+  const auto sockets = static_cast<std::size_t>(links.sockets);
+  links.lane.resize(plan.nodes.size() * sockets);
   const auto& mine = plan.nodes[my_node];
   const auto lane = static_cast<int>(std::find(mine.begin(), mine.end(), rank_) - mine.begin());
   if (lane >= links.lanes) return Status::ok();
@@ -111,15 +113,21 @@ Status SocketSetWiring::link_nodes(const Offer& offer, const Plan& plan, std::si
     const int peer = shape.rank_at(static_cast<int>(node), lane);
     const auto index = static_cast<std::size_t>(peer);
     HVD_TRY_ASSIGN(const Place place, decode_place(plan.offers[index], peer));
-    HVD_TRY_ASSIGN(auto addresses, addresses_between(records_[static_cast<std::size_t>(rank_)],
-                                                     records_[index], place.port));
-    peers.push_back({.id = {.purpose = LinkPurpose::kLane, .peer_rank = peer},
-                     .host = records_[index].label(),
-                     .addresses = std::move(addresses)});
+    for (int socket = 0; socket < links.sockets; ++socket) {
+      const int rail = lane * links.sockets + socket;
+      HVD_TRY_ASSIGN(auto addresses, addresses_between(records_[static_cast<std::size_t>(rank_)],
+                                                       records_[index], place.port, rail));
+      peers.push_back({.id = {.purpose = LinkPurpose::kLane, .peer_rank = peer, .socket = socket},
+                       .host = records_[index].label(),
+                       .addresses = std::move(addresses)});
+    }
     node_of_rank[peer] = node;
   }
   HVD_TRY_ASSIGN(auto connected, build_mesh(rank_, offer.listener, key_, peers, plan.deadline));
-  for (auto& [id, link] : connected) links.lane[node_of_rank[id.peer_rank]] = std::move(link);
+  for (auto& [id, link] : connected) {
+    const std::size_t first = node_of_rank[id.peer_rank] * sockets;
+    links.lane[first + static_cast<std::size_t>(id.socket)] = std::move(link);
+  }
   return Status::ok();
 }
 

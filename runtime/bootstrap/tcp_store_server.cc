@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "bootstrap/store_board.h"
 #include "transport/handshake.h"
+#include "transport/interfaces.h"
 
 namespace hvd {
 namespace {

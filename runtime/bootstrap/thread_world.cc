@@ -127,16 +127,18 @@ Status join_tree(const WiringShape& shape, std::vector<Wiring>& wirings) {
   return Status::ok();
 }
 
-Status join_lanes(const WiringShape& shape, std::vector<Wiring>& wirings) {
+Status join_lanes(const WiringShape& shape, int sockets, std::vector<Wiring>& wirings) {
   for (int lane = 0; lane < shape.lanes(); ++lane) {
     for (int a = 0; a < shape.nodes(); ++a) {
       for (int b = a + 1; b < shape.nodes(); ++b) {
         Wiring& first = wirings[static_cast<std::size_t>(shape.rank_at(a, lane))];
         Wiring& second = wirings[static_cast<std::size_t>(shape.rank_at(b, lane))];
-        HVD_TRY_ASSIGN(auto pair, connect(first.peers[static_cast<std::size_t>(first.rank)],
-                                          first.peers[static_cast<std::size_t>(second.rank)]));
-        first.lane[static_cast<std::size_t>(b)] = std::move(pair.first);
-        second.lane[static_cast<std::size_t>(a)] = std::move(pair.second);
+        for (int socket = 0; socket < sockets; ++socket) {
+          HVD_TRY_ASSIGN(auto pair, connect(first.peers[static_cast<std::size_t>(first.rank)],
+                                            first.peers[static_cast<std::size_t>(second.rank)]));
+          first.lane[static_cast<std::size_t>(b * sockets + socket)] = std::move(pair.first);
+          second.lane[static_cast<std::size_t>(a * sockets + socket)] = std::move(pair.second);
+        }
       }
     }
   }
@@ -227,7 +229,8 @@ Result<std::vector<Wiring>> wire_threads(const ThreadWorldOptions& options) {
     wiring.rank = rank;
     wiring.size = options.size;
     wiring.peers = peers;
-    wiring.lane.resize(static_cast<std::size_t>(shape.nodes()));
+    wiring.lane.resize(static_cast<std::size_t>(shape.nodes() * options.sockets));
+    wiring.sockets = options.sockets;
     wiring.lanes = shape.lanes();
     wiring.sets = std::make_unique<ThreadSetWiring>(sets);
     wiring.bootstrap = "threads";
@@ -237,7 +240,7 @@ Result<std::vector<Wiring>> wire_threads(const ThreadWorldOptions& options) {
     HVD_TRY(join_node(shape.ranks_of(node), options, wirings));
   }
   HVD_TRY(join_tree(shape, wirings));
-  HVD_TRY(join_lanes(shape, wirings));
+  HVD_TRY(join_lanes(shape, options.sockets, wirings));
   return wirings;
 }
 

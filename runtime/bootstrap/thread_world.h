@@ -17,6 +17,7 @@ struct ThreadWorldOptions {
   /// Bytes of NodeGroup::memory for a node of `local_size` ranks.
   std::function<std::size_t(int local_size)> memory_bytes = [](int) { return std::size_t{0}; };
   std::size_t arena_bytes = 0;  ///< Of each rank's NodeGroup::arena.
+  int sockets = 1;              ///< Wiring::sockets.
 };
 
 /// Wires ranks that are threads of this process, for tests and notebooks; by rank.

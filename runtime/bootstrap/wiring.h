@@ -35,9 +35,11 @@ struct Wiring {
   /// parent is null at the root (the node of rank 0) and on ranks that are no leader.
   std::unique_ptr<Link> parent;
   std::vector<std::unique_ptr<Link>> children;
-  /// Data links to the ranks with my lane on the other nodes, by node index; null for my own node,
-  /// and all null when my local rank is not below the number of lanes (the smallest node's size).
+  /// Data links to the ranks with my lane on the other nodes, [node * sockets + socket]; null for
+  /// my own node, and all null when my local rank is not below the number of lanes (the smallest
+  /// node's size).
   std::vector<std::unique_ptr<Link>> lane;
+  int sockets = 1;
   int lanes = 0;                    ///< Smallest node's local size; 0 when there is one node.
   std::unique_ptr<SetWiring> sets;  ///< Connects process sets, as long as the job lasts.
   std::string bootstrap;            ///< How the ranks found each other: "hvdrun", "slurm file", ...

@@ -84,9 +84,11 @@ struct BackendContext {
   std::span<std::byte> memory;  ///< This backend's part of the node's shared memory: zeroed,
                                 ///< 4096-aligned, BackendEntry::memory_bytes long.
   Doorbell* doorbell;           ///< Ring peers after publishing anything they may wait for.
-  std::vector<Link*> lane;      ///< By node; null for mine, and all null where I drive no lane.
+  std::vector<Link*> lane;      ///< [node * sockets + socket]; null for my node, and all null where
+                                ///< I drive no lane.
   int lanes;                    ///< Ranks per node that drive a lane; 0 when there is one node.
   ArenaView arena = {};         ///< Tensors here need no copying.
+  int sockets = 1;              ///< Links of my lane to each other node.
 };
 
 /// One line of the backend table (c/backend_table.cc).

@@ -114,6 +114,7 @@ Status Engine::Impl::open() {
   plane->doorbell = wiring_.node.doorbell->among(everyone);
   plane->links.lane = std::move(wiring_.lane);
   plane->links.lanes = wiring_.lanes;
+  plane->links.sockets = wiring_.sockets;
   plane->links.owner = wiring_.node.owner;
   plane->arena = {wiring_.node.arena, everyone};
   plane->open(table_, memory.subspan(whole_pages(Board::bytes(local_size))), options_.backend);

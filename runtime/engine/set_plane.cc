@@ -34,8 +34,8 @@ void SetPlane::open(std::span<const BackendEntry> table, std::span<std::byte> me
   for (const BackendEntry& entry : table) {
     const std::size_t bytes = whole_pages(entry.memory_bytes(communicator.local_size()));
     HVD_CHECK(bytes <= memory.size());
-    auto backend =
-        entry.create({communicator, memory.first(bytes), &doorbell, lane, links.lanes, arena});
+    auto backend = entry.create(
+        {communicator, memory.first(bytes), &doorbell, lane, links.lanes, arena, links.sockets});
     memory = memory.subspan(bytes);
     Reducer::Candidate& candidate = candidates.emplace_back();
     candidate.name = entry.name;

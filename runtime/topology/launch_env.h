@@ -31,6 +31,11 @@ inline constexpr std::string_view kJobMarker = "HVD_JOB_MARKER";
 inline constexpr std::string_view kLossPipe = "HVD_LOSS_PIPE";
 /// Folder of the rendezvous file (default ~/.cache/hvd), for steps without PMI-2 or hvdrun.
 inline constexpr std::string_view kRendezvousDir = "HVD_RENDEZVOUS_DIR";
+/// Network interfaces, comma-separated, under which other hosts may reach this one. The user sets
+/// it.
+inline constexpr std::string_view kInterface = "HVD_INTERFACE";
+/// TCP connections for each lane and pair of nodes; that of rank 0 counts. The user sets it.
+inline constexpr std::string_view kTcpSockets = "HVD_TCP_SOCKETS";
 /// Seconds that ranks wait for each other at start (default 120).
 inline constexpr std::string_view kStartTimeout = "HVD_START_TIMEOUT_SECONDS";
 

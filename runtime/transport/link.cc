@@ -49,6 +49,20 @@ Result<std::size_t> Link::receive_some(std::span<std::byte> bytes) {
   }
 }
 
+Result<std::size_t> Link::receive_parts(std::span<const iovec> parts) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts.data());
+  message.msg_iovlen = std::min<std::size_t>(parts.size(), IOV_MAX);
+  for (;;) {
+    const auto received = ::recvmsg(fd(), &message, MSG_DONTWAIT);
+    if (received > 0) return static_cast<std::size_t>(received);
+    if (received == 0) return lost(0);
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    return lost(errno);
+  }
+}
+
 Status Link::lost(int error_number) const {
   const std::string cause = error_number == 0 ? std::string("the peer closed it")
                                               : std::generic_category().message(error_number);

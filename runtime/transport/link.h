@@ -23,6 +23,7 @@ class Link {
   Result<std::size_t> send_some(std::span<const iovec> parts);
   /// Bytes received; 0 when it would block. kPeerLost at end of file or reset.
   Result<std::size_t> receive_some(std::span<std::byte> bytes);
+  Result<std::size_t> receive_parts(std::span<const iovec> parts);
 
   int fd() const { return socket_.get(); }
   int peer_rank() const { return peer_rank_; }

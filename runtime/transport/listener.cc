@@ -57,6 +57,9 @@ Status cannot_listen(std::uint16_t port, int cause) {
                port);
 }
 
+/// How long a better candidate is waited for once another one is connected.
+constexpr auto kHeadStart = std::chrono::milliseconds(30);
+
 /// One candidate on its way: connecting, then shaking hands.
 struct Attempt {
   SocketAddress address;
@@ -94,8 +97,8 @@ void finish_connect(Attempt& attempt) {
   attempt.socket.reset();
 }
 
-/// Waits for one of the connecting attempts; false when none is left or the deadline passed.
-bool wait_for_any(std::vector<Attempt>& attempts, Deadline deadline) {
+/// Waits for one of the connecting attempts, or until the deadline.
+void wait_for_any(std::vector<Attempt>& attempts, Deadline deadline) {
   std::vector<pollfd> waits;
   std::vector<Attempt*> waiting;
   for (Attempt& attempt : attempts) {
@@ -103,14 +106,20 @@ bool wait_for_any(std::vector<Attempt>& attempts, Deadline deadline) {
     waits.push_back({.fd = attempt.socket.get(), .events = POLLOUT, .revents = 0});
     waiting.push_back(&attempt);
   }
-  if (waits.empty()) return false;
-  const int count = ::poll(waits.data(), waits.size(), deadline.poll_timeout_ms());
-  if (count < 0 && errno == EINTR) return true;
-  if (count <= 0) return false;
+  if (::poll(waits.data(), waits.size(), deadline.poll_timeout_ms()) <= 0) return;
   for (std::size_t i = 0; i < waits.size(); ++i) {
     if (waits[i].revents != 0) finish_connect(*waiting[i]);
   }
-  return true;
+}
+
+bool is_open(const Attempt& attempt) { return attempt.socket.is_open(); }
+bool is_connected(const Attempt& attempt) { return is_open(attempt) && attempt.connected; }
+
+/// The first attempt that is connected; null while a better one may still be.
+Attempt* first_connected(std::vector<Attempt>& attempts, bool better_may_come) {
+  const auto found = better_may_come ? std::find_if(attempts.begin(), attempts.end(), is_open)
+                                     : std::find_if(attempts.begin(), attempts.end(), is_connected);
+  return found != attempts.end() && is_connected(*found) ? &*found : nullptr;
 }
 
 std::string failures_of(const std::vector<Attempt>& attempts) {
@@ -177,19 +186,24 @@ Result<UniqueFd> connect_authenticated(std::span<const SocketAddress> candidates
     attempt.address = address;
     begin(attempt);
   }
-  bool more = true;
-  while (more) {
-    for (Attempt& attempt : attempts) {
-      if (!attempt.connected || !attempt.socket.is_open()) continue;
-      // A private address may lead to some other machine than meant: only the key tells.
-      const Status proven = shake_hands(attempt.socket.get(), Handshake::Side::kClient, key,
-                                        deadline.earlier(Deadline::after(std::chrono::seconds(5))));
-      if (proven.is_ok()) return std::move(attempt.socket);
-      attempt.failure = proven.message();
-      attempt.wrong_key = proven.code() == Code::kMismatch;
-      attempt.socket.reset();
+  // The candidates race, but a better one may be a little later.
+  Deadline race = kForever;
+  while (std::any_of(attempts.begin(), attempts.end(), is_open) && !deadline.has_passed()) {
+    if (race.is_forever() && std::any_of(attempts.begin(), attempts.end(), is_connected)) {
+      race = Deadline::after(kHeadStart);
     }
-    more = wait_for_any(attempts, deadline);
+    Attempt* const attempt = first_connected(attempts, !race.has_passed());
+    if (attempt == nullptr) {
+      wait_for_any(attempts, deadline.earlier(race));
+      continue;
+    }
+    // A private address may lead to some other machine than meant: only the key tells.
+    const Status proven = shake_hands(attempt->socket.get(), Handshake::Side::kClient, key,
+                                      deadline.earlier(Deadline::after(std::chrono::seconds(5))));
+    if (proven.is_ok()) return std::move(attempt->socket);
+    attempt->failure = proven.message();
+    attempt->wrong_key = proven.code() == Code::kMismatch;
+    attempt->socket.reset();
   }
   const bool wrong_key = std::any_of(attempts.begin(), attempts.end(),
                                      [](const Attempt& attempt) { return attempt.wrong_key; });

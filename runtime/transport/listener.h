@@ -32,8 +32,9 @@ class Listener {
   std::uint16_t port_;
 };
 
-/// Connects to the first of `candidates` that answers and proves the job key; several may be
-/// tried at once. The error lists what became of each; kMismatch: one holds another job's key.
+/// Connects to the first of `candidates` that answers and proves the job key. All are tried at
+/// once; the first in the list wins unless it is later than another by more than 30 ms. The error
+/// lists what became of each; kMismatch: one holds another job's key.
 Result<UniqueFd> connect_authenticated(std::span<const SocketAddress> candidates, const JobKey& key,
                                        Deadline deadline);
 

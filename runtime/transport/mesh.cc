@@ -25,6 +25,7 @@ using Links = std::map<LinkId, std::unique_ptr<Link>>;
 struct Introduction {
   std::int32_t rank = 0;
   LinkPurpose purpose = LinkPurpose::kTree;
+  std::int32_t socket = 0;
 };
 
 /// A connection that has not said who it is.
@@ -121,7 +122,7 @@ class Acceptor {
     Introduction hello;
     HVD_TRY(receive_all(newcomer.socket.get(), std::as_writable_bytes(std::span(&hello, 1)),
                         newcomer.deadline, "the introduction of a rank"));
-    const LinkId id{.purpose = hello.purpose, .peer_rank = hello.rank};
+    const LinkId id{.purpose = hello.purpose, .peer_rank = hello.rank, .socket = hello.socket};
     const auto found = expected_.find(id);
     if (found == expected_.end() || links_.count(id) != 0) {
       return error(Code::kInvalidArgument, "rank {} has no business here", hello.rank);
@@ -155,8 +156,14 @@ Result<std::unique_ptr<Link>> connect_to(int rank, const JobKey& key, const Mesh
                                          Deadline deadline) {
   const std::string who = format_text("rank {} on {}", peer.id.peer_rank, peer.host);
   auto socket = connect_authenticated(peer.addresses, key, deadline);
-  if (!socket.is_ok()) return socket.status().with_context(who);
-  const Introduction hello{.rank = rank, .purpose = peer.id.purpose};
+  if (!socket.is_ok()) {
+    return error(
+        socket.status().code(),
+        "{}: {}; see that no firewall stands between the hosts, or name the interface that "
+        "joins them in HVD_INTERFACE",
+        who, socket.status().message());
+  }
+  const Introduction hello{.rank = rank, .purpose = peer.id.purpose, .socket = peer.id.socket};
   HVD_TRY(send_all(socket.value().get(), std::as_bytes(std::span(&hello, 1)), deadline, who));
   return std::make_unique<Link>(std::move(socket).value(), peer.id.peer_rank, peer.host);
 }

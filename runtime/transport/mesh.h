@@ -23,6 +23,7 @@ enum class LinkPurpose : std::int32_t { kTree = 1, kLane = 2 };
 struct LinkId {
   LinkPurpose purpose = LinkPurpose::kTree;
   int peer_rank = 0;
+  int socket = 0;  ///< Of several to the same peer for the same purpose.
   auto operator<=>(const LinkId&) const = default;  // NOLINT(modernize-use-nullptr): has no null.
 };
 

@@ -2,14 +2,11 @@
 #include "transport/socket_address.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
-#include <memory>
 
 namespace hvd {
 namespace {
@@ -22,14 +19,6 @@ std::string numeric(const sockaddr* address) {
           : static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr);
   ::inet_ntop(address->sa_family, bytes, text.data(), text.size());
   return text.data();
-}
-
-bool is_link_local(const sockaddr* address) {
-  if (address->sa_family == AF_INET6) {
-    return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-  }
-  const auto ip = ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
-  return (ip >> 16) == 0xa9fe;
 }
 
 }  // namespace
@@ -85,33 +74,6 @@ Result<std::vector<SocketAddress>> parse_addresses(std::string_view text) {
   }
   if (addresses.empty()) return error(Code::kInvalidArgument, "no address given");
   return addresses;
-}
-
-bool leads_nowhere(std::string_view interface) {
-  constexpr std::array<std::string_view, 8> kPrefixes = {"docker", "br-",     "veth",   "virbr",
-                                                         "cni",    "flannel", "podman", "lxcbr"};
-  if (interface == "lo") return true;
-  return std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view prefix) {
-    return interface.substr(0, prefix.size()) == prefix;
-  });
-}
-
-std::vector<std::string> published_addresses() {
-  std::vector<std::string> ipv4;
-  std::vector<std::string> ipv6;
-  ifaddrs* first = nullptr;
-  if (::getifaddrs(&first) != 0) return {"127.0.0.1"};
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(first, &::freeifaddrs);
-  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    const int family = entry->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    if (leads_nowhere(entry->ifa_name) || is_link_local(entry->ifa_addr)) continue;
-    (family == AF_INET ? ipv4 : ipv6).push_back(numeric(entry->ifa_addr));
-  }
-  ipv4.insert(ipv4.end(), ipv6.begin(), ipv6.end());
-  if (ipv4.empty()) ipv4.emplace_back("127.0.0.1");
-  return ipv4;
 }
 
 }  // namespace hvd

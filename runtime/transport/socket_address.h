@@ -36,12 +36,4 @@ class SocketAddress {
 /// Addresses joined by commas, as in HVD_STORE.
 Result<std::vector<SocketAddress>> parse_addresses(std::string_view text);
 
-/// Numeric addresses (no port) under which other hosts may reach this one: those of every
-/// interface that is up, without loopback, link-local and the bridges of containers and virtual
-/// machines; loopback when there is nothing else.
-std::vector<std::string> published_addresses();
-
-/// True for interfaces that lead to no other host: lo, docker0, br-*, veth*, virbr*, ...
-bool leads_nowhere(std::string_view interface);
-
 }  // namespace hvd

@@ -40,7 +40,8 @@ class FrameSink {
 };
 
 /// What carries frames between my lane and the same lane of the other nodes: the one part in which
-/// the planes over several nodes differ. Frames between two nodes arrive in their order.
+/// the planes over several nodes differ. Frames between two nodes may overtake each other, but none
+/// waits, in the links, for one that was queued after it.
 /// Engine thread only.
 class LaneLinks {
  public:

@@ -18,12 +18,15 @@ Result<std::unique_ptr<Backend>> create_tcp(const BackendContext& context) {
   const auto open = std::count_if(context.lane.begin(), context.lane.end(),
                                   [](const Link* link) { return link != nullptr; });
   const bool is_lane = communicator.local_rank < context.lanes;
-  if (context.lanes < 1 || (is_lane && open != communicator.node_count() - 1)) {
+  const int wanted = (communicator.node_count() - 1) * context.sockets;
+  if (context.lanes < 1 || (is_lane && open != wanted)) {
     return error(Code::kUnsupported,
-                 "tcp: rank {} has {} connections to the {} other nodes of this process set",
-                 communicator.rank, open, communicator.node_count() - 1);
+                 "tcp: rank {} has {} connections to the {} other nodes of this process set, and "
+                 "not {} to each",
+                 communicator.rank, open, communicator.node_count() - 1, context.sockets);
   }
-  return make_lane_backend(kTcpBackend.name, context, make_tcp_links(context), "TCP");
+  return make_lane_backend(kTcpBackend.name, context, make_tcp_links(context),
+                           describe_tcp_links(context));
 }
 
 }  // namespace

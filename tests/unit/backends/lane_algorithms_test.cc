@@ -24,7 +24,8 @@ struct Lane {
                 .memory = rank.wiring.node.memory,
                 .doorbell = rank.wiring.node.doorbell.get(),
                 .lane = links_of(rank),
-                .lanes = rank.wiring.lanes},
+                .lanes = rank.wiring.lanes,
+                .sockets = rank.wiring.sockets},
         plane(context.memory, rank.communicator.local_rank, rank.communicator.local_size(),
               context.doorbell),
         lanes(context, make_tcp_links(context)) {}
@@ -67,25 +68,34 @@ std::vector<std::byte> reduce(ThreadRank& rank, Lane& lane, NodeAlgorithm algori
   return data;
 }
 
-TEST(LaneAlgorithms, GiveTheSameBits) {
-  for (const std::vector<int>& nodes : {std::vector<int>{1, 1}, std::vector<int>{2, 1, 3},
-                                        std::vector<int>{1, 1, 1, 1, 1}, std::vector<int>(9, 1)}) {
-    SCOPED_TRACE(shape_text(nodes));
-    run_ranks(kTcpBackend, nodes, [](ThreadRank& rank) {
-      Lane lane(rank);
-      for (const DataType dtype : kTypes) {
-        for (const std::size_t count : {1, 5, 4'000, 90'001, 300'001}) {
-          const auto expected = reduce(rank, lane, NodeAlgorithm::kDirect, dtype, count);
-          for (const auto algorithm :
-               {NodeAlgorithm::kRecursiveDoubling, NodeAlgorithm::kHalvingDoubling,
-                NodeAlgorithm::kPairwise, NodeAlgorithm::kTree}) {
-            EXPECT_TRUE(reduce(rank, lane, algorithm, dtype, count) == expected)
-                << name_of(algorithm) << " of " << count << " " << name_of(dtype) << " on rank "
-                << rank.communicator.rank;
-          }
-        }
+void check_all(ThreadRank& rank) {
+  Lane lane(rank);
+  for (const DataType dtype : kTypes) {
+    for (const std::size_t count : {1, 5, 90'001}) {
+      const auto expected = reduce(rank, lane, NodeAlgorithm::kDirect, dtype, count);
+      for (const auto algorithm :
+           {NodeAlgorithm::kRecursiveDoubling, NodeAlgorithm::kHalvingDoubling,
+            NodeAlgorithm::kPairwise, NodeAlgorithm::kTree}) {
+        EXPECT_TRUE(reduce(rank, lane, algorithm, dtype, count) == expected)
+            << name_of(algorithm) << " of " << count << " " << name_of(dtype) << " on rank "
+            << rank.communicator.rank;
       }
-    });
+    }
+  }
+}
+
+TEST(LaneAlgorithms, GiveTheSameBits) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{1, 1}, std::vector<int>{2, 1, 3}, std::vector<int>{1, 1, 1, 1, 1}}) {
+    SCOPED_TRACE(shape_text(nodes));
+    run_ranks(kTcpBackend, nodes, check_all);
+  }
+}
+
+TEST(LaneAlgorithms, StripeTheirFramesOverSeveralSockets) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2, 2}, std::vector<int>{1, 1, 1}}) {
+    SCOPED_TRACE(shape_text(nodes));
+    run_ranks(kTcpBackend, nodes, check_all, 3);
   }
 }
 

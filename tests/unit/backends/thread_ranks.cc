@@ -36,7 +36,8 @@ void create_backend(const BackendEntry& entry, ThreadRank& rank) {
                                .memory = rank.wiring.node.memory,
                                .doorbell = rank.wiring.node.doorbell.get(),
                                .lane = std::move(lane),
-                               .lanes = rank.wiring.lanes});
+                               .lanes = rank.wiring.lanes,
+                               .sockets = rank.wiring.sockets});
   ASSERT_TRUE(backend.is_ok()) << backend.status().message();
   rank.backend = std::move(backend).value();
 }
@@ -44,10 +45,12 @@ void create_backend(const BackendEntry& entry, ThreadRank& rank) {
 }  // namespace
 
 void run_ranks(const BackendEntry& entry, const std::vector<int>& node_sizes,
-               const std::function<void(ThreadRank&)>& body) {
+               const std::function<void(ThreadRank&)>& body, int sockets) {
   const int size = std::accumulate(node_sizes.begin(), node_sizes.end(), 0);
-  auto wirings =
-      wire_threads({.size = size, .node_sizes = node_sizes, .memory_bytes = entry.memory_bytes});
+  auto wirings = wire_threads({.size = size,
+                               .node_sizes = node_sizes,
+                               .memory_bytes = entry.memory_bytes,
+                               .sockets = sockets});
   ASSERT_TRUE(wirings.is_ok()) << wirings.status().message();
   std::vector<ThreadRank> ranks(static_cast<std::size_t>(size));
   for (std::size_t i = 0; i < ranks.size(); ++i) {

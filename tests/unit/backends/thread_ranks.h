@@ -19,9 +19,9 @@ struct ThreadRank {
 };
 
 /// Wires the ranks, creates `entry`'s backend on each, and runs `body` once per rank, each in a
-/// thread of its own.
+/// thread of its own. `sockets`: as Wiring::sockets.
 void run_ranks(const BackendEntry& entry, const std::vector<int>& node_sizes,
-               const std::function<void(ThreadRank&)>& body);
+               const std::function<void(ThreadRank&)>& body, int sockets = 1);
 
 /// Advances the tasks in turn until all are done; a failure or 60 seconds fail the test.
 void finish(std::vector<std::unique_ptr<Task>>& tasks);

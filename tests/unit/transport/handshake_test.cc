@@ -112,9 +112,6 @@ TEST(SocketAddress, ReadsBothFamilies) {
     EXPECT_FALSE(SocketAddress::parse(text).is_ok()) << text;
   }
   EXPECT_FALSE(parse_addresses("").is_ok());
-  EXPECT_FALSE(published_addresses().empty());
-  EXPECT_TRUE(leads_nowhere("docker0"));
-  EXPECT_FALSE(leads_nowhere("ib0"));
 }
 
 TEST(Listener, NamesThePortThatIsInUse) {
