@@ -48,6 +48,7 @@ class BroadcastTask : public Task {
       if (segment.input != segment.output) plan.own_in_place = false;
       plan.outputs[root].append(static_cast<std::byte*>(segment.output), bytes);
     }
+    write_past_cache_if_large(plan.outputs);
     return plan;
   }
 

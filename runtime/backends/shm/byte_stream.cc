@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/past_cache.h"
 
 namespace hvd {
 
@@ -44,11 +45,25 @@ void ByteStream::copy_from(const std::byte* source, std::size_t offset, std::siz
   while (bytes > 0) {
     const Range range = at(offset);
     const std::size_t n = std::min(bytes, range.bytes);
-    if (range.data != nullptr) std::memcpy(range.data, source, n);
+    if (range.data != nullptr) {
+      if (past_cache_) {
+        copy_past_cache(range.data, source, n);
+      } else {
+        std::memcpy(range.data, source, n);
+      }
+    }
     source += n;
     offset += n;
     bytes -= n;
   }
+}
+
+void write_past_cache_if_large(std::span<ByteStream> outputs) {
+  constexpr std::size_t kLargeBytes = std::size_t{4} << 20;
+  std::size_t bytes = 0;
+  for (const ByteStream& output : outputs) bytes += output.size();
+  if (bytes < kLargeBytes) return;
+  for (ByteStream& output : outputs) output.write_past_cache();
 }
 
 }  // namespace hvd

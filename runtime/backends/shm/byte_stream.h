@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace hvd {
@@ -22,6 +23,8 @@ class ByteStream {
     append(static_cast<std::byte*>(const_cast<void*>(data)), bytes);
   }
   void reserve(std::size_t ranges) { ranges_.reserve(ranges); }
+  /// From now on copy_from() leaves the caches alone: for results that exceed them.
+  void write_past_cache() { past_cache_ = true; }
 
   std::size_t size() const { return size_; }
   /// The bytes from `offset` to the end of their range; offset < size(). Null data: nowhere.
@@ -38,7 +41,11 @@ class ByteStream {
   };
   std::vector<Entry> ranges_;
   std::size_t size_ = 0;
+  bool past_cache_ = false;
   mutable std::size_t last_ = 0;  // the range of the last look-up: streams are read forwards
 };
+
+/// Where together they exceed what a core keeps to itself: no use could find them there anyway.
+void write_past_cache_if_large(std::span<ByteStream> outputs);
 
 }  // namespace hvd

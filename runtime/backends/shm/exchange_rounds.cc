@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/shm/node_plane.h"
-
 namespace hvd {
 namespace {
 
@@ -13,8 +11,9 @@ std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b == 0
 
 }  // namespace
 
-ExchangeRounds::ExchangeRounds(std::vector<std::size_t> bytes, std::size_t size, std::size_t grain)
-    : bytes_(std::move(bytes)), size_(size), grain_(grain) {}
+ExchangeRounds::ExchangeRounds(std::vector<std::size_t> bytes, std::size_t size, std::size_t grain,
+                               std::size_t most)
+    : bytes_(std::move(bytes)), size_(size), grain_(grain), most_(most) {}
 
 bool ExchangeRounds::share_slot(std::span<const int> sources, std::span<const int> destinations) {
   std::size_t sum = 0;
@@ -27,10 +26,9 @@ bool ExchangeRounds::share_slot(std::span<const int> sources, std::span<const in
     }
   }
   // Rounding up to the alignment costs at most one alignment for each pair.
-  if (pairs * align_ > NodePlane::kSlotBytes / 4) align_ = grain_;
-  if (pairs * align_ > NodePlane::kSlotBytes / 2) return false;
-  rounds_ =
-      std::max<std::uint64_t>(rounds_, divide_up(sum, NodePlane::kSlotBytes - pairs * align_));
+  if (pairs * align_ > most_ / 4) align_ = grain_;
+  if (pairs * align_ > most_ / 2) return false;
+  rounds_ = std::max<std::uint64_t>(rounds_, divide_up(sum, most_ - pairs * align_));
   return true;
 }
 

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "backends/shm/node_plane.h"
+
 namespace hvd {
 
 /// Cuts what every rank sends to every other rank into rounds in which all of them send at once.
@@ -16,8 +18,9 @@ namespace hvd {
 class ExchangeRounds {
  public:
   /// `bytes` [source * size + destination]. Pieces begin at multiples of `grain`, a power of two up
-  /// to 64; of 64 where that wastes little.
-  ExchangeRounds(std::vector<std::size_t> bytes, std::size_t size, std::size_t grain);
+  /// to 64; of 64 where that wastes little. At most `most` bytes of a slot are used.
+  ExchangeRounds(std::vector<std::size_t> bytes, std::size_t size, std::size_t grain,
+                 std::size_t most = NodePlane::kSlotBytes);
 
   /// Makes the pieces of all these sources for all these destinations fit into one slot in every
   /// round; false when there are more pairs than a slot can ever hold.
@@ -44,6 +47,7 @@ class ExchangeRounds {
   std::vector<std::size_t> bytes_;
   std::size_t size_;
   std::size_t grain_;
+  std::size_t most_;
   std::size_t align_ = 64;
   std::uint64_t rounds_ = 0;
 };

@@ -143,6 +143,7 @@ class MovingTask : public Task {
         if (bytes > 0) place += bytes;
       }
     }
+    write_past_cache_if_large(outputs_);
     return Status::ok();
   }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "backends/shm/exchange.h"
@@ -9,6 +10,19 @@
 
 namespace hvd {
 namespace {
+
+/// Of what a rank keeps, the part that is copied while there is nothing to do for others.
+constexpr std::size_t kSelfBytes = std::size_t{32} << 10;
+
+/// The bytes that the busiest rank sends to others.
+std::size_t most_sent(const ExchangePlan& plan) {
+  std::size_t most = 0;
+  for (std::size_t source = 0; source < plan.size; ++source) {
+    const auto row = std::span(plan.bytes).subspan(source * plan.size, plan.size);
+    most = std::max(most, std::accumulate(row.begin(), row.end(), std::size_t{0}) - row[source]);
+  }
+  return most;
+}
 
 /// In each round every rank copies its pieces for all others into its slot, side by side by
 /// destination, and copies what is for it out of the others' slots.
@@ -85,14 +99,14 @@ class NodeExchange : public Transfer {
 bool SelfCopy::advance() {
   if (is_done()) return false;
   const ByteStream::Range from = input_.at(done_);
-  const std::size_t bytes = std::min(from.bytes, NodePlane::kSlotBytes);
+  const std::size_t bytes = std::min(from.bytes, kSelfBytes);
   output_.copy_from(from.data, done_, bytes);
   done_ += bytes;
   return true;
 }
 
 Result<std::unique_ptr<Transfer>> start_node_exchange(NodePlane& plane, ExchangePlan plan) {
-  ExchangeRounds rounds(plan.bytes, plan.size, 1);
+  ExchangeRounds rounds(plan.bytes, plan.size, 1, NodePlane::piece_bytes(most_sent(plan)));
   std::vector<int> ranks(plan.size);
   std::iota(ranks.begin(), ranks.end(), 0);
   for (const int source : ranks) {

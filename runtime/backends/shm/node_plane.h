@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -29,6 +30,12 @@ class NodePlane {
  public:
   static constexpr std::size_t kSlotBytes = std::size_t{128} << 10;
   static constexpr std::uint64_t kSlots = 4;
+  /// How much of a slot each round fills where `bytes` move: an eighth of them, so that what is
+  /// short is copied in and out at the same time too, but whole slots for what is long, because
+  /// ranks that share a core then pass more before they have to wait for one another.
+  static constexpr std::size_t piece_bytes(std::size_t bytes) {
+    return std::clamp(bytes / 8 / 4096 * 4096, kSlotBytes / 8, kSlotBytes);
+  }
   static constexpr std::size_t kSmallBytes = 4096 - 16;
 
   enum Stage : std::size_t {

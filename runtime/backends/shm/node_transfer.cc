@@ -1,46 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+
+#include "backends/shm/exchange.h"
 #include "backends/shm/rooted.h"
 
 namespace hvd {
 namespace {
 
-/// The root of a round copies its bytes into its slot, everybody copies them out.
+constexpr std::size_t kLine = 64;
+
+std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b == 0 ? 0 : 1); }
+
+/// In each round every root copies its next piece into its slot, and everybody copies the pieces of
+/// the others out; roots of unequal lengths cut theirs so that all end together.
 class NodeTransfer : public Transfer {
  public:
   NodeTransfer(NodePlane& plane, RootedPlan plan)
-      : plane_(plane), plan_(std::move(plan)), rounds_(plan_.bytes), base_(plane.next_round) {
-    plane_.next_round += rounds_.count();
-    skip_foreign();
+      : plane_(plane), plan_(std::move(plan)), base_(plane.next_round) {
+    std::size_t longest = 0;
+    for (const std::size_t bytes : plan_.bytes) longest = std::max(longest, bytes);
+    rounds_ = divide_up(longest, NodePlane::piece_bytes(longest));
+    pieces_.reserve(plan_.bytes.size());
+    for (const std::size_t bytes : plan_.bytes) {
+      pieces_.push_back(rounds_ == 0 ? 0 : divide_up(divide_up(bytes, rounds_), kLine) * kLine);
+    }
+    plane_.next_round += rounds_;
+    const auto me = static_cast<std::size_t>(plane.local_rank());
+    if (!plan_.own_in_place && plan_.bytes[me] > 0) self_.emplace(plan_.input, plan_.outputs[me]);
   }
 
   Progress advance() override {
-    if (out_ == rounds_.count()) return Progress::kDone;
-    if (!try_copy_in() && !try_copy_out()) return Progress::kBlocked;
-    return out_ == rounds_.count() ? Progress::kDone : Progress::kMoved;
+    if (is_done()) return Progress::kDone;
+    if (!try_copy_out() && !try_copy_in() && !try_copy_self()) return Progress::kBlocked;
+    return is_done() ? Progress::kDone : Progress::kMoved;
   }
   const Status& status() const override { return status_; }
 
  private:
-  void skip_foreign() {
-    while (in_ < rounds_.count() && rounds_.at(in_).root != plane_.local_rank()) ++in_;
+  std::size_t begin_of(std::uint64_t round, int root) const {
+    const auto index = static_cast<std::size_t>(root);
+    return std::min(round * pieces_[index], plan_.bytes[index]);
   }
+  std::size_t bytes_of(std::uint64_t round, int root) const {
+    return begin_of(round + 1, root) - begin_of(round, root);
+  }
+  bool has_sent_all() const { return bytes_of(in_, plane_.local_rank()) == 0; }
+  bool is_done() const { return out_ == rounds_ && has_sent_all() && (!self_ || self_->is_done()); }
+
+  bool try_copy_self() { return self_ && self_->advance(); }
 
   bool try_copy_in() {
-    if (in_ == rounds_.count() || !plane_.slot_is_free(base_ + in_)) return false;
-    const RootedRounds::Round round = rounds_.at(in_);
-    plan_.input.copy_to(plane_.slot(round.root, base_ + in_), round.offset, round.bytes);
-    plane_.publish(NodePlane::kIn, base_ + in_ + 1);
+    const int mine = plane_.local_rank();
+    if (has_sent_all() || !plane_.slot_is_free(base_ + in_)) return false;
+    plan_.input.copy_to(plane_.slot(mine, base_ + in_), begin_of(in_, mine), bytes_of(in_, mine));
     ++in_;
-    skip_foreign();
+    plane_.publish(NodePlane::kIn, base_ + in_);
     return true;
   }
 
   bool try_copy_out() {
-    const RootedRounds::Round round = rounds_.at(out_);
-    if (!plane_.has_reached(round.root, NodePlane::kIn, base_ + out_ + 1)) return false;
-    if (round.root != plane_.local_rank() || !plan_.own_in_place) {
-      const ByteStream& output = plan_.outputs[static_cast<std::size_t>(round.root)];
-      output.copy_from(plane_.slot(round.root, base_ + out_), round.offset, round.bytes);
+    if (out_ == rounds_) return false;
+    const int mine = plane_.local_rank();
+    for (int root = 0; root < plane_.local_size(); ++root) {
+      if (root == mine || bytes_of(out_, root) == 0) continue;
+      if (!plane_.has_reached(root, NodePlane::kIn, base_ + out_ + 1)) return false;
+    }
+    for (int root = 0; root < plane_.local_size(); ++root) {
+      const std::size_t bytes = bytes_of(out_, root);
+      if (root == mine || bytes == 0) continue;
+      plan_.outputs[static_cast<std::size_t>(root)].copy_from(plane_.slot(root, base_ + out_),
+                                                              begin_of(out_, root), bytes);
     }
     ++out_;
     plane_.publish(NodePlane::kOut, base_ + out_);
@@ -49,10 +79,12 @@ class NodeTransfer : public Transfer {
 
   NodePlane& plane_;
   RootedPlan plan_;
-  RootedRounds rounds_;
   std::uint64_t base_;
-  std::uint64_t in_ = 0;   // the next round of which I am the root
-  std::uint64_t out_ = 0;  // rounds that I have read
+  std::uint64_t rounds_ = 0;
+  std::vector<std::size_t> pieces_;  // by root: bytes of a round
+  std::uint64_t in_ = 0;             // rounds that I have given
+  std::uint64_t out_ = 0;            // rounds that I have read
+  std::optional<SelfCopy> self_;
   Status status_;
 };
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/past_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace hvd {
+namespace {
+
+TEST(PastCache, CopiesWhatever) {
+  std::vector<unsigned char> from(400);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 7 + 1);
+  for (const std::size_t begin : {0U, 1U, 17U, 63U, 64U}) {
+    for (const std::size_t bytes : {0U, 1U, 63U, 64U, 65U, 130U, 300U}) {
+      std::vector<unsigned char> to(from.size(), 0);
+      copy_past_cache(to.data() + begin, from.data() + 3, bytes);
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        const bool is_inside = i >= begin && i < begin + bytes;
+        ASSERT_EQ(to[i], is_inside ? from[3 + i - begin] : 0) << begin << " " << bytes << " " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hvd
