@@ -2,7 +2,7 @@
 """Runs our benchmarks and those of the peers one after another, and prints tables with ratios.
 
 compare.py BUILD FOLDER [TABLE...]: BUILD holds hvdrun and hvd_peer, FOLDER the peers that could be compiled. Tables:
-allreduce, operations, lists, oversubscribed, tcp, step, start; all of them where none is named.
+allreduce, operations, lists, oversubscribed, tcp, mpi, step, start; all of them where none is named.
 """
 
 import contextlib
@@ -99,6 +99,14 @@ class Bench:
         program = [f"{self._folder}/mpi_mpich", *suites]
         return outcome("MPICH", [["mpiexec.mpich", "-np", str(ranks), *program]], 300)
 
+    def ours_over_mpi(self, launch: list, suites: list) -> dict:
+        """Two nodes of one rank, between which the MPI of that launcher carries our data."""
+        ranks = [
+            ["-np", "1", "env", f"HVD_VIRTUAL_NODE={node}", "HVD_BACKEND=mpi", self._ours, *suites]
+            for node in (0, 1)
+        ]
+        return outcome(f"hvd over {launch[0]}", [[*launch, *ranks[0], ":", *ranks[1]]], 300)
+
     def gloo(self, suites: list, ranks: int = 2) -> dict:
         with tempfile.TemporaryDirectory() as meeting:
             program = f"{self._folder}/gloo_peer"
@@ -190,6 +198,20 @@ def tcp_table(bench: Bench) -> None:
     )
 
 
+def mpi_table(bench: Bench) -> None:
+    """MPI knows nothing of the two nodes: on both sides it moves bytes through shared memory."""
+    suites = ["sizes"]
+    for name, launch, theirs in (
+        ("Open MPI", ["mpirun.openmpi", "--oversubscribe"], bench.open_mpi),
+        ("MPICH", ["mpiexec.mpich"], bench.mpich),
+    ):
+        print_table(
+            f"allreduce, 2 nodes of 1 rank over {name}, and {name}'s own",
+            bench.ours_over_mpi(launch, suites),
+            {name: theirs(suites)},
+        )
+
+
 def step_table(bench: Bench) -> None:
     """What the runtime adds to a training step: nothing while idle, little with the optimizer."""
     program = [sys.executable, str(_HERE / "torch_step.py")]
@@ -219,6 +241,7 @@ _TABLES = {
     "lists": lists_table,
     "oversubscribed": oversubscribed_table,
     "tcp": tcp_table,
+    "mpi": mpi_table,
     "step": step_table,
     "start": start_table,
 }
