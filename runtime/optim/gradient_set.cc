@@ -40,6 +40,20 @@ Status GradientSet::check(const Options& options) {
   return Status::ok();
 }
 
+namespace {
+
+/// What an exchange of a part must say of the whole gradient, so that ranks whose gradients differ
+/// in shape or memory order get an error. FNV-1a.
+std::uint64_t tag_of(const Tensor& gradient) {
+  std::uint64_t tag = 14695981039346656037U ^ gradient.layout;
+  for (const std::int64_t extent : gradient.shape) {
+    tag = (tag ^ static_cast<std::uint64_t>(extent)) * 1099511628211U;
+  }
+  return tag;
+}
+
+}  // namespace
+
 Status GradientSet::check_index(std::size_t index) const {
   if (index < gradients_.size()) return Status::ok();
   return error(Code::kInvalidArgument, "gradient {}: the set has {}", index, gradients_.size());
@@ -71,6 +85,7 @@ Request GradientSet::request_for(const Entry& entry, const Exchange& exchange) c
   request.operation = exchange.operation;
   request.more = true;
   request.tensors.push_back(exchange.tensor);
+  request.tensors.back().layout = tag_of(entry.gradient.tensor);
   request.on_complete = [memory = entry.memory](const Status&) {};
   return request;
 }

@@ -203,6 +203,46 @@ class Optimizer(unittest.TestCase):
         self.assertEqual(len(found), 20)  # the largest 1 %
         self.assertTrue(torch.allclose(model.weight.grad[-1, -20:], gradient[-1, -20:]))
 
+    def test_eight_bits_of_any_size(self) -> None:
+        if ht.size() == 1:
+            self.skipTest("one rank reduces nothing")
+        # Large enough to be shared out, and not a multiple of the ranks.
+        for count in (5, 70001, 199999):
+            parameter = torch.nn.Parameter(torch.zeros(count))
+            optimizer = ht.DistributedOptimizer(
+                torch.optim.SGD([parameter], lr=1.0),
+                [(f"eight.{count}", parameter)],
+                compression=ht.Compression.fp8_e4m3,
+            )
+            parameter.backward(torch.full((count,), ht.rank() + 1.0))
+            optimizer.synchronize()
+            mean = (ht.size() + 1) / 2
+            self.assertTrue(torch.allclose(parameter.grad, torch.tensor(mean), rtol=0.1))
+
+    def test_compressed_gradients_that_differ_are_an_error(self) -> None:
+        if ht.size() == 1:
+            self.skipTest("one rank cannot differ")
+        odd = ht.rank() == 1
+        for name, compression in {
+            "e4m3": ht.Compression.fp8_e4m3,
+            "top_k": ht.Compression.top_k(0.1),
+            "power_sgd": ht.Compression.power_sgd(),
+        }.items():
+            for what, shape in (("shape", (60, 50)), ("order", (50, 40)), ("turned", (40, 50))):
+                with self.subTest(name, what=what):
+                    value = torch.zeros(shape if odd else (40, 50))
+                    if odd and what == "turned":
+                        value = torch.zeros(50, 40).t()
+                    parameter = torch.nn.Parameter(value)
+                    optimizer = ht.DistributedOptimizer(
+                        torch.optim.SGD([parameter], lr=1.0),
+                        [(f"{name}.{what}", parameter)],
+                        compression=compression,
+                    )
+                    parameter.backward(torch.ones_like(parameter))
+                    with self.assertRaisesRegex(hvd.MismatchError, f"{name}.{what}"):
+                        optimizer.step()
+
     def test_what_compression_keeps_is_saved(self) -> None:
         if ht.size() == 1:
             self.skipTest("one rank reduces nothing")

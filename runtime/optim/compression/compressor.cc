@@ -111,6 +111,17 @@ bool is_finite(std::span<const float> values) {
   return largest < kInfinity;
 }
 
+Status check_rows(const GatherResult& gathered, std::size_t rows, std::string_view what) {
+  for (std::size_t rank = 0; rank < gathered.rows.size(); ++rank) {
+    if (static_cast<std::size_t>(gathered.rows[rank]) == rows) continue;
+    return error(Code::kMismatch,
+                 "compression {}: rank {} of the process set sent {} elements, {} were due; use "
+                 "gradients of one shape and one method on all ranks",
+                 what, rank, gathered.rows[rank], rows);
+  }
+  return Status::ok();
+}
+
 std::size_t count_of(const Tensor& tensor) {
   std::size_t count = 1;
   for (const std::int64_t extent : tensor.shape) count *= static_cast<std::size_t>(extent);

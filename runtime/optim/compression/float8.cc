@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collective/float8_bits.h"
+#include "collective/operation.h"
 #include "optim/compression/methods.h"
 
 namespace hvd {
@@ -71,6 +72,7 @@ class Float8 : public Compressor {
       case Stage::kScale:
         return encode();
       case Stage::kCodes:
+        HVD_TRY(check_rows(*gathered, gradient_.size(), "fp8"));
         sum_codes(gathered, gradient_);
         for (float& value : gradient_) value *= static_cast<float>(factor_ * scale_);
         return std::optional<Exchange>();
@@ -78,6 +80,14 @@ class Float8 : public Compressor {
         return encode_share(gathered);
       case Stage::kSums:
         break;
+    }
+    std::int64_t sums = 0;
+    for (const std::int64_t rows : gathered->rows) sums += rows;
+    if (static_cast<std::size_t>(sums) != gradient_.size()) {
+      return error(Code::kMismatch,
+                   "compression fp8: {} sums came, {} were due; use gradients of one shape and one "
+                   "method on all ranks",
+                   sums, gradient_.size());
     }
     const auto* codes = reinterpret_cast<const std::uint8_t*>(gathered->data.get());
     const auto factor = static_cast<float>(factor_ * scale_);
@@ -109,7 +119,14 @@ class Float8 : public Compressor {
     if (gathered * (1 - 2.0 / ranks_) < kWorthAnExchange) {
       return send(Stage::kCodes, "codes", Allgather{}, codes_.size());
     }
-    return send(Stage::kShares, "shares", Alltoall{}, codes_.size());
+    auto shares = send(Stage::kShares, "shares", Alltoall{}, codes_.size());
+    // Elements seldom divide by the ranks: the first ranks take one more.
+    const auto ranks = static_cast<std::size_t>(ranks_);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      shares->tensor.splits.push_back(static_cast<std::int64_t>(
+          first_row_of(codes_.size(), ranks, rank + 1) - first_row_of(codes_.size(), ranks, rank)));
+    }
+    return shares;
   }
 
   /// The mean of all ranks' codes, added in the order of the ranks: the same bits everywhere.
@@ -127,7 +144,13 @@ class Float8 : public Compressor {
 
   /// A mean is within the range of what it is the mean of: the same scale holds it.
   Result<std::optional<Exchange>> encode_share(const GatherResult* gathered) {
-    const std::span share = gradient_.first(static_cast<std::size_t>(gathered->rows.front()));
+    const auto rows = static_cast<std::size_t>(gathered->rows.front());
+    HVD_TRY(check_rows(*gathered, rows, "fp8"));
+    if (rows > gradient_.size()) {
+      return error(Code::kMismatch, "compression fp8: a share of {} elements of {}", rows,
+                   gradient_.size());
+    }
+    const std::span share = gradient_.first(rows);
     sum_codes(gathered, share);
     quantise<Format>(share, 1, codes_.data());
     return send(Stage::kSums, "sums", Allgather{}, share.size());

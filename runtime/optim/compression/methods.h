@@ -31,6 +31,9 @@ std::unique_ptr<Compressor> make_top_k(const Compression& compression, std::stri
 std::unique_ptr<Compressor> make_power_sgd(const Compression& compression, std::string_view name,
                                            const Tensor& gradient);
 
+/// kMismatch unless each of the ranks sent so many rows: gradients of other shapes give others.
+Status check_rows(const GatherResult& gathered, std::size_t rows, std::string_view what);
+
 /// Elements of a tensor.
 std::size_t count_of(const Tensor& tensor);
 

@@ -65,6 +65,7 @@ class TopK : public Compressor {
 
   /// Adds in the order of the ranks: the same bits everywhere.
   Result<std::optional<Exchange>> resume(const GatherResult* gathered) override {
+    HVD_TRY(check_rows(*gathered, message_.size(), "top-k"));
     const auto ranks = gathered->rows.size();
     const auto* words = reinterpret_cast<const std::uint32_t*>(gathered->data.get());
     double factor = allreduce_.prescale * allreduce_.postscale;
