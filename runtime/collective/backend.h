@@ -63,9 +63,12 @@ class Backend {
   /// True when memory that it was given, the context's included, must never be freed: something
   /// that outlives it may still read or write there. Asked before it is destroyed.
   virtual bool keeps_memory() const { return false; }
-  /// After all tasks were given up: returns when no other rank writes into the tensors of this one
-  /// any more, or the deadline passes. `is_gone` tells which ranks (of the communicator) have died.
-  virtual void settle(const std::function<bool(int rank)>& /*is_gone*/, Deadline /*deadline*/) {}
+  /// After all tasks were given up: true when no other rank writes into the tensors of this one any
+  /// more, false when the deadline passed before. `is_gone` tells which ranks (of the communicator)
+  /// have died.
+  virtual bool settle(const std::function<bool(int rank)>& /*is_gone*/, Deadline /*deadline*/) {
+    return true;
+  }
 };
 
 /// The arenas of the ranks of a communicator that share a node.

@@ -65,8 +65,9 @@ class ReadyBitsReader {
   /// Returns false when nothing changed.
   template <typename Found>
   bool poll(Found&& found) {
-    // acquire: pairs with the store in ReadyBits::toggle(); the bits are at least that new.
-    const auto generation = member_->generation.load(std::memory_order_acquire);
+    // Pairs with the store in ReadyBits::toggle(): the bits are at least that new. seq_cst: it may
+    // be the last look before a sleep.
+    const auto generation = member_->generation.load();
     if (generation == generation_) return false;
     generation_ = generation;
     for (std::size_t i = 0; i < Board::kBitWords; ++i) {

@@ -50,6 +50,7 @@ void RingWriter::write_cell() {
   ++next_;
   // seq_cst: publishes the cell, and comes before the look at a reader's sleep word.
   cell.sequence.store(static_cast<std::uint32_t>(next_));
+  if (next_ % (cells_.size() / 4) == 0) filled_quarter_ = true;
   if (offset_ == message.size()) {
     unsent_.pop_front();
     offset_ = 0;
@@ -60,10 +61,9 @@ std::optional<std::span<const std::byte>> RingReader::read() {
   if (!inside_) message_.clear();
   for (;;) {
     const Cell& cell = cells_[next_ & (cells_.size() - 1)];
-    // acquire: pairs with the store in RingWriter::write_cell(); publishes the rest of the cell.
-    if (cell.sequence.load(std::memory_order_acquire) != static_cast<std::uint32_t>(next_ + 1)) {
-      return std::nullopt;
-    }
+    // Pairs with the store in RingWriter::write_cell(), which publishes the rest of the cell.
+    // seq_cst: it may be the last look before a sleep.
+    if (cell.sequence.load() != static_cast<std::uint32_t>(next_ + 1)) return std::nullopt;
     const auto length = std::min<std::size_t>(cell.length, Cell::kPayloadBytes);
     inside_ = cell.continues != 0;
     message_.insert(message_.end(), cell.payload.begin(),

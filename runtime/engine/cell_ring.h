@@ -28,6 +28,8 @@ static_assert(sizeof(Cell) == 64);
 
 /// How far one reader has come, in cells; a line of its own.
 struct alignas(64) RingCursor {
+  /// Of a reader that reads no more.
+  static constexpr std::uint64_t kGone = ~std::uint64_t{0};
   std::atomic<std::uint64_t> read;
 };
 
@@ -46,6 +48,9 @@ class RingWriter {
   /// Writes more of what is queued; true when it wrote something.
   bool flush();
   bool has_unsent() const { return !unsent_.empty(); }
+  /// True once after each quarter of the ring that was written: a reader that nothing concerns may
+  /// sleep without asking to be woken, and must read before the ring is full.
+  bool take_filled_quarter() { return std::exchange(filled_quarter_, false); }
 
  private:
   bool has_room();
@@ -57,6 +62,7 @@ class RingWriter {
   std::uint64_t free_until_ = 0;  ///< Cells before this index may be written without a look.
   std::deque<Bytes> unsent_;
   std::size_t offset_ = 0;  ///< Bytes of the first unsent message that are written.
+  bool filled_quarter_ = false;
 };
 
 /// One reading side. One thread at a time.

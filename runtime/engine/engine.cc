@@ -9,14 +9,11 @@
 #include <numeric>
 
 #include "base/log.h"
+#include "bootstrap/wiring_shape.h"
 #include "engine/engine_impl.h"
 
 namespace hvd {
 namespace {
-
-constexpr std::size_t kPage = 4096;
-
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 Communicator make_world(const Wiring& wiring) {
   Communicator world;
@@ -38,15 +35,12 @@ Communicator make_world(const Wiring& wiring) {
   return world;
 }
 
-/// The ranks at and below the leader `rank` in the tree over node leaders, whose shape every rank
-/// derives from the node index: the parent of node i is node (i - 1) / kFanOut.
-constexpr int kFanOut = 4;
-
+/// The ranks of `node` and of the nodes below it in the tree of leaders.
 RankSet ranks_below(const Communicator& world, int node) {
   RankSet below(world.size);
   for (int candidate = node; candidate < world.node_count(); ++candidate) {
     int ancestor = candidate;
-    while (ancestor > node) ancestor = (ancestor - 1) / kFanOut;
+    while (ancestor > node) ancestor = WiringShape::parent_of(ancestor);
     if (ancestor != node) continue;
     for (const int rank : world.nodes[static_cast<std::size_t>(candidate)]) below.add(rank);
   }
@@ -146,7 +140,12 @@ Engine::Impl::~Impl() {
   thread_.join();
   {
     Lock lock(progress_);
+    // The ranks of this node hear the others through its first rank only.
+    if (leaving_.load() && !all_left_.load() && !is_over() && world_.local_rank == 0) {
+      negotiation_->spread_loss(wiring_.rank, lost_text(wiring_.rank, "it shut down alone"));
+    }
     end_epoch(error(Code::kAborted, "rank {}: hvd was shut down", wiring_.rank));
+    negotiation_->stop_listening();
   }
   completion_.run_callbacks();
 }
@@ -196,8 +195,16 @@ Status Engine::Impl::shutdown(Deadline deadline) {
     if (!sent) sched_yield();
   }
   if (together) return Status::ok();
-  return error(Code::kTimeout, "rank {}: not all ranks shut down in time; leaving without them",
-               wiring_.rank);
+  RankSet missing = RankSet::all(world_.size);
+  {
+    Lock lock(progress_);
+    missing = missing.without(left_);
+  }
+  return error(
+      Code::kTimeout,
+      "rank {}: {} did not shut down in time; leaving without them: call shutdown on every "
+      "rank, or give it more time",
+      wiring_.rank, describe_ranks(missing));
 }
 
 void Engine::Impl::abort(const std::string& cause) {

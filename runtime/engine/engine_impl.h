@@ -22,8 +22,8 @@ namespace hvd {
 /// The five stages and what drives them.
 ///
 /// Whoever holds the progress lock drives: the engine's own thread, or a caller that waits.
-/// A rank with nothing pending neither polls nor asks to be woken: no peer can need it before it
-/// submits something, and its thread looks around every kTick anyway.
+/// A rank that nobody can need (see may_be_needed) neither polls nor asks to be woken; its thread
+/// looks around every kTick anyway.
 class Engine::Impl {
  public:
   Impl(Wiring wiring, std::span<const BackendEntry> table, const EngineOptions& options,
@@ -60,11 +60,17 @@ class Engine::Impl {
   static constexpr std::chrono::microseconds kSpinTime{2'000};
   /// How long a waiter yields its core, poll by poll, before it sleeps.
   static constexpr std::chrono::microseconds kYieldTime{500};
+  /// A yield is short among ranks that all wait, and a time slice or more among programs that
+  /// compute: there a sleeper is woken sooner than a yielder gets its turn. After a yield of more
+  /// than kYieldTime nobody here yields for this long.
+  static constexpr std::chrono::milliseconds kCrowdedTime{100};
   /// How long a sleep is while a task is under way for which nothing wakes us.
   static constexpr std::chrono::microseconds kPollInterval{50};
   /// A closed lane may only mean that its other end has heard of a loss before us, and left: the
   /// pidfds and the tree get this long to say whose.
   static constexpr std::chrono::milliseconds kPatience{100};
+  /// Steps that take in what a rank said before it went.
+  static constexpr int kLastWords = 100'000;
   /// How long a broken epoch waits until nobody works in our tensors any more.
   static constexpr std::chrono::seconds kSettleTime{2};
   struct Suspicion {
@@ -102,14 +108,18 @@ class Engine::Impl {
   /// True for a rank that can no longer write into this rank's memory.
   bool has_ended(int rank) const HVD_REQUIRES(progress_);
   void finish(const PendingPtr& pending, const Status& status) HVD_REQUIRES(progress_);
+  /// True when something may come for this rank from others.
+  bool may_be_needed() const HVD_REQUIRES(progress_);
   /// True when this rank is told to sleep and a last look found nothing to do.
   bool park() HVD_REQUIRES(progress_);
+  void yield_core() HVD_REQUIRES(progress_);
   void drive(const Pending& pending, Deadline deadline) HVD_REQUIRES(progress_);
   /// What fails when a rank that had left by shutdown ends, and is missed.
   Status gone_after_leaving(int rank) const;
   bool is_over() const { return over_.load(); }
   SetPlane* find_plane(int process_set) HVD_REQUIRES(progress_);
-  std::size_t batches_in_flight() const HVD_REQUIRES(progress_);
+  /// True while something runs in which the rank takes part.
+  bool has_batch_with(int rank) const HVD_REQUIRES(progress_);
   bool need_polling() const HVD_REQUIRES(progress_);
   bool advance_planes() HVD_REQUIRES(progress_);
   void complete_finished(SetPlane& plane) HVD_REQUIRES(progress_);
@@ -158,6 +168,7 @@ class Engine::Impl {
   std::vector<PendingPtr> broken_ HVD_GUARDED_BY(progress_);  ///< Fail with the epoch.
   std::size_t in_progress_ HVD_GUARDED_BY(progress_) = 0;
   Clock::time_point next_tick_ HVD_GUARDED_BY(progress_);
+  Clock::time_point crowded_until_ HVD_GUARDED_BY(progress_);
   unsigned steps_ HVD_GUARDED_BY(progress_) = 0;
   Statistics statistics_ HVD_GUARDED_BY(progress_);
 
@@ -176,8 +187,7 @@ class Engine::Impl {
   std::atomic<int> waiting_callers_{0};  ///< Callers that drive or would like to.
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> polling_{false};  ///< Whoever parked left a task for which nothing wakes us.
-  std::atomic<bool> stepped_back_{false};  ///< The thread went to sleep because a caller waited.
-  bool hurried_ = false;  ///< The thread's own: it left work undone to run callbacks.
+  std::atomic<bool> stepped_back_{false};  ///< The thread stopped for a caller, or a callback.
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> waited_ns_{0};
   std::thread thread_;

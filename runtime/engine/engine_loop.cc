@@ -20,6 +20,13 @@ void relax() {
 #endif
 }
 
+Status with_undefined_buffers(const Status& status) {
+  return error(status.code(),
+               "{}; a rank of this node that does not answer may still write into tensors of "
+               "hvd_alloc(): buffers undefined, their memory is not used again",
+               status.message());
+}
+
 }  // namespace
 
 SetPlane* Engine::Impl::find_plane(int process_set) {
@@ -29,10 +36,12 @@ SetPlane* Engine::Impl::find_plane(int process_set) {
   return nullptr;
 }
 
-std::size_t Engine::Impl::batches_in_flight() const {
-  std::size_t count = 0;
-  for (const auto& plane : planes_) count += plane->reduction->in_flight();
-  return count;
+bool Engine::Impl::has_batch_with(int rank) const {
+  return std::any_of(planes_.begin(), planes_.end(), [rank](const auto& plane) {
+    const std::vector<int>& members = plane->communicator.world_ranks;
+    return plane->reduction->in_flight() > 0 &&
+           std::find(members.begin(), members.end(), rank) != members.end();
+  });
 }
 
 bool Engine::Impl::need_polling() const {
@@ -166,14 +175,16 @@ void Engine::Impl::end_epoch(const Status& status) {
   }
   over_.store(true);
   for (const PendingPtr& pending : std::exchange(broken_, {})) completion_.finish(pending, status);
-  const Deadline settled = Deadline::after(kSettleTime);
+  const Deadline patience = Deadline::after(kSettleTime);
   for (const auto& plane : planes_) {
     const auto is_gone = [&](int rank) HVD_REQUIRES(progress_) {
       return has_ended(plane->communicator.world_ranks[static_cast<std::size_t>(rank)]);
     };
-    for (const PendingPtr& owner : plane->reduction->abandon(is_gone, settled)) {
-      completion_.finish(owner, status);
+    const Reducer::Abandoned abandoned = plane->reduction->abandon(is_gone, patience);
+    for (const PendingPtr& owner : abandoned.owners) {
+      completion_.finish(owner, abandoned.is_settled ? status : with_undefined_buffers(status));
     }
+    if (!abandoned.is_settled && wiring_.node.arena != nullptr) wiring_.node.arena->keep();
   }
   for (const PendingPtr& pending : negotiation_->take_all_requests()) {
     completion_.finish(pending, status);
@@ -207,51 +218,24 @@ void Engine::Impl::tick_if_due() {
   negotiation_->spread_loss(suspicion.rank, suspicion.text);
 }
 
-std::string Engine::Impl::lost_text(int rank, const std::string& cause) const {
-  const PeerInfo& peer = peers_[static_cast<std::size_t>(rank)];
-  return format_text("rank {} on host {} (process {}) is lost: {}", rank, peer.host, peer.pid,
-                     cause);
+void Engine::Impl::yield_core() {
+  const auto before = Clock::now();
+  sched_yield();
+  const auto now = Clock::now();
+  if (now - before > kYieldTime) crowded_until_ = now + kCrowdedTime;
 }
 
-void Engine::Impl::suspect(int rank, std::string text) {
-  // The end of a connection names the peer; a failure of ours does not.
-  if (suspicion_ && suspicion_->rank != wiring_.rank) return;
-  const auto due = suspicion_ ? suspicion_->due : Clock::now() + kPatience;
-  suspicion_ = Suspicion{rank, std::move(text), due};
-}
-
-void Engine::Impl::peer_gone(int rank, const std::string& cause, bool certain) {
-  while (step()) {
-  }  // what it said before it went comes first
-  if (is_over() || all_left_.load()) return;
-  if (left_.contains(rank)) {
-    // It said farewell, so most of us can do without it: not those for whom it spoke, nor what is
-    // half done with it.
-    const auto node = static_cast<std::size_t>(world_.node);
-    const bool spoke_for_us = rank == 0 || rank == world_.nodes[node].front();
-    if (spoke_for_us || batches_in_flight() > 0) end_epoch(gone_after_leaving(rank));
-    return;
-  }
-  if (!certain) return suspect(rank, lost_text(rank, cause));
-  negotiation_->spread_loss(rank, lost_text(rank, cause));
-  step();
-}
-
-Status Engine::Impl::gone_after_leaving(int rank) const {
-  return error(
-      Code::kAborted,
-      "rank {}: rank {} on host {} has left the job (shutdown) and ended; the others cannot "
-      "go on without it: call shutdown on every rank",
-      wiring_.rank, rank, peers_[static_cast<std::size_t>(rank)].host);
+/// Where nothing of this rank is under way nothing can come before it submits. The first rank of a
+/// node also speaks for process sets in which it has nothing to do.
+bool Engine::Impl::may_be_needed() const {
+  const bool speaks_for_others = last_formed_ > 0 && world_.local_rank == 0;
+  return in_progress_ > 0 || leaving_.load() || speaks_for_others;
 }
 
 bool Engine::Impl::park() {
-  // Nothing of this rank is under way, so nothing can come before it submits: nobody need wake it.
-  // The first rank of a node also speaks for sets in which it has nothing to do.
-  const bool speaks_for_others = last_formed_ > 0 && world_.local_rank == 0;
-  const bool idle = in_progress_ == 0 && !leaving_.load() && !speaks_for_others;
-  if (!idle) wiring_.node.doorbell->set_asleep(true);
-  if (idle || !step()) {
+  const bool needed = may_be_needed();
+  if (needed) wiring_.node.doorbell->set_asleep(true);
+  if (!needed || !step()) {
     polling_.store(need_polling());
     return true;
   }
@@ -272,22 +256,28 @@ void Engine::Impl::run_thread() {
       wiring_.node.doorbell->set_asleep(false);
       tick_if_due();
       int idle = 0;
+      bool parked = false;
       auto quiet_since = Clock::now();
       // A caller that waits drives better than we do: it has nothing else to do on its core.
-      while (waiting_callers_.load() == 0 &&
-             ((idle < 16 && Clock::now() - quiet_since < kYieldTime) || !park())) {
+      const auto may_yield = [&]() HVD_REQUIRES(progress_) {
+        const auto now = Clock::now();
+        return idle < 16 && now - quiet_since < kYieldTime && now >= crowded_until_;
+      };
+      while (waiting_callers_.load() == 0) {
         if (step()) {
           idle = 0;
           quiet_since = Clock::now();
-        } else {
+        } else if (may_yield()) {
           ++idle;
-          sched_yield();
+          yield_core();
+        } else if (park()) {
+          parked = true;
+          break;
         }
         if (completion_.has_callbacks()) break;
       }
-      // Whoever waited has the last word: it rings when it goes and leaves something behind.
-      stepped_back_.store(waiting_callers_.load() > 0);
-      hurried_ = completion_.has_callbacks();
+      // Who holds us up has the last word: it rings when it goes and leaves something behind.
+      stepped_back_.store(!parked);
     }
     completion_.run_callbacks();
   }
@@ -299,7 +289,7 @@ Result<bool> Engine::Impl::sleep() {
   Deadline deadline = Deadline::after(kTick);
   thread_sleeps_.store(true);  // seq_cst: a submission after this rings; one before is seen now
   const bool left_alone = stepped_back_.load() && waiting_callers_.load() == 0;
-  if (hurried_ || left_alone || !submission_.is_empty() || stop_.load()) {
+  if (left_alone || !submission_.is_empty() || stop_.load()) {
     deadline = Deadline::at(Clock::now());
   }
   // A caller that drives polls for us, and rings when it stops.
@@ -317,6 +307,7 @@ void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
   Clock::time_point spin_end;
   Clock::time_point give_up;
   for (unsigned polls = 0; !pending.done.load(); ++polls) {
+    if (polls % 256 == 255 && deadline.has_passed()) break;
     if (step()) {
       idle = 0;
       continue;
@@ -327,14 +318,12 @@ void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
       relax();
       if (idle % 64 == 0 && Clock::now() >= spin_end) idle = spin_polls_ - 1;
     } else {
-      // A yield is short among ranks that all wait, and a time slice or more among programs that
-      // compute: there a sleeper is woken sooner than a yielder gets its turn.
+      // See kCrowdedTime.
       const auto now = Clock::now();
       if (idle == spin_polls_) give_up = now + kYieldTime;
-      if (now >= give_up) break;
-      sched_yield();
+      if (now >= give_up || now < crowded_until_) break;
+      yield_core();
     }
-    if (polls % 256 == 255 && deadline.has_passed()) break;
   }
   // Leave nothing behind that only we would do: what is ready now goes to the thread.
   if (!park()) wiring_.node.doorbell->ring_self();
@@ -342,7 +331,10 @@ void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
 
 Status Engine::Impl::wait(Handle handle, Deadline deadline) {
   HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
-  if (pending->done.load()) return pending->status;
+  if (pending->done.load()) {
+    if (!submission_.is_empty()) flush();
+    return pending->status;
+  }
   const auto begin = Clock::now();
   bool drove = false;
   bool leaves_work = false;
@@ -354,13 +346,13 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
       continue;
     }
     drive(*pending, deadline);
-    leaves_work = in_progress_ > 0 || leaving_.load();
+    leaves_work = may_be_needed();
     progress_.unlock();
     drove = true;
   }
-  // seq_cst, as the thread's store and load in the opposite order: either the thread sees that
-  // nobody waits any more, or we see that it stepped back for us, and ring. Where nothing else
-  // wakes it, it may sleep its whole tick because we were driving.
+  // seq_cst, as the thread's store of stepped_back_ and its load of the callers before it sleeps:
+  // either it sees that nobody waits any more, or we see that it stepped back for us, and ring.
+  // Where nothing else wakes it, it may sleep its whole tick because we were driving.
   waiting_callers_.fetch_sub(1);
   if (!drove || (leaves_work && (stepped_back_.load() || polling_.load())))
     wiring_.node.doorbell->ring_self();

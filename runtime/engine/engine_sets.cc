@@ -17,8 +17,9 @@ namespace {
 constexpr std::chrono::seconds kGrace{30};
 
 Deadline with_grace(Deadline deadline) {
-  if (deadline.is_forever()) return deadline;
-  return Deadline::at(std::max(deadline.time(), Clock::now()) + kGrace);
+  const auto now = Clock::now();
+  const auto from = deadline.is_forever() ? now : std::max(deadline.time(), now);
+  return Deadline::at(from + 2 * kGrace);  // to connect, and to hear how it went
 }
 
 }  // namespace
@@ -215,7 +216,10 @@ Result<int> Engine::Impl::form_set(std::uint64_t number, const std::vector<int>&
   HVD_TRY_ASSIGN(auto answers, answer(number, "answer", mine, deadline));
   SetAnswer outcome;
   if (member) {
-    SetWiring::Plan plan{.number = number, .rank = wiring_.rank, .deadline = deadline};
+    // All ranks are there by now: what does not connect soon never will.
+    SetWiring::Plan plan{.number = number,
+                         .rank = wiring_.rank,
+                         .deadline = deadline.earlier(Deadline::after(kGrace))};
     for (SetAnswer& given : answers) plan.offers.push_back(std::move(given.offer));
     auto plane = connect_set(plan, ranks);
     outcome.status = plane.status();

@@ -81,4 +81,44 @@ void Engine::Impl::handle_event(const Poller::Event& event) {
   }
 }
 
+std::string Engine::Impl::lost_text(int rank, const std::string& cause) const {
+  const PeerInfo& peer = peers_[static_cast<std::size_t>(rank)];
+  return format_text("rank {} on host {} (process {}) is lost: {}", rank, peer.host, peer.pid,
+                     cause);
+}
+
+void Engine::Impl::suspect(int rank, std::string text) {
+  // The end of a connection names the peer; a failure of ours does not.
+  if (suspicion_ && suspicion_->rank != wiring_.rank) return;
+  const auto due = suspicion_ ? suspicion_->due : Clock::now() + kPatience;
+  suspicion_ = Suspicion{rank, std::move(text), due};
+}
+
+void Engine::Impl::peer_gone(int rank, const std::string& cause, bool certain) {
+  // What it said before it went comes first; other sets may keep us moving for ever.
+  for (int steps = 0; steps < kLastWords && step(); ++steps) {
+  }
+  if (is_over() || all_left_.load()) return;
+  if (left_.contains(rank)) {
+    // It said farewell, so most of us can do without it: not those for whom it spoke, nor what is
+    // half done with it.
+    const auto node = static_cast<std::size_t>(world_.node);
+    const bool spoke_for_us = rank == 0 || rank == world_.nodes[node].front();
+    if (spoke_for_us || has_batch_with(rank)) return end_epoch(gone_after_leaving(rank));
+    negotiation_->forget_reader(rank);
+    return;
+  }
+  if (!certain) return suspect(rank, lost_text(rank, cause));
+  negotiation_->spread_loss(rank, lost_text(rank, cause));
+  step();
+}
+
+Status Engine::Impl::gone_after_leaving(int rank) const {
+  return error(
+      Code::kAborted,
+      "rank {}: rank {} on host {} has left the job (shutdown) and ended; the others cannot "
+      "go on without it: call shutdown on every rank",
+      wiring_.rank, rank, peers_[static_cast<std::size_t>(rank)].host);
+}
+
 }  // namespace hvd

@@ -281,7 +281,23 @@ std::vector<PendingPtr> Negotiation::take_all_requests() {
   return all;
 }
 
+void Negotiation::stop_listening() {
+  if (is_leader()) return;
+  auto& cursor = board_.members[static_cast<std::size_t>(place_.local_rank)].down_cursor;
+  cursor.read.store(RingCursor::kGone);
+  doorbell_->ring(0);
+}
+
+void Negotiation::forget_reader(int rank) {
+  const auto& node = place_.node_ranks;
+  const auto found = std::find(node.begin(), node.end(), rank);
+  if (!is_leader() || found == node.end()) return;
+  board_.members[static_cast<std::size_t>(found - node.begin())].down_cursor.read.store(
+      RingCursor::kGone);
+}
+
 void Negotiation::ring() {
+  if (down_.take_filled_quarter()) doorbell_->wake_others();
   if (std::exchange(ring_leader_, false)) doorbell_->ring(0);
   if (std::exchange(ring_members_, false)) doorbell_->ring_others();
 }

@@ -82,6 +82,10 @@ class Negotiation {
   void leave_farewell(std::string_view text);
   /// What the rank of this node said when it ended; empty when it said nothing.
   std::string farewell_of(int local_rank) const;
+  /// This rank reads the log no more: nobody need wait for it to make room.
+  void stop_listening();
+  /// The same of a rank of this node that has left and ended.
+  void forget_reader(int rank);
 
   /// Moves messages. True when anything moved.
   bool step();

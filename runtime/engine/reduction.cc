@@ -76,18 +76,20 @@ bool Reducer::advance() {
   return moved;
 }
 
-std::vector<PendingPtr> Reducer::abandon(const std::function<bool(int rank)>& is_gone,
-                                         Deadline deadline) {
-  std::vector<PendingPtr> owners;
+Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone,
+                                    Deadline deadline) {
+  Abandoned abandoned;
   for (Running& running : running_) {
-    for (PendingPtr& owner : running.owners) owners.push_back(std::move(owner));
+    for (PendingPtr& owner : running.owners) abandoned.owners.push_back(std::move(owner));
   }
   running_.clear();
   polled_ = 0;
   for (Candidate& candidate : candidates_) {
-    if (candidate.backend != nullptr) candidate.backend->settle(is_gone, deadline);
+    if (candidate.backend == nullptr) continue;
+    const bool is_settled = candidate.backend->settle(is_gone, deadline);
+    abandoned.is_settled = abandoned.is_settled && is_settled;
   }
-  return owners;
+  return abandoned;
 }
 
 std::string Reducer::describe(const Operation& operation, DataType dtype, Device device) const {

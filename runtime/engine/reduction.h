@@ -43,9 +43,13 @@ class Reducer {
     bool started = true;  ///< False: refused before any byte moved, on every rank alike.
   };
   std::vector<Finished> take_finished() { return std::exchange(finished_, {}); }
-  /// Drops all tasks, and waits, at most until the deadline, until no other rank works in this
-  /// rank's tensors any more; the owners of those that had not finished.
-  std::vector<PendingPtr> abandon(const std::function<bool(int rank)>& is_gone, Deadline deadline);
+  struct Abandoned {
+    std::vector<PendingPtr> owners;  ///< Of what had not finished.
+    bool is_settled = true;          ///< No other rank works in this rank's tensors any more.
+  };
+  /// Drops all tasks, and waits until nobody works in this rank's tensors, at most until the
+  /// deadline.
+  Abandoned abandon(const std::function<bool(int rank)>& is_gone, Deadline deadline);
 
   /// The choice for one kind of batch, for people: "shm: <reason>".
   std::string describe(const Operation& operation, DataType dtype, Device device) const;

@@ -6,13 +6,6 @@
 #include "base/check.h"
 
 namespace hvd {
-namespace {
-
-constexpr std::size_t kPage = 4096;
-
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-}  // namespace
 
 std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_size) {
   std::size_t bytes = 0;

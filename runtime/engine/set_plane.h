@@ -38,6 +38,9 @@ struct SetPlane {
   void open(std::span<const BackendEntry> table, std::span<std::byte> memory, std::string wanted);
 };
 
+/// Memory is shared out by pages.
+constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
 /// Bytes of shared memory that the backends want in a node with `local_size` members.
 std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_size);
 

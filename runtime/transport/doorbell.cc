@@ -47,6 +47,12 @@ void Doorbell::ring_others() const {
   }
 }
 
+void Doorbell::wake_others() const {
+  for (int i = 0; i < static_cast<int>(bells_.size()); ++i) {
+    if (i != local_rank_) write_bell(bells_[static_cast<std::size_t>(i)].fd);
+  }
+}
+
 void Doorbell::ring_self() const { write_bell(fd()); }
 
 void Doorbell::set_asleep(bool asleep) {

@@ -34,6 +34,8 @@ class Doorbell {
   void ring(int local_rank) const;
   /// Wakes every other rank of the node that sleeps.
   void ring_others() const;
+  /// Wakes every other rank of the node, asleep or not.
+  void wake_others() const;
   /// Wakes my own engine thread, asleep or not.
   void ring_self() const;
 

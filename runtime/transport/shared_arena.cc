@@ -69,6 +69,7 @@ bool SharedArena::deallocate(void* memory) {
   if (block == used_.end()) return false;
   const std::size_t bytes = block->second;
   used_.erase(block);
+  if (keeps_) return true;
   used_bytes_ -= bytes;
   if (bytes >= kLargeBytes) segment_->release({mine_ + *offset, bytes});
   give_back(*offset, bytes);
@@ -89,6 +90,11 @@ void SharedArena::give_back(std::size_t begin, std::size_t bytes) {
     }
   }
   free_.emplace(begin, bytes);
+}
+
+void SharedArena::keep() {
+  Lock lock(mutex_);
+  keeps_ = true;
 }
 
 std::size_t SharedArena::used_bytes() const {

@@ -29,6 +29,8 @@ class SharedArena {
   Result<void*> allocate(std::size_t bytes);
   /// True when `memory` was allocated here; it is free now.
   bool deallocate(void* memory);
+  /// What is allocated now stays out of use when it is deallocated: others may still write there.
+  void keep();
   /// Bytes that are allocated.
   std::size_t used_bytes() const;
 
@@ -52,6 +54,7 @@ class SharedArena {
   Blocks free_ HVD_GUARDED_BY(mutex_);
   Blocks used_ HVD_GUARDED_BY(mutex_);
   std::size_t used_bytes_ HVD_GUARDED_BY(mutex_) = 0;
+  bool keeps_ HVD_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hvd

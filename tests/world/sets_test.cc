@@ -280,5 +280,43 @@ TEST(Sets, ALossEndsWhatEverySetHasInFlight) {
   });
 }
 
+TEST(Sets, ARankThatHasLeftHoldsUpNoSetOfOthers) {
+  World world({3});
+  const int id = add_everywhere(world, {0, 1});
+  world.run([&](int rank, Engine& engine) {
+    if (rank == 2) {
+      EXPECT_EQ(engine.shutdown(Deadline::after(std::chrono::milliseconds(10))).code(),
+                Code::kTimeout);
+      world.kill(2);
+      return;
+    }
+    // Names that fill the ring of the log, of which rank 2 reads nothing any more, several times.
+    std::vector<float> values(1);
+    for (int i = 0; i < 400; ++i) {
+      const std::string name = std::to_string(i) + std::string(2000, 'x');
+      const Status status = run_request(engine, set_request(id, name, values));
+      ASSERT_TRUE(status.is_ok()) << status.message();
+    }
+  });
+}
+
+TEST(Sets, TheFirstRankOfANodeDoesNotLeaveTheOthersInSilence) {
+  World world({3});
+  const int id = add_everywhere(world, {1, 2});
+  world.run([&](int rank, Engine& engine) {
+    if (rank == 0) {
+      EXPECT_EQ(engine.shutdown(Deadline::after(std::chrono::milliseconds(10))).code(),
+                Code::kTimeout);
+      world.kill(0);
+      return;
+    }
+    std::vector<float> values(1);
+    Status status;
+    while (status.is_ok()) status = run_request(engine, set_request(id, "x", values));
+    EXPECT_EQ(status.code(), Code::kAborted) << status.message();
+    EXPECT_THAT(status.message(), testing::HasSubstr("rank 0 on host "));
+  });
+}
+
 }  // namespace
 }  // namespace hvd

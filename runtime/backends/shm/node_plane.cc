@@ -59,9 +59,9 @@ std::byte* NodePlane::small(int rank, std::uint64_t number) const {
 }
 
 std::uint64_t NodePlane::load(int rank, Stage stage) const {
-  // acquire: pairs with the store in publish(); the slots that the counter announces are visible,
-  // or, for kOut, the peer's reads of them are over.
-  return counter(rank, stage)->value.load(std::memory_order_acquire);
+  // Pairs with the store in publish(): the slots that the counter announces are visible, or, for
+  // kOut, the peer's reads of them are over. seq_cst: it may be the last look before a sleep.
+  return counter(rank, stage)->value.load();
 }
 
 void NodePlane::publish(Stage stage, std::uint64_t round) {
@@ -80,14 +80,15 @@ std::optional<bool> NodePlane::all_without_slots(std::uint64_t number) {
   return all;
 }
 
-void NodePlane::wait_until_stopped(const std::function<bool(int local_rank)>& is_gone,
+bool NodePlane::wait_until_stopped(const std::function<bool(int local_rank)>& is_gone,
                                    Deadline deadline) {
   for (int rank = 0; rank < local_size_; ++rank) {
     while (rank != local_rank_ && !has_reached(rank, kStopped, 1) && !is_gone(rank)) {
-      if (deadline.has_passed()) return;
+      if (deadline.has_passed()) return false;
       sched_yield();
     }
   }
+  return true;
 }
 
 bool NodePlane::all_have_reached(Stage stage, std::uint64_t round) {
@@ -108,10 +109,8 @@ bool NodePlane::all_have_small(std::uint64_t number) {
     small_seen_ = 0;
   }
   while (small_seen_ < local_size_) {
-    // acquire: pairs with the store in publish_small(); the small bytes are visible.
-    if (small_slot(small_seen_, number)->number.load(std::memory_order_acquire) != number) {
-      return false;
-    }
+    // Pairs with the store in publish_small(): the small bytes are visible. seq_cst: as in load().
+    if (small_slot(small_seen_, number)->number.load() != number) return false;
     ++small_seen_;
   }
   return true;

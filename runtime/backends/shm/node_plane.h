@@ -88,7 +88,7 @@ class NodePlane {
   std::uint64_t next_round = 0;
   std::uint64_t next_small = 1;
   std::uint64_t next_stream = 1;
-  /// The task at the head lets the other ranks write into this rank's tensors.
+  /// The task at the head lets the other ranks write into this rank's tensors, or may have.
   bool is_written_by_others = false;
 
   /// Tasks run one after the other, in the order in which they took their tickets.
@@ -99,8 +99,9 @@ class NodePlane {
   void abandon() { abandoned_ = true; }
   /// Tells the others that this rank touches nobody's memory any more.
   void stop() { publish(kStopped, 1); }
-  /// Returns when every rank has given up, but those that `is_gone` says have died.
-  void wait_until_stopped(const std::function<bool(int local_rank)>& is_gone, Deadline deadline);
+  /// True when every rank has given up, but those that `is_gone` says have died; false when the
+  /// deadline passed before.
+  bool wait_until_stopped(const std::function<bool(int local_rank)>& is_gone, Deadline deadline);
   bool is_abandoned() const { return abandoned_; }
 
  private:

@@ -61,6 +61,8 @@ class StreamTask : public Task {
       zero_copy_->announce(plane_.next_round);
     }
     number_ = plane_.next_stream++;
+    // From here on a rank that hears of all modes before us may write into our tensors.
+    plane_.is_written_by_others = zero_copy_.has_value();
     plane_.publish_mode(number_, zero_copy_.has_value());
     if (!zero_copy_) stream_.begin();
     begun_ = true;
@@ -71,8 +73,8 @@ class StreamTask : public Task {
     agreed_ = true;
     if (without_slots) {
       ++plane_.next_round;
-      plane_.is_written_by_others = true;
     } else {
+      plane_.is_written_by_others = false;
       zero_copy_.reset();
       stream_.begin();
     }
@@ -148,11 +150,11 @@ class ShmBackend : public Backend {
 
   bool reproducible() const override { return true; }
 
-  void settle(const std::function<bool(int rank)>& is_gone, Deadline deadline) override {
+  bool settle(const std::function<bool(int rank)>& is_gone, Deadline deadline) override {
     plane_.stop();
-    if (!plane_.is_written_by_others) return;
+    if (!plane_.is_written_by_others) return true;
     const auto& ranks = communicator_.nodes[static_cast<std::size_t>(communicator_.node)];
-    plane_.wait_until_stopped(
+    return plane_.wait_until_stopped(
         [&](int local_rank) { return is_gone(ranks[static_cast<std::size_t>(local_rank)]); },
         deadline);
   }

@@ -191,7 +191,7 @@ typedef struct hvd_gather {
 typedef struct hvd_counters {
   size_t struct_size;    /**< sizeof(hvd_counters); set by the caller. */
   uint64_t batches;      /**< Times that a backend ran. */
-  uint64_t requests;     /**< Operations completed. */
+  uint64_t requests;     /**< Operations that all ranks were ready for. */
   uint64_t bytes;        /**< Bytes of this rank's tensors in them. */
   double waited_seconds; /**< Time that callers spent in hvd_wait(). */
 } hvd_counters;
@@ -360,8 +360,9 @@ HVD_API hvd_status hvd_release(hvd_handle handle) HVD_NOEXCEPT;
  *
  * Zeroed where it was not used before, at a multiple of 64 bytes (of 4096 from 4096 bytes on). It
  * stays valid until hvd_free(), also after hvd_shutdown(). While an operation on it is in flight
- * other ranks write into it; after HVD_PEER_LOST they have stopped. A forked child sees the same
- * memory, not a copy.
+ * other ranks write into it; after HVD_PEER_LOST they have stopped, unless the sentence says
+ * "buffers undefined": a rank that did not answer for 2 s may go on, and the memory is not given
+ * out again. A forked child sees the same memory, not a copy.
  *
  * @param bytes 0 gives memory that must be freed as well.
  * @return HVD_SYSTEM: the share of this rank (HVD_ARENA_BYTES, 32 GiB of addresses) is used up, or

@@ -20,7 +20,7 @@ from hvd.errors import BY_STATUS, HvdError, NotInitializedError
 SLICE_SECONDS = 0.2
 _PATIENCE_SECONDS = 10.0
 
-# Whatever the engine may still write to; see _keep_borrowed_memory().
+# Whatever the engine may still write to; see _end_of_program().
 borrowed: dict[Any, Any] = {}
 
 

@@ -88,5 +88,15 @@ TEST(SharedArena, SaysWhatToDoWhenThereIsNone) {
   EXPECT_NE(memory.status().message().find("HVD_ARENA_BYTES"), std::string::npos);
 }
 
+TEST(SharedArena, KeepsWhatOthersMayStillWriteTo) {
+  SharedArena arena(make_segment(), 0, 2);
+  void* const lent = arena.allocate(4096).value();
+  arena.keep();
+  EXPECT_TRUE(arena.deallocate(lent));
+  EXPECT_FALSE(arena.deallocate(lent));
+  EXPECT_NE(arena.allocate(4096).value(), lent);
+  EXPECT_EQ(arena.allocate(kPart).status().code(), Code::kSystem);
+}
+
 }  // namespace
 }  // namespace hvd
