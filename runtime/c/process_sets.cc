@@ -104,3 +104,14 @@ int hvd_process_set_size(int32_t process_set) noexcept {
   }));
   return size;
 }
+
+hvd_status hvd_join(int32_t process_set, int32_t active_average, double timeout_seconds,
+                    int32_t* last_rank) noexcept {
+  return guarded([&]() -> Status {
+    HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
+    HVD_TRY_ASSIGN(const int last, engine->join(process_set, active_average != 0,
+                                                hvd::deadline_after(timeout_seconds)));
+    if (last_rank != nullptr) *last_rank = last;
+    return Status::ok();
+  });
+}

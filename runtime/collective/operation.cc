@@ -93,13 +93,7 @@ bool has_tensors(const Operation& operation) {
   return !std::holds_alternative<Barrier>(operation) && !std::holds_alternative<Join>(operation);
 }
 
-std::string_view kind_name(const Operation& operation) {
-  constexpr std::string_view kNames[] = {"allreduce",     "allgather", "broadcast", "barrier",
-                                         "reducescatter", "alltoall",  "reduce",    "gather",
-                                         "scatter",       "join"};
-  static_assert(std::size(kNames) == std::variant_size_v<Operation>);
-  return kNames[operation.index()];
-}
+std::string_view kind_name(const Operation& operation) { return kKindNames[operation.index()]; }
 
 std::string describe(const Operation& operation) {
   if (const auto reduction = reduction_of(operation)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -34,12 +35,14 @@ enum class Wire : std::uint8_t {
 std::string_view name_of(Wire wire);
 
 /// out = postscale * reduce(prescale * in over ranks). Average divides by the size of the process
-/// set after the sum. Scaling is in float64 for float64, else in float32.
+/// set after the sum (by `divisor` while ranks have joined). Scaling is in float64 for float64,
+/// else in float32.
 struct Allreduce {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
   Wire wire = Wire::kSame;
+  int divisor = 0;  ///< Of an average; 0: the size of the process set.
   bool operator==(const Allreduce&) const = default;
 };
 
@@ -124,7 +127,10 @@ constexpr std::size_t first_row_of(std::size_t rows, std::size_t size, std::size
   return rows / size * rank + (rank < longer ? rank : longer);
 }
 
-/// "allreduce", "allgather", "broadcast", "barrier", "reducescatter", ...
+/// By Operation::index().
+inline constexpr std::array<std::string_view, std::variant_size_v<Operation>> kKindNames = {
+    "allreduce", "allgather", "broadcast", "barrier", "reducescatter",
+    "alltoall",  "reduce",    "gather",    "scatter", "join"};
 std::string_view kind_name(const Operation& operation);
 /// The kind with its parameters: "allreduce(sum, prescale 0.5)".
 std::string describe(const Operation& operation);

@@ -40,12 +40,13 @@ bool may_travel_as(Wire wire, DataType dtype) {
 
 Reduction Reduction::of(const Allreduce& allreduce, DataType dtype, int size) {
   const bool average = allreduce.op == ReduceOp::kAverage;
+  const int divisor = allreduce.divisor > 0 ? allreduce.divisor : size;
   const WireCast cast = WireCast::of(allreduce, dtype);
   return {.dtype = cast.wire,
           .op = average ? ReduceOp::kSum : allreduce.op,
           .prescale = cast.is_cast() ? 1.0 : allreduce.prescale,
           .postscale = allreduce.postscale,
-          .divisor = average ? size : 1,
+          .divisor = average ? divisor : 1,
           .narrow_partials = cast.is_cast()};
 }
 

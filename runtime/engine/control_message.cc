@@ -21,7 +21,10 @@ struct Writer {
     w.put(m.id);
     w.put_vector(m.ranks.words());
   }
-  void operator()(const Leave& m) { w.put(static_cast<std::int32_t>(m.rank)); }
+  void operator()(const Leave& m) {
+    w.put(static_cast<std::int32_t>(m.rank));
+    put_owed(m.owed);
+  }
   void operator()(const Define& m) {
     w.put(m.id);
     w.put_string(m.name);
@@ -31,6 +34,9 @@ struct Writer {
     w.put_vector(m.ids);
     w.put_string(m.name);
     put_set(m.process_set);
+    w.put(static_cast<std::int32_t>(m.divisor));
+    w.put(static_cast<std::uint8_t>(m.description ? 1 : 0));
+    if (m.description) encode(w, *m.description);
   }
   void operator()(const Failure& m) {
     w.put_string(m.name);
@@ -43,7 +49,10 @@ struct Writer {
     w.put_string(m.text);
     put_set(m.process_set);
   }
-  void operator()(const Left& m) { w.put(static_cast<std::int32_t>(m.rank)); }
+  void operator()(const Left& m) {
+    w.put(static_cast<std::int32_t>(m.rank));
+    w.put(static_cast<std::uint8_t>(m.owes ? 1 : 0));
+  }
   void operator()(const Lost& m) {
     w.put(static_cast<std::int32_t>(m.rank));
     w.put_string(m.text);
@@ -56,7 +65,33 @@ struct Writer {
   }
   void operator()(const SetRemoved& m) { put_set(m.process_set); }
 
+  void operator()(const Joining& m) {
+    w.put(static_cast<std::int32_t>(m.rank));
+    put_set(m.process_set);
+    w.put(m.epoch);
+    w.put(static_cast<std::uint8_t>(m.active_average ? 1 : 0));
+    put_owed(m.owed);
+  }
+  void operator()(const Joined& m) {
+    w.put(static_cast<std::int32_t>(m.rank));
+    put_set(m.process_set);
+  }
+  void operator()(const JoinEnd& m) {
+    put_set(m.process_set);
+    w.put(static_cast<std::int32_t>(m.rank));
+    w.put(static_cast<std::int32_t>(m.code));
+    w.put_string(m.text);
+  }
+
   void put_set(int process_set) { w.put(static_cast<std::int32_t>(process_set)); }
+  void put_owed(const std::vector<Owed>& owed) {
+    w.put(static_cast<std::uint32_t>(owed.size()));
+    for (const Owed& item : owed) {
+      put_set(item.process_set);
+      w.put_string(item.name);
+      w.put(item.uses);
+    }
+  }
 };
 
 /// Reads the body of one kind; one function a kind, in the order of the variant.
@@ -82,6 +117,18 @@ struct Reader {
     }
     return static_cast<int>(value);
   }
+  Result<std::vector<Owed>> owed() {
+    HVD_TRY_ASSIGN(const auto count, r.get<std::uint32_t>());
+    std::vector<Owed> list;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      Owed item;
+      HVD_TRY_ASSIGN(item.process_set, process_set());
+      HVD_TRY_ASSIGN(item.name, r.get_string());
+      HVD_TRY_ASSIGN(item.uses, r.get<std::uint32_t>());
+      list.push_back(std::move(item));
+    }
+    return list;
+  }
   Result<ControlMessage> announce() {
     Announce m;
     HVD_TRY_ASSIGN(m.name, r.get_string());
@@ -102,7 +149,8 @@ struct Reader {
   }
   Result<ControlMessage> leave() {
     HVD_TRY_ASSIGN(const int value, rank());
-    return ControlMessage(Leave{value});
+    HVD_TRY_ASSIGN(auto list, owed());
+    return ControlMessage(Leave{value, std::move(list)});
   }
   Result<ControlMessage> define() {
     Define m;
@@ -116,6 +164,14 @@ struct Reader {
     HVD_TRY_ASSIGN(m.ids, r.get_vector<std::uint32_t>());
     HVD_TRY_ASSIGN(m.name, r.get_string());
     HVD_TRY_ASSIGN(m.process_set, process_set());
+    HVD_TRY_ASSIGN(m.divisor, r.get<std::int32_t>());
+    if (m.divisor < 0 || m.divisor > size) {
+      return error(Code::kInternal, "control message divides by {} of {} ranks", m.divisor, size);
+    }
+    HVD_TRY_ASSIGN(const auto described, r.get<std::uint8_t>());
+    if (described != 0) {
+      HVD_TRY_ASSIGN(m.description, decode_description(r));
+    }
     return ControlMessage(std::move(m));
   }
   Result<ControlMessage> failure() {
@@ -139,7 +195,8 @@ struct Reader {
   }
   Result<ControlMessage> left() {
     HVD_TRY_ASSIGN(const int value, rank());
-    return ControlMessage(Left{value});
+    HVD_TRY_ASSIGN(const auto owes, r.get<std::uint8_t>());
+    return ControlMessage(Left{value, owes != 0});
   }
   Result<ControlMessage> lost() {
     HVD_TRY_ASSIGN(const int value, rank());
@@ -157,6 +214,33 @@ struct Reader {
     HVD_TRY_ASSIGN(const int id, process_set());
     return ControlMessage(SetRemoved{id});
   }
+  Result<ControlMessage> joining() {
+    Joining m;
+    HVD_TRY_ASSIGN(m.rank, rank());
+    HVD_TRY_ASSIGN(m.process_set, process_set());
+    HVD_TRY_ASSIGN(m.epoch, r.get<std::uint32_t>());
+    HVD_TRY_ASSIGN(const auto active, r.get<std::uint8_t>());
+    m.active_average = active != 0;
+    HVD_TRY_ASSIGN(m.owed, owed());
+    return ControlMessage(std::move(m));
+  }
+  Result<ControlMessage> joined() {
+    HVD_TRY_ASSIGN(const int value, rank());
+    HVD_TRY_ASSIGN(const int id, process_set());
+    return ControlMessage(Joined{value, id});
+  }
+  Result<ControlMessage> join_end() {
+    JoinEnd m;
+    HVD_TRY_ASSIGN(m.process_set, process_set());
+    HVD_TRY_ASSIGN(m.rank, rank());
+    HVD_TRY_ASSIGN(const auto code, r.get<std::int32_t>());
+    if (code < 0 || code > static_cast<int>(Code::kInternal)) {
+      return error(Code::kInternal, "control message holds the invalid status code {}", code);
+    }
+    m.code = static_cast<Code>(code);
+    HVD_TRY_ASSIGN(m.text, r.get_string());
+    return ControlMessage(std::move(m));
+  }
 };
 
 using ReadKind = Result<ControlMessage> (Reader::*)();
@@ -164,7 +248,8 @@ constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
     &Reader::announce,  &Reader::ready,       &Reader::partial,  &Reader::leave,
     &Reader::define,    &Reader::run,         &Reader::failure,  &Reader::stall,
     &Reader::left,      &Reader::lost,        &Reader::shutdown, &Reader::heartbeat,
-    &Reader::set_added, &Reader::set_removed,
+    &Reader::set_added, &Reader::set_removed, &Reader::joining,  &Reader::joined,
+    &Reader::join_end,
 };
 
 }  // namespace

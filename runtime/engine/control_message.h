@@ -29,9 +29,26 @@ struct Partial {
   std::uint32_t id = 0;
   RankSet ranks;
 };
-/// Upwards: the rank has called shutdown and will submit nothing more.
+/// What a rank has submitted and not announced when it says its last word: uses of a name that
+/// queue behind one in flight.
+struct Owed {
+  int process_set = 0;
+  std::string name;
+  std::uint32_t uses = 0;
+};
+/// Upwards: the rank has called shutdown and will announce nothing more but what it owes.
 struct Leave {
   int rank = 0;
+  std::vector<Owed> owed = {};
+};
+/// Upwards: until all its ranks have joined, the rank announces nothing more for the process set
+/// but what it owes.
+struct Joining {
+  int rank = 0;
+  int process_set = 0;
+  std::uint32_t epoch = 0;      ///< Joins of the set that have ended, as the rank has seen.
+  bool active_average = false;  ///< Averages meanwhile divide by the ranks that take part.
+  std::vector<Owed> owed = {};
 };
 /// The log: `name` of the described process set is `id` from here on, with the description that
 /// was just announced.
@@ -45,6 +62,9 @@ struct Run {
   std::vector<std::uint32_t> ids;
   std::string name;
   int process_set = 0;
+  int divisor = 0;  ///< Of averages, where it is not the size of the process set.
+  /// Of `name`, when some rank has joined and may not know it.
+  std::optional<Description> description = std::nullopt;
 };
 /// The log: the request of this name fails on every rank; the engine works on.
 struct Failure {
@@ -59,6 +79,18 @@ struct Stall {
   std::string text;
   int process_set = 0;
 };
+/// The log: what the rank neither has announced nor owes it takes part in with nothing to add.
+struct Joined {
+  int rank = 0;
+  int process_set = 0;
+};
+/// The log: all ranks of the process set have joined, `rank` as the last; or the join has failed.
+struct JoinEnd {
+  int process_set = 0;
+  int rank = 0;
+  Code code = Code::kOk;
+  std::string text = {};
+};
 /// The log: these ranks are the process set from here on.
 struct SetAdded {
   int process_set = 0;
@@ -71,6 +103,7 @@ struct SetRemoved {
 /// The log: the rank has left by shutdown.
 struct Left {
   int rank = 0;
+  bool owes = false;  ///< It has yet to announce what it owes; once more without, then.
 };
 /// Every way: the rank is lost, the epoch ends.
 struct Lost {
@@ -83,8 +116,9 @@ struct Shutdown {};
 struct Heartbeat {};
 
 /// What members, leaders and the root tell each other, over boards and tree links alike.
-using ControlMessage = std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Stall,
-                                    Left, Lost, Shutdown, Heartbeat, SetAdded, SetRemoved>;
+using ControlMessage =
+    std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Stall, Left, Lost, Shutdown,
+                 Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd>;
 
 Bytes encode(const ControlMessage& message);
 /// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come

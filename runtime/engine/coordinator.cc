@@ -22,6 +22,7 @@ Coordinator::Coordinator(std::vector<std::string> hosts, const Options& options)
   sets_.push_back(std::make_unique<Set>());
   sets_.front()->ranks = RankSet::all(size_);
   sets_.front()->size = size_;
+  sets_.front()->joined = RankSet(size_);
 }
 
 void Coordinator::add_set(const RankSet& ranks) {
@@ -29,6 +30,7 @@ void Coordinator::add_set(const RankSet& ranks) {
   set->id = static_cast<int>(sets_.size());
   set->ranks = ranks;
   set->size = ranks.count();
+  set->joined = RankSet(size_);
   log_.emplace_back(SetAdded{set->id, ranks});
   sets_.push_back(std::move(set));
 }
@@ -55,13 +57,12 @@ void Coordinator::hold(int process_set, bool held) {
   if (Set* set = find_set(process_set)) set->held = held;
 }
 
-Coordinator::Name& Coordinator::find_or_add(Set& set, const std::string& name, bool cacheable) {
+Coordinator::Name& Coordinator::find_or_add(Set& set, const std::string& name) {
   auto& slot = set.names[name];
   if (slot == nullptr) {
     slot = std::make_unique<Name>();
     slot->name = name;
     slot->set = &set;
-    slot->cacheable = cacheable;
     slot->announced = RankSet(size_);
   }
   return *slot;
@@ -70,14 +71,17 @@ Coordinator::Name& Coordinator::find_or_add(Set& set, const std::string& name, b
 void Coordinator::announce(const Announce& announce, Clock::time_point now) {
   Set* set = find_set(announce.description.process_set);
   if (set == nullptr) return;  // not from our code: a set is used only after the log named it
-  add_offer(find_or_add(*set, announce.name, announce.cacheable), announce.description,
-            announce.ranks, now);
+  Name& name = find_or_add(*set, announce.name);
+  name.cacheable = announce.cacheable;
+  add_offer(name, announce.description, announce.ranks, now);
 }
 
 void Coordinator::ready(std::uint32_t id, Clock::time_point now) {
   if (id >= by_id_.size() || by_id_[id] == nullptr) return;  // as above
   Name& name = *by_id_[id];
   if (name.offers.empty()) {
+    name.contributors = 0;
+    if (!name.owed.empty()) pay(name, name.set->ranks);
     complete(name);  // the usual case: nothing to compare
     return;
   }
@@ -102,6 +106,7 @@ void Coordinator::add_offer(Name& name, const Description& description, const Ra
     name.reported = now;
   }
   name.announced.add_all(ranks);
+  if (!name.owed.empty()) pay(name, ranks);
   const auto same = std::find_if(name.offers.begin(), name.offers.end(), [&](const Offer& offer) {
     return offer.description == description;
   });
@@ -114,14 +119,25 @@ void Coordinator::add_offer(Name& name, const Description& description, const Ra
 }
 
 void Coordinator::check_complete(Name& name) {
+  name.contributors = 0;
   if (name.announced.count() != name.set->size) {
-    check_left(name);
-    return;
+    const RankSet stand_ins = name.set->joined.without(owing(name));
+    if (!name.set->ranks.without(name.announced).without(stand_ins).empty()) {
+      check_left(name);
+      return;
+    }
+    name.contributors = name.announced.count();
   }
   if (name.offers.size() > 1) {
     show_world_roots(name);
     fail(name, Code::kMismatch, disagreement(name.name, name.offers));
     return;
+  }
+  if (name.contributors > 0) {
+    if (const Status status = check_joinable(name); !status.is_ok()) {
+      fail(name, status.code(), status.message());
+      return;
+    }
   }
   define(name);
   std::erase(waiting_, &name);
@@ -142,7 +158,10 @@ void Coordinator::show_world_roots(Name& name) {
 }
 
 void Coordinator::check_left(Name& name) {
-  const RankSet missing = left_.common(name.set->ranks).without(name.announced);
+  const RankSet missing = left_.common(name.set->ranks)
+                              .without(name.announced)
+                              .without(name.set->joined)
+                              .without(owing(name));
   if (missing.empty()) return;
   std::string hosts;
   for (const int rank : missing.ranks()) {
@@ -185,15 +204,19 @@ void Coordinator::fail(Name& name, Code code, std::string text) {
 }
 
 void Coordinator::finish(Name& name) {
-  if (!name.id) name.set->names.erase(std::string(name.name));
+  if (!name.id && name.owed.empty()) name.set->names.erase(std::string(name.name));
 }
 
-void Coordinator::leave(int rank) {
-  if (left_.contains(rank)) return;
-  left_.add(rank);
-  log_.emplace_back(Left{rank});
+void Coordinator::leave(const Leave& leave) {
+  if (left_.contains(leave.rank)) return;
+  left_.add(leave.rank);
+  log_.emplace_back(Left{leave.rank, !leave.owed.empty()});
+  note_owed(leave.rank, leave.owed);
   const std::vector<Name*> waiting = waiting_;
   for (Name* name : waiting) check_left(*name);
+  for (const auto& set : sets_) {
+    if (set != nullptr && !set->joined.empty()) check_join_left(*set);
+  }
 }
 
 std::vector<ControlMessage> Coordinator::decide() {
@@ -203,8 +226,9 @@ std::vector<ControlMessage> Coordinator::decide() {
       if (set != nullptr && !set->held && !set->complete.empty()) run_complete(*set, log);
     }
   }
+  if (any_joined_) end_joins(log);
   // The last entry: what all have announced runs before it.
-  if (complete_ == 0 && left_.count() == size_ && !std::exchange(shut_down_, true)) {
+  if (complete_ == 0 && owed_ == 0 && left_.count() == size_ && !std::exchange(shut_down_, true)) {
     log.emplace_back(Shutdown{});
   }
   return log;
@@ -224,18 +248,8 @@ void Coordinator::run_complete(Set& set, std::vector<ControlMessage>& log) {
       left.insert(left.end(), group.begin(), group.end());
       continue;
     }
-    Run run;
-    run.process_set = set.id;
-    for (const std::size_t index : group) {
-      const Name& name = *set.complete[index];
-      bytes += descriptions[index]->bytes();
-      if (name.id) {
-        run.ids.push_back(*name.id);
-      } else {
-        log.emplace_back(Run{{}, name.name, set.id});
-      }
-    }
-    if (!run.ids.empty()) log.emplace_back(std::move(run));
+    for (const std::size_t index : group) bytes += descriptions[index]->bytes();
+    run_group(set, group, log);
   }
   complete_ -= set.complete.size() - left.size();
   const std::deque<Name*> names = std::exchange(set.complete, {});
@@ -248,6 +262,31 @@ void Coordinator::run_complete(Set& set, std::vector<ControlMessage>& log) {
       finish(*names[i]);
     }
   }
+}
+
+void Coordinator::run_group(const Set& set, const std::vector<std::size_t>& group,
+                            std::vector<ControlMessage>& log) {
+  Run run;
+  run.process_set = set.id;
+  const auto flush = [&] {
+    if (!run.ids.empty()) log.emplace_back(run);
+    run.ids.clear();
+  };
+  for (const std::size_t index : group) {
+    const Name& name = *set.complete[index];
+    // Together runs what has one divisor.
+    const int divisor = set.active_average ? name.contributors : 0;
+    if (divisor != run.divisor) flush();
+    run.divisor = divisor;
+    if (name.id) {
+      run.ids.push_back(*name.id);
+      continue;
+    }
+    Run alone{{}, name.name, set.id, divisor};
+    if (name.contributors > 0) alone.description = name.description;
+    log.emplace_back(std::move(alone));
+  }
+  flush();
 }
 
 std::vector<ControlMessage> Coordinator::report_stalls(Clock::time_point now) {
@@ -267,7 +306,8 @@ std::string Coordinator::stall_text(const Name& name, Clock::time_point now) con
   std::string text = format_text("tensor '{}' ({}){} has waited {:.1f} s; not submitted by",
                                  name.name, describe(name.offers.front().description.operation),
                                  set, static_cast<double>(waited.count()) / 1000.0);
-  const RankSet missing = name.set->ranks.without(name.announced);
+  const RankSet missing =
+      name.set->ranks.without(name.announced).without(name.set->joined.without(owing(name)));
   std::string separator = " ";
   for (const int rank : missing.ranks()) {
     text +=

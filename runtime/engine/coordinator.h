@@ -35,7 +35,9 @@ class Coordinator {
   void ready(std::uint32_t id, Clock::time_point now);
   /// These ranks have.
   void ready(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
-  void leave(int rank);
+  void leave(const Leave& leave);
+  /// The rank takes part in the allreduces of the process set from here on, with nothing to add.
+  void join(const Joining& joining);
 
   /// The ranks become a process set, with the next number.
   void add_set(const RankSet& ranks);
@@ -61,6 +63,9 @@ class Coordinator {
     Description description;    ///< Of the id, or of the only use.
     std::vector<Offer> offers;  ///< Of the use that is being announced.
     RankSet announced;
+    /// Uses that ranks owe which have said their last word.
+    std::vector<std::pair<int, std::uint32_t>> owed = {};
+    int contributors = 0;        ///< Of the complete use: ranks that did not join instead; 0: all.
     Clock::time_point reported;  ///< First announcement, or last stall report.
     Clock::time_point since;
   };
@@ -69,12 +74,18 @@ class Coordinator {
     RankSet ranks;
     int size = 0;
     bool held = false;
+    RankSet joined;
+    int last_joined = 0;
+    std::uint32_t join_epoch = 0;
+    bool active_average = false;
+    Status join_failure;   ///< Ends the join, once what is complete has run.
+    std::size_t owed = 0;  ///< Names that some rank owes a use.
     std::unordered_map<std::string, std::unique_ptr<Name>> names;
     std::deque<Name*> complete;  ///< Announced by all, not yet in the log.
   };
 
   Set* find_set(int process_set);
-  Name& find_or_add(Set& set, const std::string& name, bool cacheable);
+  Name& find_or_add(Set& set, const std::string& name);
   void add_offer(Name& name, const Description& description, const RankSet& ranks,
                  Clock::time_point now);
   void check_complete(Name& name);
@@ -84,9 +95,21 @@ class Coordinator {
   std::optional<std::uint32_t> next_id();
   void complete(Name& name);
   void run_complete(Set& set, std::vector<ControlMessage>& log);
+  void run_group(const Set& set, const std::vector<std::size_t>& group,
+                 std::vector<ControlMessage>& log);
   void fail(Name& name, Code code, std::string text);
   void finish(Name& name);
   std::string stall_text(const Name& name, Clock::time_point now) const;
+
+  // Last words: coordinator_join.cc.
+  void note_owed(int rank, const std::vector<Owed>& owed);
+  void pay(Name& name, const RankSet& ranks);
+  void forgive(Set& set);
+  RankSet owing(const Name& name) const;
+  bool owes(int rank) const;
+  static Status check_joinable(const Name& name);
+  void check_join_left(Set& set);
+  void end_joins(std::vector<ControlMessage>& log);
 
   std::vector<std::string> hosts_;
   Options options_;
@@ -97,7 +120,9 @@ class Coordinator {
   std::vector<Name*> by_id_;
   std::vector<std::uint32_t> free_ids_;  ///< Of process sets that are no more.
   std::vector<Name*> waiting_;  ///< Announced by some ranks; in order of first announcement.
-  std::size_t complete_ = 0;    ///< Names that are complete, of all sets.
+  bool any_joined_ = false;
+  std::size_t owed_ = 0;      ///< Names that some rank owes a use, of all sets.
+  std::size_t complete_ = 0;  ///< Names that are complete, of all sets.
   std::vector<ControlMessage> log_;
 };
 

@@ -116,7 +116,7 @@ Status Engine::Impl::open() {
   HVD_TRY(watch_lanes(*plane));
   {
     Lock sets(sets_mutex_);
-    sets_[0] = {world_.world_ranks, plane.get()};
+    sets_[0] = {world_.world_ranks, plane.get(), false, nullptr};
   }
   planes_.push_back(std::move(plane));
   publish_descriptors();
@@ -160,7 +160,8 @@ Result<Engine::Handle> Engine::Impl::submit(Request request) {
   if (leaving_.load()) {
     return error(Code::kAborted, "rank {}: '{}' comes after shutdown", wiring_.rank, request.name);
   }
-  if (request.process_set == 0) {
+  if (request.process_set == 0 && !has_joined_world_.load() &&
+      !std::holds_alternative<Join>(request.operation)) {
     HVD_TRY(check_request(request, world_));
     complete_splits(request, world_);
   } else {
@@ -294,6 +295,9 @@ Result<std::vector<std::string>> Engine::tell_all(Result<std::string> mine, Dead
 }
 Status Engine::remove_process_set(int process_set, Deadline deadline) {
   return impl_->remove_process_set(process_set, deadline);
+}
+Result<int> Engine::join(int process_set, bool active_average, Deadline deadline) {
+  return impl_->join(process_set, active_average, deadline);
 }
 std::vector<int> Engine::process_sets() const { return impl_->process_sets(); }
 Result<std::vector<int>> Engine::process_set_ranks(int process_set) const {

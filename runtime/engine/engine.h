@@ -70,6 +70,12 @@ class Engine {
   /// Ends a process set and frees what it holds. Every rank of the job calls it, with nothing of
   /// the set in flight.
   Status remove_process_set(int process_set, Deadline deadline);
+  /// This rank has no more data for the process set: until all its ranks have joined it takes part
+  /// in their allreduces with nothing to add, and takes no requests for the set. Averages divide by
+  /// the size of the set meanwhile, or with `active_average` by the ranks that have not joined.
+  /// Returns the last rank (of the job) to join, the same on every rank. kTimeout: still joined,
+  /// call again; kMismatch: ranks disagree about `active_average`.
+  Result<int> join(int process_set, bool active_average, Deadline deadline);
   /// The numbers of all process sets, ascending.
   std::vector<int> process_sets() const;
   /// The ranks of a process set, ascending.

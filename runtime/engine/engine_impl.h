@@ -44,6 +44,7 @@ class Engine::Impl {
   Result<int> add_process_set(std::vector<int> ranks, Deadline deadline);
   Result<std::vector<std::string>> tell_all(Result<std::string> mine, Deadline deadline);
   Status remove_process_set(int process_set, Deadline deadline);
+  Result<int> join(int process_set, bool active_average, Deadline deadline);
   std::vector<int> process_sets() const;
   Result<std::vector<int>> process_set_ranks(int process_set) const;
   std::string describe() const;
@@ -86,6 +87,7 @@ class Engine::Impl {
     std::vector<int> ranks;     ///< Of the job, ascending.
     SetPlane* plane = nullptr;  ///< Null on ranks that are not in it.
     bool closing = false;       ///< Being removed: takes no more requests.
+    PendingPtr join;            ///< This rank has joined: takes none either, until it is done.
   };
 
   Status watch_descriptors();
@@ -127,9 +129,12 @@ class Engine::Impl {
   // Process sets: engine_sets.cc.
   Status enter_set(Request& request);
   Status check_new_set(std::vector<int>& ranks) const;
+  Result<PendingPtr> enter_join(int process_set, bool active_average);
+  void leave_join(int process_set, const PendingPtr& join);
   Result<Handle> post(std::string name, Bytes mine);
   Result<std::vector<Bytes>> exchange(std::string name, Bytes mine, Deadline deadline);
-  Result<Deadline> agree_on_change(std::uint64_t number, const SetProposal& mine);
+  Result<Deadline> agree_on_change(std::uint64_t number, const SetProposal& mine)
+      HVD_REQUIRES(change_mutex_);
   Result<std::vector<SetAnswer>> answer(std::uint64_t number, std::string_view step,
                                         const SetAnswer& mine, Deadline deadline);
   Result<std::unique_ptr<SetPlane>> connect_set(const SetWiring::Plan& plan,
@@ -174,7 +179,8 @@ class Engine::Impl {
 
   mutable Mutex sets_mutex_;
   std::map<int, KnownSet> sets_ HVD_GUARDED_BY(sets_mutex_);
-  Mutex change_mutex_;  ///< One change of the process sets at a time.
+  std::atomic<bool> has_joined_world_{false};  ///< As `join` of set 0; saves a lock.
+  Mutex change_mutex_;                         ///< One change of the process sets at a time.
   std::uint64_t changes_ HVD_GUARDED_BY(change_mutex_) = 0;
 
   mutable Mutex over_mutex_;

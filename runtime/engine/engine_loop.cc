@@ -111,6 +111,8 @@ void Engine::Impl::apply(Decision& decision) {
                                          : Status(Code::kPeerLost, lost->text));
   } else if (const auto* formed = std::get_if<SetFormed>(&decision)) {
     apply_formed(*formed);
+  } else if (const auto* passed = std::get_if<PassedOver>(&decision)) {
+    submission_.pass_over(passed->process_set, passed->name);
   } else if (std::holds_alternative<AllLeft>(decision)) {
     left_together_.store(true);
     all_left_.store(true);
@@ -126,7 +128,15 @@ void Engine::Impl::run_together(RunTogether& run) {
   }
   SetPlane* plane = find_plane(run.process_set);
   if (plane == nullptr) return;  // nothing of a set runs once it is closed
+  for (const PendingPtr& pending : run.requests) {
+    if (pending->neutral == nullptr) continue;
+    ++in_progress_;  // a stand-in, which nobody submitted
+    if (run.process_set != 0) plane->in_flight.fetch_add(1);
+  }
   for (FusedBatch& fused : make_batches(run.requests)) {
+    if (auto* allreduce = std::get_if<Allreduce>(&fused.batch.operation)) {
+      allreduce->divisor = run.divisor;
+    }
     fused.batch.sequence = ++plane->sequence;
     ++statistics_.batches;
     statistics_.bytes += fused.batch.total_count() * size_of(fused.batch.dtype);

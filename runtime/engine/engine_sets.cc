@@ -40,6 +40,14 @@ Status Engine::Impl::enter_set(Request& request) {
                  set.closing ? "this rank is removing" : "this rank is not in", request.process_set,
                  describe_list(set.ranks));
   }
+  if (set.join != nullptr || std::holds_alternative<Join>(request.operation)) {
+    return error(Code::kInvalidArgument, "rank {}: {} '{}': {}", wiring_.rank,
+                 kind_name(request.operation), request.name,
+                 set.join != nullptr
+                     ? format_text("this rank has joined process set {}; wait for the join to end",
+                                   request.process_set)
+                     : "a join is no request; call hvd_join() (hvd.join())");
+  }
   if (const auto root = root_of(request.operation)) {
     const auto place = std::lower_bound(set.ranks.begin(), set.ranks.end(), *root);
     if (place == set.ranks.end() || *place != *root) {
@@ -53,7 +61,7 @@ Status Engine::Impl::enter_set(Request& request) {
   }
   HVD_TRY(check_request(request, set.plane->communicator));
   complete_splits(request, set.plane->communicator);
-  set.plane->in_flight.fetch_add(1);
+  if (request.process_set != 0) set.plane->in_flight.fetch_add(1);
   return Status::ok();
 }
 
@@ -61,6 +69,11 @@ Result<Engine::Handle> Engine::Impl::post(std::string name, Bytes mine) {
   if (is_over()) return over_status();
   if (leaving_.load()) {
     return error(Code::kAborted, "rank {}: a change of the process sets comes after shutdown",
+                 wiring_.rank);
+  }
+  if (has_joined_world_.load()) {
+    return error(Code::kInvalidArgument,
+                 "rank {}: this rank has joined all others; the process sets change after that",
                  wiring_.rank);
   }
   // Lives as long as the request, which may outlast the call that gives up waiting for it.
@@ -108,6 +121,9 @@ Result<Deadline> Engine::Impl::agree_on_change(std::uint64_t number, const SetPr
       proposals.push_back(std::move(proposal));
     }
     status = check_proposals(proposals);
+  } else if (status.code() == Code::kInvalidArgument) {
+    --changes_;  // some rank has joined and does not count this change
+    return status;
   } else if (status.code() == Code::kTimeout) {
     status = error(Code::kTimeout,
                    "rank {}: not all ranks came to change the process sets in time; every rank of "
@@ -276,7 +292,7 @@ void Engine::Impl::apply_formed(const SetFormed& formed) {
     publish_descriptors();
   }
   Lock lock(sets_mutex_);
-  sets_[formed.process_set] = {formed.ranks.ranks(), plane};
+  sets_[formed.process_set] = {formed.ranks.ranks(), plane, false, nullptr};
 }
 
 Result<std::uint64_t> Engine::Impl::close_set(int process_set) {

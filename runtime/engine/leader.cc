@@ -6,7 +6,7 @@
 namespace hvd {
 
 Leader::Leader(RankSet subtree, int size) : subtree_(std::move(subtree)), size_(size) {
-  sets_.push_back({RankSet::all(size), subtree_.count(), {}});
+  sets_.push_back({RankSet::all(size), subtree_.count(), false, {}});
 }
 
 void Leader::member_ready(int rank, std::uint32_t id, Clock::time_point now) {
@@ -70,11 +70,13 @@ void Leader::pass_up(ControlMessage message) {
     if (partial->id < ids_.size()) turn_partial(ids_[partial->id]);
   } else if (const auto* leave = std::get_if<Leave>(&message)) {
     tell_all_of(leave->rank);
+  } else if (const auto* joining = std::get_if<Joining>(&message)) {
+    tell_all_of(joining->rank);
   }
   up_.push_back(std::move(message));
 }
 
-/// What a rank announced before it left still counts, so it must reach the root first.
+/// What a rank announced before it left or joined still counts, so it must reach the root first.
 void Leader::tell_all_of(int rank) {
   for (Id& entry : ids_) {
     if (is_unfinished(entry) && entry.have.contains(rank)) turn_partial(entry);
@@ -100,9 +102,23 @@ void Leader::follow(const ControlMessage& entry) {
     const auto index = static_cast<std::size_t>(added->process_set);
     if (index > sets_.size()) return;  // not from our code: sets are numbered in order
     if (index == sets_.size()) sets_.emplace_back();
-    sets_[index] = {added->ranks, subtree_.common(added->ranks).count(), {}};
+    sets_[index] = {added->ranks, subtree_.common(added->ranks).count(), false, {}};
   } else if (const auto* removed = std::get_if<SetRemoved>(&entry)) {
     remove_set(removed->process_set);
+  } else if (const auto* joined = std::get_if<Joined>(&entry)) {
+    turn_set_partial(joined->process_set);
+  } else if (const auto* end = std::get_if<JoinEnd>(&entry)) {
+    const auto index = static_cast<std::size_t>(end->process_set);
+    if (index < sets_.size()) sets_[index].any_joined = false;
+  }
+}
+
+void Leader::turn_set_partial(int process_set) {
+  const auto index = static_cast<std::size_t>(process_set);
+  if (index >= sets_.size()) return;
+  sets_[index].any_joined = true;
+  for (Id& id : ids_) {
+    if (id.process_set == process_set && is_unfinished(id)) turn_partial(id);
   }
 }
 
@@ -133,7 +149,7 @@ void Leader::remove_set(int process_set) {
 void Leader::reset(Id& id) {
   id.have = RankSet(size_);
   id.count = 0;
-  id.partial = any_left_;
+  id.partial = any_left_ || sets_[static_cast<std::size_t>(id.process_set)].any_joined;
 }
 
 void Leader::give_up_waiting(Clock::time_point now, std::chrono::milliseconds patience) {

@@ -51,6 +51,7 @@ class Leader {
   struct Set {
     RankSet ranks;
     int wanted = 0;
+    bool any_joined = false;  ///< A rank has joined: no AND over the set will complete.
     std::unordered_map<std::string, std::uint32_t> ids;  ///< By name.
   };
 
@@ -61,6 +62,7 @@ class Leader {
   void turn_partial(Id& entry);
   static bool is_unfinished(const Id& entry) { return entry.count != entry.wanted; }
   void tell_all_of(int rank);
+  void turn_set_partial(int process_set);
   void reset(Id& id);
 
   RankSet subtree_;

@@ -66,20 +66,31 @@ void Negotiation::submit(PendingPtr pending) {
     decisions_.emplace_back(FailRequest{std::move(pending), gone});
     return;
   }
+  if (std::holds_alternative<Join>(pending->request.operation)) {
+    return join(*set, std::move(pending));
+  }
+  if (set->joining != nullptr) {
+    const Status late =
+        error(Code::kInvalidArgument, "rank {}: '{}' comes after the join of process set {}",
+              place_.rank, pending->request.name, pending->request.process_set);
+    decisions_.emplace_back(FailRequest{std::move(pending), late});
+    return;
+  }
   NameEntry& entry = *set->names.try_emplace(pending->request.name).first;
   if (entry.second.current != nullptr) {
     entry.second.queued.push_back(std::move(pending));
-    ++queued_;
     return;
   }
   entry.second.current = std::move(pending);
-  announce(entry);
+  announce(*set, entry);
 }
 
-void Negotiation::announce(NameEntry& entry) {
+void Negotiation::announce(const Set& set, NameEntry& entry) {
   const Name& name = entry.second;
   const Pending& pending = *name.current;
-  if (name.id && !name.in_full && name.described == pending.description) {
+  // A bit may overtake what was said before it, and must not overtake the last word.
+  const bool in_full = name.in_full || has_left_ || set.joining != nullptr;
+  if (name.id && !in_full && name.described == pending.description) {
     if (is_leader()) {
       leader_->member_ready(place_.rank, *name.id, now_);
     } else {
@@ -103,15 +114,32 @@ void Negotiation::say_up(ControlMessage message) {
 }
 
 void Negotiation::leave() {
-  leaving_ = true;
-  leave_if_all_is_said();
+  has_left_ = true;
+  Leave leave{place_.rank};
+  for (std::size_t id = 0; id < sets_.size(); ++id) {
+    if (sets_[id] != nullptr) append_owed(*sets_[id], static_cast<int>(id), leave.owed);
+  }
+  say_up(std::move(leave));
 }
 
-/// What is queued will still be announced, and nothing may follow the farewell: the others would
-/// run a later use of the name on the strength of that word.
-void Negotiation::leave_if_all_is_said() {
-  if (queued_ > 0 || !std::exchange(leaving_, false)) return;
-  say_up(Leave{place_.rank});
+void Negotiation::join(Set& set, PendingPtr pending) {
+  if (!set.missed_joins.empty()) {
+    decisions_.emplace_back(FailRequest{std::move(pending), std::move(set.missed_joins.front())});
+    set.missed_joins.pop_front();
+    return;
+  }
+  set.joining = std::move(pending);
+  const int id = set.joining->request.process_set;
+  Joining joining{place_.rank, id, set.join_epoch, set.joining->active_average};
+  append_owed(set, id, joining.owed);
+  say_up(std::move(joining));
+}
+
+void Negotiation::append_owed(const Set& set, int process_set, std::vector<Owed>& owed) {
+  for (const auto& [text, name] : set.names) {
+    if (name.queued.empty()) continue;
+    owed.push_back({process_set, text, static_cast<std::uint32_t>(name.queued.size())});
+  }
 }
 
 void Negotiation::add_set(const RankSet& ranks) {
@@ -238,7 +266,9 @@ void Negotiation::decide(ControlMessage message) {
   } else if (const auto* partial = std::get_if<Partial>(&message)) {
     coordinator_->ready(partial->id, partial->ranks, now_);
   } else if (const auto* leave = std::get_if<Leave>(&message)) {
-    coordinator_->leave(leave->rank);
+    coordinator_->leave(*leave);
+  } else if (const auto* joining = std::get_if<Joining>(&message)) {
+    coordinator_->join(*joining);
   }
 }
 
@@ -270,6 +300,7 @@ std::vector<PendingPtr> Negotiation::take_all_requests() {
   std::vector<PendingPtr> all;
   for (const auto& set : sets_) {
     if (set == nullptr) continue;
+    if (set->joining != nullptr) all.push_back(std::move(set->joining));
     for (auto& [text, name] : set->names) {
       if (name.current != nullptr) all.push_back(std::move(name.current));
       for (PendingPtr& queued : name.queued) all.push_back(std::move(queued));
@@ -277,7 +308,6 @@ std::vector<PendingPtr> Negotiation::take_all_requests() {
     set->names.clear();
   }
   by_id_.clear();
-  queued_ = 0;
   return all;
 }
 

@@ -22,11 +22,12 @@ namespace hvd {
 /// What the log asks this rank to do next, in log order.
 struct RunTogether {
   int process_set = 0;
+  int divisor = 0;  ///< As Run::divisor.
   std::vector<PendingPtr> requests;
 };
 struct FailRequest {
   PendingPtr request;
-  Status status;
+  Status status;  ///< Ok: a join that is over.
 };
 struct PeerLeft {
   int rank = 0;
@@ -41,7 +42,13 @@ struct SetFormed {
   int process_set = 0;
   RankSet ranks;
 };
-using Decision = std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, SetFormed>;
+/// This rank has joined; the use of a name that has no id was the others' alone.
+struct PassedOver {
+  int process_set = 0;
+  std::string name;
+};
+using Decision =
+    std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, SetFormed, PassedOver>;
 
 /// Stage two, submitted -> negotiated: agrees with the other ranks on what runs next.
 ///
@@ -65,7 +72,7 @@ class Negotiation {
 
   /// Announces the request; one whose name is in flight on this rank queues behind it.
   void submit(PendingPtr pending);
-  /// Says farewell once everything submitted is announced.
+  /// Says farewell; what is queued will still be announced.
   void leave();
   /// At the root, once all ranks have agreed: the log tells every rank that the process set is
   /// there, or no more. Elsewhere: nothing.
@@ -114,6 +121,10 @@ class Negotiation {
   struct Set {
     bool is_member = false;
     Names names;
+    PendingPtr joining;               ///< Until the join ends.
+    bool joined = false;              ///< By the log.
+    std::uint32_t join_epoch = 0;     ///< Joins that have ended.
+    std::deque<Status> missed_joins;  ///< Joins that failed before this rank called them.
   };
 
   bool is_leader() const { return place_.local_rank == 0; }
@@ -121,8 +132,13 @@ class Negotiation {
 
   Set* find_set(int process_set);
   NameEntry* find_name(int process_set, const std::string& text);
-  void announce(NameEntry& entry);
-  void leave_if_all_is_said();
+  void announce(const Set& set, NameEntry& entry);
+  void join(Set& set, PendingPtr pending);
+  static void append_owed(const Set& set, int process_set, std::vector<Owed>& owed);
+  void apply_failure(const Failure& failure);
+  void apply_joined(const Joined& joined);
+  void apply_join_end(const JoinEnd& end);
+  PendingPtr stand_in(const std::string& text, const Description& description);
   void say_up(ControlMessage message);
   bool listen_to_members();
   bool listen_to_tree();
@@ -158,8 +174,7 @@ class Negotiation {
   RingWriter up_;
   RingReader log_;
   std::vector<Decision> decisions_;
-  std::size_t queued_ = 0;  ///< Requests behind one of the same name.
-  bool leaving_ = false;    ///< Farewell is due, and not yet said.
+  bool has_left_ = false;  ///< Has said farewell.
   bool lost_ = false;
   bool ring_leader_ = false;
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank does with the log.
+#include <algorithm>
+#include <new>
+
 #include "base/log.h"
+#include "collective/identity.h"
 #include "engine/negotiation.h"
 
 namespace hvd {
@@ -31,12 +35,7 @@ void Negotiation::apply(const ControlMessage& entry) {
   } else if (const auto* define = std::get_if<Define>(&entry)) {
     apply_define(*define);
   } else if (const auto* failure = std::get_if<Failure>(&entry)) {
-    NameEntry* found = find_name(failure->process_set, failure->name);
-    if (found != nullptr) found->second.in_full = true;
-    if (PendingPtr pending = take_current(failure->process_set, failure->name)) {
-      decisions_.emplace_back(
-          FailRequest{std::move(pending), Status(failure->code, failure->text)});
-    }
+    apply_failure(*failure);
   } else if (const auto* stall = std::get_if<Stall>(&entry)) {
     const NameEntry* found = find_name(stall->process_set, stall->name);
     if (found != nullptr && found->second.current != nullptr) {
@@ -46,8 +45,12 @@ void Negotiation::apply(const ControlMessage& entry) {
     apply_set_added(*added);
   } else if (const auto* removed = std::get_if<SetRemoved>(&entry)) {
     apply_set_removed(removed->process_set);
+  } else if (const auto* joined = std::get_if<Joined>(&entry)) {
+    apply_joined(*joined);
+  } else if (const auto* end = std::get_if<JoinEnd>(&entry)) {
+    apply_join_end(*end);
   } else if (const auto* left = std::get_if<Left>(&entry)) {
-    decisions_.emplace_back(PeerLeft{left->rank});
+    if (!left->owes) decisions_.emplace_back(PeerLeft{left->rank});
   } else if (const auto* lost = std::get_if<Lost>(&entry)) {
     lost_ = true;
     decisions_.emplace_back(PeerLost{lost->rank, lost->text});
@@ -73,20 +76,38 @@ void Negotiation::apply_define(const Define& define) {
 void Negotiation::apply_run(const Run& run) {
   RunTogether together;
   together.process_set = run.process_set;
+  together.divisor = run.divisor;
   together.requests.reserve(run.ids.size() + 1);
   for (const std::uint32_t id : run.ids) {
     if (id >= by_id_.size() || by_id_[id].entry == nullptr) continue;
-    by_id_[id].entry->second.in_full = false;
-    if (PendingPtr pending = take_current(*by_id_[id].set, *by_id_[id].entry)) {
-      together.requests.push_back(std::move(pending));
-    }
+    Set& set = *by_id_[id].set;
+    NameEntry& entry = *by_id_[id].entry;
+    entry.second.in_full = false;
+    PendingPtr pending = take_current(set, entry);
+    if (pending == nullptr && set.joined) pending = stand_in(entry.first, entry.second.described);
+    if (pending != nullptr) together.requests.push_back(std::move(pending));
   }
   if (!run.name.empty()) {
-    if (PendingPtr pending = take_current(run.process_set, run.name)) {
-      together.requests.push_back(std::move(pending));
+    PendingPtr pending = take_current(run.process_set, run.name);
+    const Set* set = find_set(run.process_set);
+    if (pending == nullptr && set != nullptr && set->joined && run.description) {
+      decisions_.emplace_back(PassedOver{run.process_set, run.name});
+      pending = stand_in(run.name, *run.description);
     }
+    if (pending != nullptr) together.requests.push_back(std::move(pending));
   }
   if (!together.requests.empty()) decisions_.emplace_back(std::move(together));
+}
+
+void Negotiation::apply_failure(const Failure& failure) {
+  const Set* set = find_set(failure.process_set);
+  NameEntry* found = find_name(failure.process_set, failure.name);
+  if (found != nullptr) found->second.in_full = true;
+  if (PendingPtr pending = take_current(failure.process_set, failure.name)) {
+    decisions_.emplace_back(FailRequest{std::move(pending), Status(failure.code, failure.text)});
+  } else if (found == nullptr && set != nullptr && set->joined) {
+    decisions_.emplace_back(PassedOver{failure.process_set, failure.name});
+  }
 }
 
 void Negotiation::apply_set_added(const SetAdded& added) {
@@ -95,6 +116,59 @@ void Negotiation::apply_set_added(const SetAdded& added) {
   sets_.push_back(std::make_unique<Set>());
   sets_.back()->is_member = added.ranks.contains(place_.rank);
   decisions_.emplace_back(SetFormed{added.process_set, added.ranks});
+}
+
+void Negotiation::apply_joined(const Joined& joined) {
+  Set* set = find_set(joined.process_set);
+  if (set != nullptr && joined.rank == place_.rank) set->joined = true;
+}
+
+void Negotiation::apply_join_end(const JoinEnd& end) {
+  Set* set = find_set(end.process_set);
+  if (set == nullptr) return;
+  set->joined = false;
+  ++set->join_epoch;
+  Status status = end.code == Code::kOk ? Status::ok() : Status(end.code, end.text);
+  if (set->joining == nullptr) {
+    set->missed_joins.push_back(std::move(status));
+    return;
+  }
+  set->joining->last_joined = end.rank;
+  decisions_.emplace_back(FailRequest{std::exchange(set->joining, nullptr), std::move(status)});
+}
+
+/// What this rank does for a request that it has joined instead of submitting it.
+PendingPtr Negotiation::stand_in(const std::string& text, const Description& description) {
+  const auto* allreduce = std::get_if<Allreduce>(&description.operation);
+  if (allreduce == nullptr) return nullptr;  // not from our root, which refuses all others
+  auto pending = std::make_shared<Pending>();
+  pending->description = description;
+  pending->cacheable = false;
+  Request& request = pending->request;
+  request.name = text;
+  request.process_set = description.process_set;
+  request.operation = description.operation;
+  request.device = {description.device, 0};
+  request.priority = description.priority;
+  pending->neutral.reset(new (std::nothrow)
+                             std::byte[std::max<std::size_t>(description.bytes(), 1)]);
+  if (pending->neutral == nullptr) {
+    spread_loss(place_.rank,
+                format_text("rank {} on host {} has no memory for the {} bytes of '{}', which it "
+                            "takes part in because it has joined",
+                            place_.rank, place_.hosts[static_cast<std::size_t>(place_.rank)],
+                            description.bytes(), text));
+    return nullptr;
+  }
+  std::byte* next = pending->neutral.get();
+  for (const Description::Tensor& tensor : description.tensors) {
+    std::size_t count = 1;
+    for (const auto extent : tensor.shape) count *= static_cast<std::size_t>(extent);
+    fill_identity(allreduce->op, tensor.dtype, next, count);
+    request.tensors.push_back({next, next, tensor.dtype, tensor.shape, tensor.layout});
+    next += count * size_of(tensor.dtype);
+  }
+  return pending;
 }
 
 void Negotiation::apply_set_removed(int process_set) {
@@ -118,9 +192,7 @@ PendingPtr Negotiation::take_current(Set& set, NameEntry& entry) {
   if (!name.queued.empty()) {
     name.current = std::move(name.queued.front());
     name.queued.pop_front();
-    --queued_;
-    announce(entry);
-    leave_if_all_is_said();
+    announce(set, entry);
   } else if (!name.id) {
     set.names.erase(std::string(entry.first));
   }

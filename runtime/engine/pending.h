@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -22,6 +23,11 @@ struct Pending {
   int batches_left = 0;                ///< Batches of this request that the backends still work on.
   Status failure;                      ///< The first failure among them.
   std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.
+
+  bool active_average = false;  ///< Join: averages divide by the ranks that take part.
+  int last_joined = -1;         ///< Join, once it is done.
+  /// Of what a rank that has joined does for others: the tensors, with nothing to add.
+  std::unique_ptr<std::byte[]> neutral;
 
   Status status;
   std::atomic<bool> done{false};

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/submission.h"
 
+#include <algorithm>
+#include <charconv>
+
 namespace hvd {
 namespace {
+
+/// Between kind and number in the names of requests that come without one.
+constexpr std::string_view kUnnamed = ".noname.";
 
 /// A tensor as errors name it.
 std::string where(const Request& request, std::size_t index, const Communicator& world) {
@@ -128,10 +134,6 @@ Status check_request(const Request& request, const Communicator& world) {
                  kind_name(request.operation), request.name, request.tensors.size(),
                  has_tensors(request.operation) ? "pass at least one" : "it takes none");
   }
-  if (std::holds_alternative<Join>(request.operation)) {
-    return error(Code::kUnsupported, "rank {}: join is not part of this version",
-                 world.world_rank());
-  }
   if (const auto root = root_of(request.operation); root && (*root < 0 || *root >= world.size)) {
     return error(Code::kInvalidArgument, "rank {}: {} '{}': root {} is not a rank (0 to {})",
                  world.world_rank(), kind_name(request.operation), request.name, *root,
@@ -166,11 +168,27 @@ void Submission::push(const PendingPtr& pending) {
   Request& request = pending->request;
   if (request.name.empty()) {
     pending->cacheable = false;
-    request.name = format_text("{}.noname.{}", kind_name(request.operation),
+    request.name = format_text("{}{}{}", kind_name(request.operation), kUnnamed,
                                unnamed_[request.process_set][request.operation.index()]++);
   }
   queue_.push_back(pending);
   count_.store(queue_.size());
+}
+
+void Submission::pass_over(int process_set, std::string_view name) {
+  const auto kind_end = name.find(kUnnamed);
+  if (kind_end == std::string_view::npos) return;
+  std::uint64_t number = 0;
+  const std::string_view digits = name.substr(kind_end + kUnnamed.size());
+  if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc()) {
+    return;
+  }
+  Lock lock(mutex_);
+  for (std::size_t kind = 0; kind < kKindNames.size(); ++kind) {
+    if (kKindNames[kind] != name.substr(0, kind_end)) continue;
+    std::uint64_t& next = unnamed_[process_set][kind];
+    next = std::max(next, number + 1);
+  }
 }
 
 bool Submission::drain(std::vector<PendingPtr>& taken) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -28,6 +29,8 @@ class Submission {
   void push(const PendingPtr& pending);
   /// Moves all queued requests to the end of `taken`; false when there were none.
   bool drain(std::vector<PendingPtr>& taken);
+  /// The others have used the name without this rank: where it was made by us, our count goes on.
+  void pass_over(int process_set, std::string_view name);
   bool is_empty() const { return count_.load() == 0; }
 
  private:

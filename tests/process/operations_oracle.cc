@@ -199,6 +199,19 @@ bool check_sets(const hvd::Context& job) {
          good;
 }
 
+/// Each rank runs out of data one use later than the one before it.
+bool check_join(const hvd::Context& job) {
+  bool good = true;
+  for (int use = 0; use <= job.rank(); ++use) {
+    Values values(5, 1.0F);
+    hvd::allreduce("join", std::span<float>(values), HVD_AVERAGE);
+    good = same("average while ranks join", values, Values(5, 1.0F)) && good;
+  }
+  if (hvd::ProcessSet().join(true) == job.size() - 1) return good;
+  std::fprintf(stderr, "the last rank to join is not the last rank\n");
+  return false;
+}
+
 }  // namespace
 
 int main() {
@@ -207,6 +220,7 @@ int main() {
     bool good = check_set(hvd::ProcessSet());
     if (job.size() > 2) good = check_sets(job) && good;
     good = check_errors(hvd::ProcessSet()) && good;
+    good = check_join(job) && good;
     return good ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -94,7 +94,7 @@ typedef enum hvd_kind {
   HVD_REDUCE = 6,        /**< As allreduce; only `root` gets the result. */
   HVD_GATHER = 7,        /**< As allgather; only `root` gets the rows. */
   HVD_SCATTER = 8,       /**< Sends each rank its share (`splits`) of the rows of `root`. */
-  HVD_JOIN = 9           /**< Not in this version: HVD_UNSUPPORTED. */
+  HVD_JOIN = 9           /**< Not for hvd_submit(): see hvd_join(). */
 } hvd_kind;
 
 /** Where the memory of a tensor lives. */
@@ -315,6 +315,19 @@ HVD_API int hvd_process_set_rank(int32_t process_set) HVD_NOEXCEPT;
 
 /** Ranks of a process set; -1 when there is no such set. */
 HVD_API int hvd_process_set_size(int32_t process_set) HVD_NOEXCEPT;
+
+/**
+ * This rank has no more data for the process set. Until all its ranks have joined it takes part in
+ * their allreduces with nothing to add (0 for sums, 1 for products, the highest value for min, ...)
+ * and may submit nothing for the set; other operations are an error on every rank that asks for
+ * them. Meanwhile averages divide by the size of the set or, with `active_average` 1, by the ranks
+ * that have not joined; all ranks must say the same (HVD_MISMATCH).
+ *
+ * @param timeout_seconds negative: no limit. HVD_TIMEOUT: still joined, call it again.
+ * @param last_rank set to the last rank of the job to join, the same on every rank. May be null.
+ */
+HVD_API hvd_status hvd_join(int32_t process_set, int32_t active_average, double timeout_seconds,
+                            int32_t* last_rank) HVD_NOEXCEPT;
 
 /* ---- operations ------------------------------------------------------------------------- */
 

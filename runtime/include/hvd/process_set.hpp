@@ -36,6 +36,13 @@ class ProcessSet {
     check(hvd_process_set_remove(id_, timeout_seconds));
   }
 
+  /// This rank has no more data for the set; see hvd_join(). The last rank to join.
+  int join(bool active_average = false, double timeout_seconds = -1) const {
+    std::int32_t last = -1;
+    check(hvd_join(id_, active_average ? 1 : 0, timeout_seconds, &last));
+    return last;
+  }
+
   std::int32_t id() const { return id_; }
   int size() const { return hvd_process_set_size(id_); }
   /// Place of this rank in the set; -1 when it is not in it.

@@ -191,6 +191,7 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_process_set_ranks": (c_int, [c_int32, POINTER(c_int32), c_uint32, POINTER(c_uint32)]),
     "hvd_process_set_rank": (c_int, [c_int32]),
     "hvd_process_set_size": (c_int, [c_int32]),
+    "hvd_join": (c_int, [c_int32, c_int32, c_double, POINTER(c_int32)]),
     "hvd_submit": (c_int, [POINTER(Request), POINTER(c_uint64)]),
     "hvd_flush": (c_int, []),
     "hvd_poll": (c_int, [c_uint64, POINTER(c_int)]),

@@ -178,6 +178,40 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
         api.release(handle)
 
 
+def join(
+    device: int = -1,
+    process_set: ProcessSet = global_process_set,
+    average: str = "all",
+) -> int:
+    """This rank has no more data; takes part in the others' allreduces until all have joined.
+
+    Parameters
+    ----------
+    device
+        For Horovod's scripts; not used.
+    process_set
+        Whose others; this rank must be in it.
+    average
+        What averages divide by meanwhile: "all" ranks of the set, or the "active" ones, which have
+        not joined. The same on every rank.
+
+    Returns
+    -------
+    int
+        The last rank to join.
+    """
+    if average not in ("all", "active"):
+        raise ValueError(f"join: average is {average!r}; say 'all' or 'active'")
+    last = ctypes.c_int32()
+    while True:
+        status = waiting.hvd_join(
+            process_set_id(process_set), average == "active", api.SLICE_SECONDS, ctypes.byref(last)
+        )
+        if status != _lib.TIMEOUT:
+            api.check(status)
+            return last.value
+
+
 def init(
     comm: Sequence[int] | Any = None,
     process_sets: Sequence[ProcessSet | Sequence[int] | Any] | str | None = None,

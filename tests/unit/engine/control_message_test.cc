@@ -16,17 +16,20 @@ std::vector<ControlMessage> one_of_each() {
   return {Announce{"fc.weight", false, description, RankSet::all(70)},
           Ready{{1, 2, 4'000}},
           Partial{7, RankSet::all(70)},
-          Leave{3},
+          Leave{3, {{2, "x", 1}, {0, "", 70}}},
           Define{9, "x", description},
-          Run{{1, 2}, "y", 3},
+          Run{{1, 2}, "y", 3, 69, description},
           Failure{"x", Code::kMismatch, "text", 4},
           Stall{"x", "text", 5},
-          Left{4},
+          Left{4, true},
           Lost{5, "died"},
           Shutdown{},
           Heartbeat{},
           SetAdded{6, RankSet::all(70)},
-          SetRemoved{7}};
+          SetRemoved{7},
+          Joining{8, 9, 10, true, {{9, "y", 3}}},
+          Joined{11, 12},
+          JoinEnd{13, 14, Code::kMismatch, "text"}};
 }
 
 TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {
@@ -89,7 +92,7 @@ TEST(ControlMessage, SurvivesRandomAndDamagedBytes) {
 }
 
 TEST(ControlMessage, RefusesRanksThatDoNotExist) {
-  EXPECT_FALSE(decode_control_message(encode(Leave{70}), 70).is_ok());
+  EXPECT_FALSE(decode_control_message(encode(Leave{70, {}}), 70).is_ok());
   EXPECT_FALSE(decode_control_message(encode(Lost{-1, ""}), 70).is_ok());
   EXPECT_FALSE(decode_control_message(encode(SetRemoved{-1}), 70).is_ok());
 }

@@ -132,7 +132,7 @@ TEST_F(CoordinatorTest, NamesThatWillNotComeAgainGetNoId) {
 TEST_F(CoordinatorTest, ALeftRankFailsWhatItHadNotAnnounced) {
   announce("x", {0, 1});
   announce("y", {2});
-  coordinator_.leave(2);
+  coordinator_.leave({2});
   EXPECT_EQ(decide(), (Lines{"left 2", "fail x"})) << "y it had announced";
   announce("y", {0, 1});
   EXPECT_EQ(decide(), (Lines{"define y=0", "run 0"}));
@@ -142,10 +142,10 @@ TEST_F(CoordinatorTest, ALeftRankFailsWhatItHadNotAnnounced) {
 }
 
 TEST_F(CoordinatorTest, ShutsDownWhenAllHaveLeft) {
-  coordinator_.leave(1);
-  coordinator_.leave(1);
-  coordinator_.leave(0);
-  coordinator_.leave(2);
+  coordinator_.leave({1});
+  coordinator_.leave({1});
+  coordinator_.leave({0});
+  coordinator_.leave({2});
   EXPECT_EQ(decide(), (Lines{"left 1", "left 0", "left 2", "shutdown"}));
 }
 
@@ -224,6 +224,49 @@ TEST_F(CoordinatorTest, ARemovedProcessSetGivesItsIdsBack) {
   coordinator_.add_set(ranks({1}));
   const auto log = coordinator_.decide();
   EXPECT_EQ(std::get<SetAdded>(log.at(0)).process_set, 2) << "numbers of sets never come again";
+}
+
+TEST_F(CoordinatorTest, AJoinedRankNeedNotAnnounceAnAllreduce) {
+  announce("x", {0, 1});
+  coordinator_.join({2, 0, 0, true, {}});
+  const auto log = coordinator_.decide();
+  ASSERT_EQ(log.size(), 3u);
+  EXPECT_EQ(std::get<Joined>(log[0]).rank, 2);
+  EXPECT_EQ(std::get<Define>(log[1]).description, tensor_of({4}));
+  EXPECT_EQ(std::get<hvd::Run>(log[2]).divisor, 2);
+  announce("once", {0, 1}, tensor_of({4}), false);
+  EXPECT_EQ(std::get<hvd::Run>(coordinator_.decide().at(0)).description, tensor_of({4}))
+      << "rank 2 does not know it";
+  announce("b", {0, 1}, tensor_of({4}, Broadcast{0}));
+  EXPECT_EQ(decide(), Lines{"fail b"});
+  EXPECT_THAT(text_, HasSubstr("rank 2 has joined process set 0: only allreduce"));
+}
+
+TEST_F(CoordinatorTest, AJoinEndsWhenAllHaveJoinedAndWhatIsCompleteHasRun) {
+  announce("x", {0, 1, 2});
+  for (const int rank : {2, 0, 1}) coordinator_.join({rank, 0, 0, false, {}});
+  const auto ends = [](const std::vector<ControlMessage>& log) {
+    return std::holds_alternative<JoinEnd>(log.back());
+  };
+  coordinator_.hold(0, true);
+  EXPECT_FALSE(ends(coordinator_.decide())) << "x has not run";
+  coordinator_.hold(0, false);
+  const auto log = coordinator_.decide();
+  ASSERT_TRUE(ends(log));
+  EXPECT_EQ(std::get<JoinEnd>(log.back()).rank, 1);
+  coordinator_.join({0, 0, 0, false, {}});
+  EXPECT_TRUE(coordinator_.decide().empty()) << "a word of the join that is over";
+}
+
+TEST_F(CoordinatorTest, RanksThatJoinInDifferentWaysFailTheJoin) {
+  coordinator_.join({0, 0, 0, false, {}});
+  coordinator_.join({1, 0, 0, true, {}});
+  const auto log = coordinator_.decide();
+  const auto& end = std::get<JoinEnd>(log.back());
+  EXPECT_EQ(end.code, Code::kMismatch);
+  EXPECT_THAT(end.text, HasSubstr("rank 0 said all, rank 1 says active"));
+  announce("x", {1, 2});
+  EXPECT_EQ(decide(), Lines{}) << "rank 0 is as any other again";
 }
 
 }  // namespace

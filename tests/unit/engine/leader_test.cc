@@ -106,6 +106,26 @@ TEST_F(LeaderTest, WaitsForTheRanksOfTheProcessSetOnly) {
   EXPECT_FALSE(leader_.has_up()) << "the id is the world's now";
 }
 
+TEST_F(LeaderTest, WhileARankHasJoinedTheRestOfItsSetIsToldInPart) {
+  leader_.member_ready(1, 0, kStart);
+  leader_.pass_up(Joining{1, 0, 0, false, {}});
+  auto up = leader_.take_up();
+  ASSERT_EQ(up.size(), 2u) << "what it announced before comes first";
+  EXPECT_EQ(std::get<Partial>(up[0]).ranks, ranks({1}));
+  leader_.member_ready(0, 1, kStart);
+  EXPECT_FALSE(leader_.has_up());
+  leader_.follow(Joined{1, 0});
+  EXPECT_EQ(std::get<Partial>(leader_.take_up().at(0)).ranks, ranks({0}));
+  leader_.follow(hvd::Run{{0, 1}, ""});
+  leader_.member_ready(0, 0, kStart);
+  EXPECT_TRUE(std::holds_alternative<Partial>(leader_.take_up().at(0)));
+  leader_.follow(JoinEnd{0, 3});
+  leader_.follow(hvd::Run{{0}, ""});
+  for (const int rank : {0, 1}) leader_.member_ready(rank, 0, kStart);
+  child({0});
+  EXPECT_TRUE(std::holds_alternative<Ready>(leader_.take_up().at(0)));
+}
+
 TEST_F(LeaderTest, IgnoresIdsThatTheLogHasNotNamed) {
   leader_.member_ready(0, 77, kStart);
   child({78});

@@ -16,57 +16,9 @@
 
 #include "engine/coordinator.h"
 #include "engine/leader.h"
-#include "protocol_plan.h"
+#include "protocol_member.h"
 
 namespace hvd::protocol_model {
-
-/// One rank, as runtime/engine/negotiation.cc: its names, its bits, its place in the log.
-struct Member {
-  struct Name {
-    std::optional<std::uint32_t> id;
-    Description described;
-    std::optional<int> current;
-    std::deque<int> queued;
-  };
-  std::map<std::string, Name> names;
-  std::map<std::uint32_t, std::string> name_of_id;
-  std::vector<std::string> to_submit;
-  std::map<std::string, int> submitted;
-  std::map<std::string, int> announced;
-  std::map<std::string, std::vector<Code>> outcomes;
-  std::vector<std::string> log;
-  bool wants_to_leave = false;
-  bool has_left = false;
-  bool over = false;
-  // Edges to and from the leader of the node.
-  std::set<std::uint32_t> bits;
-  std::deque<ControlMessage> up;
-  std::deque<ControlMessage> down;
-};
-
-struct Node {
-  std::unique_ptr<Leader> leader;
-  std::deque<ControlMessage> up;    ///< To the parent.
-  std::deque<ControlMessage> down;  ///< From the parent.
-  int heard_from_below = 0;         ///< Messages, and looks at a member's changed bits.
-  int heard_from_above = 0;
-};
-
-inline std::string text_of(const ControlMessage& entry) {
-  if (const auto* added = std::get_if<SetAdded>(&entry)) {
-    return format_text("set {}", added->process_set);
-  }
-  if (const auto* removed = std::get_if<SetRemoved>(&entry)) {
-    return format_text("no set {}", removed->process_set);
-  }
-  if (const auto* define = std::get_if<Define>(&entry)) return "define " + define->name;
-  if (const auto* failure = std::get_if<Failure>(&entry)) return "fail " + failure->name;
-  if (const auto* left = std::get_if<Left>(&entry)) return format_text("left {}", left->rank);
-  if (std::holds_alternative<Shutdown>(entry)) return "shutdown";
-  std::string text = "run " + std::get<hvd::Run>(entry).name;
-  for (const auto id : std::get<hvd::Run>(entry).ids) text += format_text(" {}", id);
-  return text;
-}
 
 /// One world, its messages under way, and chance. One thread at a time.
 class Model {
@@ -162,7 +114,7 @@ class Model {
 
   bool act(int what, int rank) {
     if (what == 0) return submit(rank);
-    if (what == 1) return leave(rank);
+    if (what == 1) return join(rank) || leave(rank);
     if (what == 2) return read_log(rank);
     return hear_from_member(rank);
   }
@@ -187,7 +139,8 @@ class Model {
     Member& me = member(rank);
     ++me.announced[text];
     const Description description = plan_.description(rank, text, *name.current);
-    if (name.id && name.described == description) {
+    const bool in_full = name.in_full || me.has_left || (me.has_said_join && !me.join_is_over);
+    if (name.id && !in_full && name.described == description) {
       if (leads(rank)) {
         leader_of(rank).member_ready(rank, *name.id, kStart);
       } else {
@@ -208,20 +161,41 @@ class Model {
     }
   }
 
-  /// The leaver goes while its requests are in flight; the others once theirs are done.
+  /// The leavers go while their requests are in flight or queue; the others once theirs are done.
   bool leave(int rank) {
     Member& me = member(rank);
     if (me.has_left || !me.to_submit.empty() || plan_.all_stay) return false;
-    bool in_flight = false;
-    bool queued = false;
-    for (const auto& [text, name] : me.names) {
-      in_flight = in_flight || name.current;
-      queued = queued || !name.queued.empty();
+    if (!plan_.leavers.contains(rank)) {
+      if (plan_.all_join && !me.join_is_over) return false;
+      // After a join that failed, what is in flight may want for a rank that had joined.
+      const bool may_wait = !plan_.all_join || plan_.leavers.empty();
+      for (const auto& [text, name] : me.names) {
+        if (name.current && may_wait) return false;
+      }
     }
-    if (queued || (in_flight && rank != plan_.leaver)) return false;
     me.has_left = true;
-    say_up(rank, Leave{rank});
+    say_up(rank, Leave{rank, owed(me)});
     return true;
+  }
+
+  /// While what it submitted may be in flight or queue.
+  bool join(int rank) {
+    Member& me = member(rank);
+    if (!plan_.all_join || me.has_said_join || !me.to_submit.empty()) return false;
+    if (plan_.leavers.contains(rank) || me.join_is_over) return false;
+    me.has_said_join = true;
+    say_up(rank, Joining{rank, 0, 0, false, owed(me)});
+    return true;
+  }
+
+  static std::vector<Owed> owed(const Member& me) {
+    std::vector<Owed> list;
+    for (const auto& [text, name] : me.names) {
+      if (name.queued.empty()) continue;
+      const auto uses = static_cast<std::uint32_t>(name.queued.size());
+      list.push_back({set_of(text), name_of(text), uses});
+    }
+    return list;
   }
 
   bool hear_from_member(int rank) {
@@ -296,8 +270,10 @@ class Model {
       coordinator_.announce(*announce, kStart);
     } else if (const auto* partial = std::get_if<Partial>(&message)) {
       coordinator_.ready(partial->id, partial->ranks, kStart);
+    } else if (const auto* joining = std::get_if<Joining>(&message)) {
+      coordinator_.join(*joining);
     } else {
-      coordinator_.leave(std::get<Leave>(message).rank);
+      coordinator_.leave(std::get<Leave>(message));
     }
   }
 
@@ -328,17 +304,29 @@ class Model {
       if (!plan_.has_rank(key, rank)) return;
       Member::Name& name = me.names[key];
       name.id = define->id;
-      ASSERT_TRUE(name.current) << "rank " << rank << " has not announced " << key;
-      EXPECT_EQ(define->description, plan_.description(rank, key, *name.current));
+      if (name.current) {
+        EXPECT_EQ(define->description, plan_.description(rank, key, *name.current));
+      } else {
+        EXPECT_TRUE(me.joined) << "rank " << rank << " has not announced " << key;
+      }
       name.described = define->description;
     } else if (const auto* run = std::get_if<hvd::Run>(&entry)) {
       for (const auto id : run->ids) {
         EXPECT_EQ(set_of(me.name_of_id.at(id)), run->process_set);
+        const auto found = me.names.find(me.name_of_id.at(id));
+        if (found != me.names.end()) found->second.in_full = false;
         end_use(rank, me.name_of_id.at(id), Code::kOk);
       }
       if (!run->name.empty()) end_use(rank, key_of(run->process_set, run->name), Code::kOk);
     } else if (const auto* failure = std::get_if<Failure>(&entry)) {
-      end_use(rank, key_of(failure->process_set, failure->name), failure->code);
+      const std::string key = key_of(failure->process_set, failure->name);
+      if (me.names.contains(key)) me.names[key].in_full = true;
+      end_use(rank, key, failure->code);
+    } else if (const auto* joined = std::get_if<Joined>(&entry)) {
+      me.joined = me.joined || joined->rank == rank;
+    } else if (std::holds_alternative<JoinEnd>(entry)) {
+      me.joined = false;
+      me.join_is_over = true;
     } else if (std::holds_alternative<Shutdown>(entry)) {
       me.over = true;
     }
@@ -349,6 +337,7 @@ class Model {
     Member& me = member(rank);
     const auto found = me.names.find(text);
     if (found == me.names.end() || !found->second.current) {
+      if (me.joined) return;  // stands in, or is not concerned
       EXPECT_EQ(code, Code::kAborted) << text << " is over on rank " << rank << " unannounced";
       return;
     }
@@ -379,6 +368,7 @@ class Model {
       const int use = decided_[name]++;
       for (int rank = 0; rank < shape_.size(); ++rank) {
         if (!plan_.has_rank(name, rank)) continue;
+        if (member(rank).has_said_join && member(rank).submitted[name] <= use) continue;
         EXPECT_GT(member(rank).announced[name], use)
             << name << " runs without the word of rank " << rank;
       }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -46,16 +48,17 @@ inline std::string name_of(const std::string& key) {
   return set_of(key) == 0 ? key : key.substr(2);
 }
 
-/// Every rank submits every use of every name of its process sets, in an order of its own; the
-/// leaver stops early.
+/// Every rank submits every use of every name of its process sets, or some of them, in an order of
+/// its own. Who leaves early or joins goes with uses in flight and in queues.
 struct Plan {
   std::vector<std::string> names{"a", "b", "once"};
   std::vector<RankSet> sets;  ///< From process set 1 on.
   int uses = 3;
   std::map<std::tuple<int, std::string, int>, int> elements;  ///< By rank, name, use; else 1.
   bool all_stay = false;
-  int leaver = -1;
-  std::map<std::string, int> leaver_uses;  ///< How many uses of each name the leaver submits.
+  bool all_join = false;  ///< All ranks but leavers join after their uses, and then leave.
+  std::set<int> leavers;
+  std::map<std::pair<int, std::string>, int> fewer_uses;  ///< Of those who leave or join.
 
   bool has_rank(const std::string& name, int rank) const {
     const int set = set_of(name);
@@ -63,7 +66,8 @@ struct Plan {
   }
   int uses_of(int rank, const std::string& name) const {
     if (!has_rank(name, rank)) return 0;
-    return rank == leaver ? leaver_uses.at(name) : uses;
+    const auto fewer = fewer_uses.find({rank, name});
+    return fewer == fewer_uses.end() ? uses : fewer->second;
   }
   int elements_of(int rank, const std::string& name, int use) const {
     const auto found = elements.find({rank, name, use});
@@ -76,10 +80,17 @@ struct Plan {
     description.tensors.push_back({DataType::kFloat32, 0, {elements_of(rank, name, use)}});
     return description;
   }
-  /// What must come of a use, on every rank that submits it.
-  Code expected(int size, const std::string& name, int use) const {
-    if (leaver >= 0 && has_rank(name, leaver) && use >= leaver_uses.at(name)) {
-      return Code::kAborted;
+  /// What must come of a use, on every rank that submits it; nothing: that depends on chance.
+  std::optional<Code> expected(int size, const std::string& name, int use) const {
+    if (all_join && !leavers.empty()) return std::nullopt;
+    for (const int rank : leavers) {
+      if (has_rank(name, rank) && use >= uses_of(rank, name)) return Code::kAborted;
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      // Only an allreduce goes on without a rank.
+      if (all_join && name_of(name) == "b" && use >= uses_of(rank, name)) {
+        return Code::kInvalidArgument;
+      }
     }
     std::set<int> offered;
     for (int rank = 0; rank < size; ++rank) {

@@ -149,5 +149,26 @@ TEST(Submission, SharesOutEvenlyWhatHasNoSplits) {
   EXPECT_TRUE(other.request.tensors[0].splits.empty());
 }
 
+TEST(Submission, CountsUnnamedRequestsThatOthersMadeWithoutThisRank) {
+  Submission submission;
+  const auto next_name = [&](Operation operation, int process_set) {
+    const auto pending = std::make_shared<Pending>();
+    pending->request.operation = operation;
+    pending->request.process_set = process_set;
+    submission.push(pending);
+    return pending->request.name;
+  };
+  EXPECT_EQ(next_name(Allreduce{}, 2), "allreduce.noname.0");
+  submission.pass_over(2, "allreduce.noname.6");
+  submission.pass_over(2, "allreduce.noname.5");
+  submission.pass_over(2, "broadcast.noname.1");
+  for (const char* other : {"allreduce", "noname.7", "x.noname.9", "allreduce.noname.", ""}) {
+    submission.pass_over(2, other);
+  }
+  EXPECT_EQ(next_name(Allreduce{}, 2), "allreduce.noname.7");
+  EXPECT_EQ(next_name(Broadcast{}, 2), "broadcast.noname.2");
+  EXPECT_EQ(next_name(Allreduce{}, 0), "allreduce.noname.0");
+}
+
 }  // namespace
 }  // namespace hvd
