@@ -136,20 +136,21 @@ std::string wrong_sets() {
   std::string wrong = wrong_set(of_half, ranks);
   if (of_half.id() != 1 + rank % 2) wrong += " halves are numbered wrongly";
 
-  wrong += accepts(half, sizeof half, "is there already");
-  wrong += accepts(half, sizeof half + (is_last ? 1 : 0), "is none of");
-  wrong += accepts(MPI_COMM_NULL, sizeof half, "no rank gives an MPI communicator");
-  wrong += accepts(MPI_COMM_WORLD, sizeof half, "process set 0, which is there already");
+  wrong += accepts(half, sizeof(MPI_Comm), "is there already");
+  wrong += accepts(half, sizeof(MPI_Comm) + (is_last ? 1 : 0), "is none of");
+  wrong += accepts(MPI_COMM_NULL, sizeof(MPI_Comm), "no rank gives an MPI communicator");
+  wrong += accepts(MPI_COMM_WORLD, sizeof(MPI_Comm), "process set 0, which is there already");
   MPI_Comm all_but_last = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, is_last ? MPI_UNDEFINED : 0, rank, &all_but_last);
-  wrong += accepts(rank == 0 ? MPI_COMM_NULL : all_but_last, sizeof half, "gives MPI_COMM_NULL");
+  wrong +=
+      accepts(rank == 0 ? MPI_COMM_NULL : all_but_last, sizeof(MPI_Comm), "gives MPI_COMM_NULL");
   MPI_Comm between = MPI_COMM_NULL;
   // Each half is led by the highest of its ranks.
   MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, hvd_size() - 2 + (rank + 1) % 2, 7, &between);
-  wrong += accepts(between, sizeof half, "is an intercommunicator");
+  wrong += accepts(between, sizeof(MPI_Comm), "is an intercommunicator");
   std::int32_t id = 0;
   const void* const nowhere = rank == 0 ? nullptr : static_cast<const void*>(&half);
-  if (hvd_process_set_add_mpi(nowhere, sizeof half, 20, &id) != HVD_INVALID_ARGUMENT) {
+  if (hvd_process_set_add_mpi(nowhere, sizeof(MPI_Comm), 20, &id) != HVD_INVALID_ARGUMENT) {
     wrong += " accepted: null";
   }
 

@@ -26,7 +26,8 @@ class ProcessSet {
   template <typename MpiComm>
   static ProcessSet add_mpi(const MpiComm& communicator, double timeout_seconds = -1) {
     std::int32_t id = 0;
-    check(hvd_process_set_add_mpi(&communicator, sizeof communicator, timeout_seconds, &id));
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of the handle, which may be a pointer
+    check(hvd_process_set_add_mpi(&communicator, sizeof(MpiComm), timeout_seconds, &id));
     return ProcessSet(id);
   }
   /// One that is there: 0 is that of all ranks.
