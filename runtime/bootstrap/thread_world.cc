@@ -127,17 +127,24 @@ Status join_tree(const WiringShape& shape, std::vector<Wiring>& wirings) {
   return Status::ok();
 }
 
+/// Where the links to `node` begin in Wiring::lane.
+std::size_t first_link(int node, int sockets) {
+  return static_cast<std::size_t>(node) * static_cast<std::size_t>(sockets);
+}
+
 Status join_lanes(const WiringShape& shape, int sockets, std::vector<Wiring>& wirings) {
   for (int lane = 0; lane < shape.lanes(); ++lane) {
     for (int a = 0; a < shape.nodes(); ++a) {
       for (int b = a + 1; b < shape.nodes(); ++b) {
         Wiring& first = wirings[static_cast<std::size_t>(shape.rank_at(a, lane))];
         Wiring& second = wirings[static_cast<std::size_t>(shape.rank_at(b, lane))];
-        for (int socket = 0; socket < sockets; ++socket) {
+        const std::size_t to_second = first_link(b, sockets);
+        const std::size_t to_first = first_link(a, sockets);
+        for (std::size_t socket = 0; socket < static_cast<std::size_t>(sockets); ++socket) {
           HVD_TRY_ASSIGN(auto pair, connect(first.peers[static_cast<std::size_t>(first.rank)],
                                             first.peers[static_cast<std::size_t>(second.rank)]));
-          first.lane[static_cast<std::size_t>(b * sockets + socket)] = std::move(pair.first);
-          second.lane[static_cast<std::size_t>(a * sockets + socket)] = std::move(pair.second);
+          first.lane[to_second + socket] = std::move(pair.first);
+          second.lane[to_first + socket] = std::move(pair.second);
         }
       }
     }
@@ -229,7 +236,7 @@ Result<std::vector<Wiring>> wire_threads(const ThreadWorldOptions& options) {
     wiring.rank = rank;
     wiring.size = options.size;
     wiring.peers = peers;
-    wiring.lane.resize(static_cast<std::size_t>(shape.nodes() * options.sockets));
+    wiring.lane.resize(first_link(shape.nodes(), options.sockets));
     wiring.sockets = options.sockets;
     wiring.lanes = shape.lanes();
     wiring.sets = std::make_unique<ThreadSetWiring>(sets);

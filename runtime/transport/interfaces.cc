@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <span>
 #include <tuple>
 
@@ -143,21 +144,24 @@ bool share_network(const Interface& a, const Interface& b) {
 }
 
 /// Smaller is better.
-using Rank = std::tuple<bool, int, bool>;
+using Rank = std::tuple<bool, int, bool, bool>;
 
-Rank rank_of(const std::vector<Interface>& mine, const Interface& theirs) {
+/// `again`: an address before this one leads to the same interface, so it is no rail of its own.
+Rank rank_of(const std::vector<Interface>& mine, const Interface& theirs, bool again) {
   const auto near = std::find_if(mine.begin(), mine.end(),
                                  [&](const Interface& own) { return share_network(own, theirs); });
   const bool shared = near != mine.end();
   const int speed = shared ? std::min(near->speed_mbit, theirs.speed_mbit) : theirs.speed_mbit;
-  return {!shared, -speed, is_ipv6(theirs)};
+  return {!shared, -speed, is_ipv6(theirs), again};
 }
 
 std::vector<std::pair<Rank, std::string>> ranked(const std::vector<Interface>& mine,
                                                  const std::vector<Interface>& theirs) {
   std::vector<std::pair<Rank, std::string>> list;
+  std::set<std::pair<std::string, bool>> seen;
   for (const Interface& interface : theirs) {
-    list.emplace_back(rank_of(mine, interface), interface.address);
+    const bool again = !seen.emplace(interface.name, is_ipv6(interface)).second;
+    list.emplace_back(rank_of(mine, interface, again), interface.address);
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -218,6 +222,7 @@ std::vector<std::string> order_addresses(const std::vector<Interface>& mine,
                                          const std::vector<Interface>& theirs, int rail) {
   const auto list = ranked(mine, theirs);
   std::vector<std::string> addresses;
+  addresses.reserve(list.size());
   for (const auto& entry : list) addresses.push_back(entry.second);
   const int rails = rails_between(mine, theirs);
   if (rails > 1) {
@@ -249,7 +254,7 @@ std::string interface_of_socket(int fd) {
   auto* const address = reinterpret_cast<sockaddr*>(&storage);
   if (::getsockname(fd, address, &length) != 0) return {};
   if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return {};
-  const std::string text = numeric(address);
+  std::string text = numeric(address);
   for (const Interface& interface : interfaces_of_host()) {
     if (interface.address == text) return label(interface);
   }

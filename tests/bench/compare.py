@@ -2,7 +2,7 @@
 """Runs our benchmarks and those of the peers one after another, and prints tables with ratios.
 
 compare.py BUILD FOLDER [TABLE...]: BUILD holds hvdrun and hvd_peer, FOLDER the peers that could be compiled. Tables:
-allreduce, operations, lists, oversubscribed, tcp, mpi, step, start; all of them where none is named.
+allreduce, operations, lists, oversubscribed, tcp, nodes, mpi, step, start; all of them where none is named.
 """
 
 import contextlib
@@ -198,6 +198,17 @@ def tcp_table(bench: Bench) -> None:
     )
 
 
+def nodes_table(bench: Bench) -> None:
+    """Two levels: shared memory in a node, TCP between nodes."""
+    suite = _LISTS[:1]
+    loopback = ("--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo")
+    print_table(
+        "ResNet-50 gradients, 4 virtual nodes of 2 ranks (Open MPI: 8 ranks over TCP)",
+        bench.ours(suite, 8, ("--nodes", "4")),
+        {"Open MPI over TCP": bench.open_mpi(suite, 8, loopback)},
+    )
+
+
 def mpi_table(bench: Bench) -> None:
     """MPI knows nothing of the two nodes: on both sides it moves bytes through shared memory."""
     suites = ["sizes"]
@@ -241,6 +252,7 @@ _TABLES = {
     "lists": lists_table,
     "oversubscribed": oversubscribed_table,
     "tcp": tcp_table,
+    "nodes": nodes_table,
     "mpi": mpi_table,
     "step": step_table,
     "start": start_table,

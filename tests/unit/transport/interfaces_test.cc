@@ -77,6 +77,12 @@ TEST(Interfaces, SpreadsRailsOverEqualNics) {
   EXPECT_EQ(rails_between(mine, {}), 0);
 }
 
+TEST(Interfaces, CountsAnInterfaceWithTwoAddressesOnce) {
+  const std::vector<Interface> theirs = {{"eth0", "2001:db8::2", 64}, {"eth0", "2001:db8::3", 64}};
+  EXPECT_EQ(rails_between({{"eth0", "2001:db8::1", 64}}, theirs), 1);
+  EXPECT_EQ(order_addresses({}, theirs, 1), (Names{"2001:db8::2", "2001:db8::3"}));
+}
+
 TEST(Interfaces, KnowsThoseOfThisHost) {
   EXPECT_FALSE(published_addresses().empty());
   EXPECT_FALSE(published_addresses("nonsense").empty());
