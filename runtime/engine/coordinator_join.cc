@@ -94,7 +94,7 @@ bool Coordinator::owes(int rank) const {
 Status Coordinator::check_joinable(const Name& name) {
   const Description& description = name.offers.front().description;
   const Status status = check_stand_in(description);
-  if (status.is_ok()) return status;
+  if (status.is_ok()) return Status::ok();
   const RankSet joined = name.set->joined.without(name.announced);
   return error(status.code(), "{} '{}': {} {} joined process set {}: {}",
                kind_name(description.operation), name.name, describe_ranks(joined),
