@@ -88,8 +88,11 @@ Engine::Impl::Impl(Wiring wiring, std::span<const BackendEntry> table, const Eng
       left_(world_.size),
       lost_(world_.size) {
   const PeerInfo& me = peers_[static_cast<std::size_t>(wiring_.rank)];
-  const bool crowded = ranks_on_machine(peers_, wiring_.rank) > me.usable_cpus;
+  const int sharers = ranks_on_machine(peers_, wiring_.rank);
+  const bool crowded = sharers > me.usable_cpus;
   spin_polls_ = options.spin >= 0 ? options.spin + 1 : (crowded ? 50 : 20'000);
+  const int cpus = std::max(me.usable_cpus, 1);
+  long_yield_ = kYieldTime * ((sharers + cpus - 1) / cpus);
 }
 
 Status Engine::Impl::open() {

@@ -63,7 +63,7 @@ class Engine::Impl {
   static constexpr std::chrono::microseconds kYieldTime{500};
   /// A yield is short among ranks that all wait, and a time slice or more among programs that
   /// compute: there a sleeper is woken sooner than a yielder gets its turn. After a yield of more
-  /// than kYieldTime nobody here yields for this long.
+  /// than kYieldTime, times the ranks per core, nobody here yields for this long.
   static constexpr std::chrono::milliseconds kCrowdedTime{100};
   /// How long a sleep is while a task is under way for which nothing wakes us.
   static constexpr std::chrono::microseconds kPollInterval{50};
@@ -156,6 +156,7 @@ class Engine::Impl {
   std::atomic<const std::vector<int>*> descriptors_{nullptr};
   std::vector<int> job_descriptors_;
   int spin_polls_ = 0;
+  Clock::duration long_yield_{};
 
   Submission submission_;
 

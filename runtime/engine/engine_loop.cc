@@ -232,7 +232,7 @@ void Engine::Impl::yield_core() {
   const auto before = Clock::now();
   sched_yield();
   const auto now = Clock::now();
-  if (now - before > kYieldTime) crowded_until_ = now + kCrowdedTime;
+  if (now - before > long_yield_) crowded_until_ = now + kCrowdedTime;
 }
 
 /// Where nothing of this rank is under way nothing can come before it submits. The first rank of a
