@@ -46,6 +46,8 @@ def long_functions(path: pathlib.Path, lines: list) -> list[str]:
             ):
                 continue
             start, indent = number, re.match(r"^ *", line).group()
+            if line.startswith(indent + ": "):
+                indent = indent[4:]  # initialisers stand deeper than the body's end
         elif start and line.startswith(indent + "}") and not line.startswith(indent + "} else"):
             if number - start + 1 > _MAX_FUNCTION_LINES:
                 found.append(f"{path}:{start}: function of {number - start + 1} lines")
