@@ -7,6 +7,7 @@ Usage: life_test.py HVDRUN LIBHVD [unittest arguments]
 from __future__ import annotations
 
 import os
+import signal
 
 import jobs
 
@@ -164,6 +165,50 @@ say("FINE")
         for options in LAYOUTS:
             with self.subTest(options=options):
                 self.assert_fine(self.run_job(["-np", "4", *options], program))
+
+
+class Neighbours(jobs.JobCase):
+    """Jobs beside and after one another on the same machine."""
+
+    SUMS = """
+hvd.init()
+share = hvd.rank() + int(os.environ["SHARE"])
+print("READY", flush=True)
+for step in range(int(os.environ["STEPS"])):
+    values = (ctypes.c_float * 5000)(share, *[0.0] * 4998, share)
+    place = ctypes.addressof(values)
+    tensor = api.tensor_struct(FLOAT32, (5000,), source=place, target=place)
+    handle = api.submit(_lib.ALLREDUCE, [tensor], name="x")
+    api.wait(handle)
+    api.release(handle)
+    assert values[0] == values[4999] == 3 + 3 * int(os.environ["SHARE"]), values[0]
+hvd.shutdown()
+say("FINE")
+"""
+
+    def test_two_jobs_side_by_side_do_not_meet(self) -> None:
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                ranks = ["-np", "3", *options]
+                first = self.launch(ranks, self.SUMS, SHARE="10", STEPS="300")
+                second = self.launch(ranks, self.SUMS, SHARE="1000", STEPS="300")
+                for job in first, second:
+                    out, err = job.communicate(timeout=jobs.LIMIT_S)
+                    self.assertEqual((job.returncode, out.count("FINE")), (0, 3), out + err)
+
+    def test_a_job_killed_whole_leaves_nothing_for_the_next(self) -> None:
+        first = self.launch(["-np", "3"], self.SUMS, SHARE="10", STEPS="1000000000")
+        assert first.stdout is not None
+        self.assertIn("READY", first.stdout.readline())
+        for process in jobs.marked_processes(self.mark):
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # its keeper was quicker
+        first.communicate(timeout=jobs.LIMIT_S)
+        ended = self.run_job(["-np", "3"], self.SUMS, SHARE="1", STEPS="20")
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(ended.line(2, "FINE"), "", ended.text())
 
 
 class Stalls(jobs.JobCase):
