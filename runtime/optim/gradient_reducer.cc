@@ -40,7 +40,7 @@ Status GradientReducer::ready(Engine& engine, std::size_t index, void* data, boo
   HVD_TRY_ASSIGN(auto request, set_.ready(index, data, last_pass, count));
   if (request) return submit(engine, index, *std::move(request));
   // A local gradient came last: nothing else would wake the engine for those before it.
-  if (set_.is_complete()) engine.flush();
+  if (set_.is_worth_waking()) engine.flush();
   return Status::ok();
 }
 

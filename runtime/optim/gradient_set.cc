@@ -135,8 +135,7 @@ Result<std::optional<Request>> GradientSet::ready(std::size_t index, void* data,
   ++submitted_;
   if (entry.sharing != Sharing::kReduced) return std::optional<Request>();
   pending_bytes_ += entry.bytes;
-  const bool is_last = submitted_ == gradients_.size();
-  const bool wakes = is_last || pending_bytes_ >= options_.flush_bytes;
+  const bool wakes = is_worth_waking() || pending_bytes_ >= options_.flush_bytes;
   if (wakes) pending_bytes_ = 0;
   HVD_TRY_ASSIGN(Request request, first_request(entry, ranks));
   request.more = !wakes;

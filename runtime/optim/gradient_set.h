@@ -19,12 +19,16 @@ namespace hvd {
 ///
 /// Says for every gradient that becomes ready what to submit: nothing while passes accumulate
 /// locally, else a request; and whether the engine must wake for it. Waking costs some 10 us, so
-/// gradients leave in buckets: when `flush_bytes` are pending, or with the last gradient. A
+/// gradients leave in buckets: when `flush_bytes` are pending, or with the last gradient if
+/// kWorthWaking are; the rest when the step is waited for, or with the engine's next look around. A
 /// compressed gradient takes several requests, see resume().
 /// Calls nobody; owns no gradients, only what compression and local steps need beside them. One
 /// thread at a time.
 class GradientSet {
  public:
+  /// What is reduced in less time than a thread takes to wake needs no head start.
+  static constexpr std::size_t kWorthWaking = std::size_t{256} << 10;
+
   struct Options {
     Allreduce operation{ReduceOp::kAverage};
     int passes_per_step = 1;  ///< Backward passes that add up before the gradients are reduced.
@@ -70,8 +74,10 @@ class GradientSet {
     const auto& memory = gradients_[index].memory;
     return memory != nullptr && memory->compressor != nullptr;
   }
-  /// Every gradient is ready.
-  bool is_complete() const { return submitted_ == gradients_.size(); }
+  /// Every gradient is ready, and so much is pending that the engine should wake.
+  bool is_worth_waking() const {
+    return submitted_ == gradients_.size() && pending_bytes_ >= kWorthWaking;
+  }
 
   /// Gradients that have not been given out for reduction in this step.
   std::vector<std::size_t> missing() const;
