@@ -24,6 +24,7 @@ peer() {
 }
 peer mpi_openmpi mpicxx.openmpi "$source_dir/mpi_peer.cc"
 peer mpi_mpich mpicxx.mpich "$source_dir/mpi_peer.cc"
+peer limit_peer g++ -ftree-vectorize -fvect-cost-model=dynamic -march=native "$source_dir/limit_peer.cc" -pthread
 peer gloo_peer g++ "$source_dir/gloo_peer.cc" -lgloo -pthread
 
 say "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg): $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-)"

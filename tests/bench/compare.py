@@ -107,6 +107,10 @@ class Bench:
         ]
         return outcome(f"hvd over {launch[0]}", [[*launch, *ranks[0], ":", *ranks[1]]], 300)
 
+    def limit(self, suites: list) -> dict:
+        """Two threads that do the least work, as a yardstick."""
+        return outcome("least work", [[f"{self._folder}/limit_peer", *suites]])
+
     def gloo(self, suites: list, ranks: int = 2) -> dict:
         with tempfile.TemporaryDirectory() as meeting:
             program = f"{self._folder}/gloo_peer"
@@ -148,6 +152,7 @@ def allreduce_table(bench: Bench) -> None:
             "Open MPI": bench.open_mpi(suites),
             "MPICH": bench.mpich(suites),
             "Gloo": bench.gloo(suites),
+            "least work": bench.limit(suites),
         },
         {"hvd shared": bench.ours(["shared", *suites]), "hvd torch": bench.ours_torch(suites)},
     )
@@ -162,6 +167,7 @@ def operations_table(bench: Bench) -> None:
             "Open MPI": bench.open_mpi(suites),
             "MPICH": bench.mpich(suites),
             "Gloo": bench.gloo(suites),
+            "least work": bench.limit(suites),
         },
         {"hvd, its memory": bench.ours(["library", *suites])},
     )
@@ -175,6 +181,7 @@ def lists_table(bench: Bench) -> None:
             "Open MPI": bench.open_mpi(_LISTS),
             "MPICH": bench.mpich(_LISTS),
             "DDP over Gloo": bench.ddp(_LISTS),
+            "least work": bench.limit(_LISTS),
         },
         {"hvd shared": bench.ours(["shared", *_LISTS]), "hvd torch": bench.ours_torch(_LISTS[:1])},
     )
