@@ -9,31 +9,29 @@ namespace hvd {
 MovingCounts::MovingCounts(const Batch& batch, const Communicator& communicator)
     : segments_(batch.segments.size()),
       size_(static_cast<std::size_t>(communicator.size)),
-      shared_(std::holds_alternative<Allgather>(batch.operation)),
-      counts_(segments_ * size_ * size_) {
+      splits_(has_splits(batch.operation)) {
+  const auto root = root_of(batch.operation);
+  if (root && !splits_) root_ = static_cast<std::size_t>(*root);
+  counts_.resize(row_length() * size_);
   std::size_t* mine = row(static_cast<std::size_t>(communicator.rank));
-  if (has_splits(batch.operation)) {
+  if (splits_) {
     std::copy(batch.splits.begin(), batch.splits.end(), mine);
     return;
   }
-  const auto root = root_of(batch.operation);
-  for (std::size_t i = 0; i < segments_; ++i) {
-    for (std::size_t rank = 0; rank < size_; ++rank) {
-      const bool due = !root || static_cast<std::size_t>(*root) == rank;
-      mine[i * size_ + rank] = due ? batch.segments[i].count : 0;
-    }
-  }
+  for (std::size_t i = 0; i < segments_; ++i) mine[i] = batch.segments[i].count;
 }
 
 std::size_t MovingCounts::sent(std::size_t source, std::size_t segment) const {
+  if (!splits_) return row(source)[segment];
   const std::size_t* first = row(source) + segment * size_;
-  return shared_ ? *first : std::accumulate(first, first + size_, std::size_t{0});
+  return std::accumulate(first, first + size_, std::size_t{0});
 }
 
 std::size_t MovingCounts::sent_before(std::size_t source, std::size_t segment,
                                       std::size_t destination) const {
+  if (!splits_) return root_ && *root_ < destination ? row(source)[segment] : 0;
   const std::size_t* first = row(source) + segment * size_;
-  return shared_ ? 0 : std::accumulate(first, first + destination, std::size_t{0});
+  return std::accumulate(first, first + destination, std::size_t{0});
 }
 
 }  // namespace hvd
