@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -24,10 +23,9 @@ struct Segment {
 };
 
 /// What a backend runs at once: a list of tensors that share operation, element type and device,
-/// in the same order on every rank of the communicator. Never copied into a fusion buffer by the
-/// engine: a backend streams the list as if it were one flat tensor.
+/// in the same order on every rank of the communicator; at least one tensor. Never copied into a
+/// fusion buffer by the engine: a backend streams the list as if it were one flat tensor.
 struct Batch {
-  std::uint64_t sequence = 0;  ///< Place in the log; equal on every rank, grows by one or more.
   Operation operation;
   DataType dtype = DataType::kFloat32;
   Device device;

@@ -34,7 +34,6 @@ void Completion::finish(const PendingPtr& pending, const Status& status) {
   pending->status = status;
   // seq_cst: publishes the status, and comes before the look at the sleepers.
   pending->done.store(true);
-  finished_.fetch_add(1);
   if (pending->request.on_complete) {
     Lock lock(mutex_);
     callbacks_.push_back(pending);

@@ -41,7 +41,6 @@ class Completion {
     sleepers_.fetch_sub(1);
     return done();
   }
-  std::uint64_t finished_count() const { return finished_.load(); }
 
  private:
   Mutex mutex_;
@@ -51,7 +50,6 @@ class Completion {
   std::uint64_t next_handle_ HVD_GUARDED_BY(mutex_) = 1;
   std::atomic<bool> has_callbacks_{false};
   std::atomic<int> sleepers_{0};
-  std::atomic<std::uint64_t> finished_{0};
 };
 
 }  // namespace hvd

@@ -137,7 +137,6 @@ void Engine::Impl::run_together(RunTogether& run) {
     if (auto* allreduce = std::get_if<Allreduce>(&fused.batch.operation)) {
       allreduce->divisor = run.divisor;
     }
-    fused.batch.sequence = ++plane->sequence;
     ++statistics_.batches;
     statistics_.bytes += fused.batch.total_count() * size_of(fused.batch.dtype);
     plane->reduction->start(std::move(fused));

@@ -30,7 +30,6 @@ struct SetPlane {
   SetLinks links;
   ArenaView arena;
   std::unique_ptr<Reducer> reduction;
-  std::uint64_t sequence = 0;  ///< Of the last batch.
   /// Requests that were submitted and have not completed. Thread-safe.
   std::atomic<std::size_t> in_flight{0};
 

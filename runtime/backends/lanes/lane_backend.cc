@@ -54,12 +54,6 @@ class LaneBackend : public Backend {
     if (plane_.is_abandoned()) {
       return error(Code::kAborted, "{}: an earlier batch of this process set was given up", name_);
     }
-    if (std::holds_alternative<Barrier>(batch.operation)) {
-      // The sum of one byte per rank is known only when all have entered.
-      batch.operation = Allreduce{};
-      batch.dtype = DataType::kUint8;
-      batch.segments = {{.input = &barrier_byte_, .output = &barrier_byte_, .count = 1}};
-    }
     const ExchangeFactory exchange = [this](ExchangePlan plan) {
       return start_lane_exchange(plane_, lanes_, std::move(plan));
     };
@@ -103,7 +97,6 @@ class LaneBackend : public Backend {
   const Communicator& communicator_;
   NodePlane plane_;
   LaneSet lanes_;
-  std::uint8_t barrier_byte_ = 0;
   std::uint64_t told_ = 0;  ///< A bit for each algorithm and goal.
 };
 

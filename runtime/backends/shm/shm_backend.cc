@@ -136,8 +136,8 @@ class ShmBackend : public Backend {
     if (allreduce != nullptr && allreduce->op == ReduceOp::kAdasum) {
       return make_adasum_task(plane_, communicator_, std::move(batch), exchange);
     }
-    if (reduction_of(batch.operation) || std::holds_alternative<Barrier>(batch.operation)) {
-      return start_reduction(std::move(batch));
+    if (const auto reduction = reduction_of(batch.operation)) {
+      return start_reduction(std::move(batch), *reduction);
     }
     const RootedTransferFactory rooted = [this](RootedPlan plan) {
       return start_node_transfer(plane_, std::move(plan));
@@ -160,12 +160,10 @@ class ShmBackend : public Backend {
   }
 
  private:
-  Result<std::unique_ptr<Task>> start_reduction(Batch batch) {
+  Result<std::unique_ptr<Task>> start_reduction(Batch batch, const Allreduce& allreduce) {
     const bool scatters = std::holds_alternative<Reducescatter>(batch.operation);
-    const auto allreduce = reduction_of(batch.operation);
-    const Reduction reduction =
-        allreduce ? Reduction::of(*allreduce, batch.dtype, communicator_.size) : Reduction{};
-    if (allreduce && !std::holds_alternative<Allreduce>(batch.operation)) {
+    const auto reduction = Reduction::of(allreduce, batch.dtype, communicator_.size);
+    if (!std::holds_alternative<Allreduce>(batch.operation)) {
       HVD_TRY_ASSIGN(batch, as_allreduce(std::move(batch), communicator_));
     }
     if (batch.total_count() * reduction.element_bytes() <= NodePlane::kSmallBytes) {

@@ -351,13 +351,6 @@ TEST(Collectives, QueuedTasksRunInTheirOrder) {
              .allocate = {}});
         ASSERT_TRUE(task.is_ok());
         tasks.push_back(std::move(task).value());
-        auto barrier = rank.backend->start({.operation = Barrier{},
-                                            .dtype = DataType::kUint8,
-                                            .device = {},
-                                            .segments = {},
-                                            .allocate = {}});
-        ASSERT_TRUE(barrier.is_ok());
-        tasks.push_back(std::move(barrier).value());
       }
       finish(tasks);
       for (std::size_t i = 0; i < counts.size(); ++i) {
