@@ -14,8 +14,13 @@ std::span<const BackendEntry> backend_table() {
 }
 
 std::vector<BackendEntry> job_backends(const MpiPlane& mpi) {
-  if (mpi.session != nullptr) return {kShmBackend, mpi_entry(mpi)};
-  return {kShmBackend, kTcpBackend, mpi_entry(mpi)};
+  const auto linked = backend_table();
+  std::vector<BackendEntry> table(linked.begin(), linked.end());
+  if (mpi.session != nullptr) {
+    std::erase_if(table, [](const BackendEntry& entry) { return entry.name == kTcpBackend.name; });
+  }
+  table.push_back(mpi_entry(mpi));
+  return table;
 }
 
 }  // namespace hvd
