@@ -52,7 +52,7 @@ struct NodeSelection {
 /// ranks.
 NodeSelection select_allreduce(const NodeWork& work);
 
-/// "direct up to 64 KiB, halving-doubling above": the choices for work like this of every size.
+/// "direct up to 64 KiB, halving-doubling": the choices for work like this of every size.
 std::string describe_allreduce_choices(NodeWork work);
 
 }  // namespace hvd
