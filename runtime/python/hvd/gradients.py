@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -51,6 +52,8 @@ class Gradients:
             )
         )
         self._missing = (ctypes.c_uint32 * max(count, 1))()
+        #: submit(index, address, last_pass): ``ready()`` that returns its status, for hot loops.
+        self.submit = functools.partial(quick.hvd_gradient_ready, self._set)
 
     def __del__(self) -> None:
         if getattr(self, "_set", None):

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Adasum optimizer: each rank steps by itself, and what that changed is reduced."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import torch
+
+from hvd import handles
+from hvd.errors import UnsupportedError
+from hvd.torch import operations, tensors
+from hvd.torch.compression import wire_for
+from hvd.torch.optimizer import _Wrapped
+from hvd.torch.parameters import Named, trained
+from hvd.torch.reducer import Settings, is_shared
+
+
+class DistributedDelta(_Wrapped):
+    """What ``DistributedOptimizer(op=Adasum)`` adds to the class of the optimizer it is given.
+
+    Momentum and the like stay those of each rank (Maleki et al. 2020,
+    https://arxiv.org/abs/2006.02924).
+    """
+
+    _hvd_settings: Settings
+    _hvd_names: dict[int, str] | None
+
+    def _hvd_begin(self, settings: Settings, names: dict[int, str] | None) -> None:
+        if not hasattr(settings.compression, "compress") or hasattr(settings.compression, "method"):
+            raise UnsupportedError(
+                "DistributedOptimizer(op=Adasum): use Compression.none, fp16 or bf16; the other "
+                "methods are for sums and averages"
+            )
+        self._hvd_settings = settings
+        self._hvd_names = names
+        trained(self, names)  # type: ignore[arg-type]  # says what has no name
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Any number of passes may add up before ``step()``."""
+        if passes <= 0:
+            raise ValueError("backward_passes_per_step must be > 0")
+
+    def synchronize(self) -> None:
+        """Nothing: gradients stay local, ``step()`` reduces what it changed."""
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[NoReturn]:
+        """Refused: the reduction is part of the step."""
+        raise AssertionError(
+            "Skipping synchronization is not supported when using Adasum optimizer."
+        )
+        yield
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Steps locally, then adds the Adasum of what changed on each rank to the old values."""
+        named = self._shared()
+        with torch.no_grad():
+            before = [parameter.detach().clone() for _, parameter in named]
+        result = super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
+        with torch.no_grad():
+            self._reduce(named, before)
+        self._tell_schedulers()
+        return result
+
+    def _shared(self) -> Named:
+        """Name and parameter of all that ranks train together."""
+        if not is_shared(self._hvd_settings.process_set):
+            return []
+        every = trained(self, None)  # type: ignore[arg-type]
+        names = self._hvd_names or {}
+        return [(names.get(id(p), place), p) for place, p in every if p.requires_grad]
+
+    def _reduce(self, named: Named, before: list[torch.Tensor]) -> None:
+        settings = self._hvd_settings
+        waited = []
+        for (name, parameter), old in zip(named, before):
+            delta = parameter.detach() - old
+            wire = wire_for(settings.compression, [delta])
+            small, context = (
+                (delta, None) if wire is not None else settings.compression.compress(delta)
+            )
+            work = operations.reduction(
+                f"delta.{name}", operations.Adasum, (1.0, 1.0), settings.process_set, wire or 0
+            )
+            flat = [tensors.in_place(small, "DistributedOptimizer", name)]
+            waited.append((handles.start(work, flat, small, lambda handle: None), small, context))
+        for (handle, small, context), (_, parameter), old in zip(waited, named, before):
+            operations.synchronize(handle)
+            if context is not None:
+                small = settings.compression.decompress(small, context)
+            parameter.copy_(old.add_(small))

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reduces the gradients of some parameters while the backward pass goes on."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+
+from hvd import _lib, api
+from hvd.errors import HvdError, InvalidArgumentError
+from hvd.gradients import Gradients, Reduction
+from hvd.process_sets import ProcessSet
+from hvd.torch import tensors as _tensors
+from hvd.torch.compression import Compression
+from hvd.torch.parameters import Groups, Named, grouped_indices
+
+# What the data plane casts needs no tensors of its own.
+_METHODS = {
+    Compression.none: _lib.COMPRESS_NONE,
+    Compression.fp16: _lib.COMPRESS_FLOAT16,
+    Compression.bf16: _lib.COMPRESS_BFLOAT16,
+}
+
+
+class BackwardPassError(InvalidArgumentError, AssertionError):
+    """A gradient came where none was expected; Horovod has an AssertionError there."""
+
+
+class Settings(NamedTuple):
+    """How the gradients of an optimizer are reduced."""
+
+    compression: Any
+    reduction: Reduction
+    process_set: ProcessSet
+    sparse_as_dense: bool = False
+    groups: Groups = None
+
+
+def is_shared(process_set: ProcessSet) -> bool:
+    """False where a rank steps by itself: alone, or not in the set."""
+    return process_set.included() and process_set.size() > 1
+
+
+class GradientReducer:
+    """The gradients of some parameters: which are on their way, and in what form."""
+
+    def __init__(self, named: Named, settings: Settings) -> None:
+        compression, reduction = settings.compression, settings.reduction
+        self.names = [name for name, _ in named]
+        self.parameters = [parameter for _, parameter in named]
+        self._sparse_as_dense = settings.sparse_as_dense
+        self._method = _METHODS.get(compression, getattr(compression, "method", None))
+        # A compressor of the user's own; the library's methods need no tensors beside the gradient.
+        self._compressor = None if self._method is not None else compression
+        self._compression = compression
+        self._forms = [_form(parameter) for parameter in self.parameters]
+        # What the engine reads and writes, by parameter; lives until the step is over.
+        self._wires: dict[int, Any] = {}
+        self._gradients = Gradients(
+            [f"gradient.{name}" for name in self.names],
+            [self._describe(parameter) for parameter in self.parameters],
+            reduction,
+        )
+        for index, parameter in enumerate(self.parameters):
+            self._compress(index, parameter.dtype)
+        self._hooks: list[Any] = []
+        if is_shared(settings.process_set):
+            held = _groups_that_hold(settings.groups, self.parameters, reduction.passes_per_step)
+            self._groups = list({id(group): group for group in held.values()}.values())
+            for index, parameter in enumerate(self.parameters):
+                hook = self._hook(index, held.get(index))
+                self._hooks.append(_on_gradient(parameter, hook))
+        else:
+            self._groups = []
+
+    def __del__(self) -> None:
+        # Another optimizer may follow for the same parameters.
+        for _, handle in getattr(self, "_hooks", ()):
+            handle.remove()
+
+    def _compress(self, index: int, dtype: torch.dtype) -> None:
+        """Chooses the method for a gradient, if it takes that type."""
+        types = [torch.float32]
+        if self._method in (_lib.COMPRESS_FLOAT16, _lib.COMPRESS_BFLOAT16):
+            types.append(torch.float64)
+        method = self._method if dtype in types else _lib.COMPRESS_NONE
+        if method is not None and self._method:
+            details = [
+                getattr(self._compression, name, 0) for name in ("rank", "ratio", "smallest")
+            ]
+            self._gradients.compress(index, method, *details)
+
+    def _describe(self, gradient: torch.Tensor) -> Any:
+        wire = gradient.detach()
+        if self._compressor is not None:
+            wire, _ = self._compressor.compress(wire)
+        return api.tensor_struct(*_tensors.in_place(wire, "gradient"))
+
+    def _hook(self, index: int, group: _Group | None) -> Callable[[torch.Tensor], None]:
+        """What runs when gradient `index` is complete; refers to this reducer weakly."""
+        reducer = weakref.ref(self)
+
+        def hook(parameter: torch.Tensor) -> None:
+            this = reducer()
+            if this is not None:
+                this._complete(index, parameter, group)
+
+        return hook
+
+    def _complete(self, index: int, parameter: torch.Tensor, group: _Group | None) -> None:
+        address = self._prepare(index, parameter)
+        if group is None:
+            self._submit(index, address, 0)
+            return
+        for member, place in group.add(index, address, self.names[index]):
+            self._submit(member, place, 0)
+
+    def _prepare(self, index: int, parameter: torch.Tensor) -> int:
+        """Makes the gradient of a parameter ready to travel; the address of what travels."""
+        gradient = parameter.grad
+        assert gradient is not None
+        if gradient.is_sparse:
+            gradient = parameter.grad = self._dense(gradient)
+        if _form(gradient) != self._forms[index]:
+            gradient = self._change(index, parameter)
+        wires = self._wires
+        if not wires:
+            api.borrowed[id(self)] = wires
+        if self._compressor is None:
+            wire, context = gradient, None
+        else:
+            wire, context = self._compressor.compress(gradient)
+        wires[index] = (wire, context)
+        return wire.data_ptr()
+
+    def _change(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
+        """The gradient has another type, shape or memory order than the last one."""
+        gradient = parameter.grad
+        assert gradient is not None
+        self._gradients.describe(index, self._describe(gradient))
+        self._forms[index] = _form(gradient)
+        return gradient
+
+    def _submit(self, index: int, address: int, last_pass: int) -> None:
+        status = self._gradients.submit(index, address, last_pass)
+        if status:
+            _refuse(status)
+
+    def _dense(self, gradient: torch.Tensor) -> torch.Tensor:
+        if self._sparse_as_dense:
+            return gradient.to_dense()
+        raise InvalidArgumentError(
+            "a gradient is sparse: give sparse_as_dense=True to DistributedOptimizer"
+        )
+
+    @property
+    def is_started(self) -> bool:
+        """True when gradients of this step are on their way, or accumulated."""
+        return bool(self._wires)
+
+    def send_missing(self) -> None:
+        """Sends what no backward pass has sent: zeros for a gradient that is not there."""
+        for index in self._gradients.missing():
+            parameter = self.parameters[index]
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            self._submit(index, self._prepare(index, parameter), 1)
+
+    def wait(self) -> None:
+        """Waits until every gradient is reduced."""
+        try:
+            self._gradients.wait()
+        except HvdError:
+            self._forget()  # the step is over, and another may follow
+            raise
+        if self._compressor is not None:
+            for index, (wire, context) in self._wires.items():
+                gradient = self.parameters[index].grad
+                if gradient is not None:
+                    gradient.copy_(self._compressor.decompress(wire, context))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing of this step is in flight any more."""
+        self._wires.clear()
+        api.borrowed.pop(id(self), None)
+        for group in self._groups:
+            group.begin_step()
+
+    def set_passes(self, passes: int) -> None:
+        """How many backward passes add up before a reduction."""
+        self._gradients.set_passes(passes)
+        for group in self._groups:
+            group.passes_per_step = passes
+
+    def save(self) -> bytes:
+        """What compression keeps between steps on this rank."""
+        return self._gradients.save()
+
+    def load(self, state: bytes) -> None:
+        """Takes over what ``save()`` gave."""
+        self._gradients.load(state)
+
+
+class _Group:
+    """Gradients that leave together: none before the last has its last pass."""
+
+    def __init__(self, members: list[int], passes_per_step: int) -> None:
+        self._members = members
+        self.passes_per_step = passes_per_step
+        self._passes: dict[int, int] = {}
+        self._complete: dict[int, int] = {}
+
+    def add(self, index: int, address: int, name: str) -> list[tuple[int, int]]:
+        """One more pass of a member; index and address of what the library may know now."""
+        passes = self._passes[index] = self._passes.get(index, 0) + 1
+        if passes < self.passes_per_step:
+            return [(index, address)]
+        if index in self._complete and len(self._complete) < len(self._members):
+            raise BackwardPassError(
+                f"rank {api.rank()}: gradient '{name}': another backward pass after {passes - 1} of "
+                f"{self.passes_per_step}; call optimizer.step() first, or raise "
+                "backward_passes_per_step"
+            )
+        if len(self._complete) == len(self._members):
+            return [(index, address)]  # which is a pass too many for the library
+        self._complete[index] = address
+        if len(self._complete) < len(self._members):
+            return []
+        return list(self._complete.items())
+
+    def begin_step(self) -> None:
+        """Nothing is held any more."""
+        self._passes.clear()
+        self._complete.clear()
+
+
+def _groups_that_hold(
+    groups: Groups, parameters: list[torch.nn.Parameter], passes: int
+) -> dict[int, _Group]:
+    held: dict[int, _Group] = {}
+    for members in grouped_indices(groups, parameters):
+        group = _Group(members, passes)
+        held.update((index, group) for index in members)
+    return held
+
+
+def _form(tensor: torch.Tensor) -> tuple[Any, Any]:
+    return tensor.stride(), tensor.dtype
+
+
+def _refuse(status: int) -> NoReturn:
+    error = api.failure(status)
+    if isinstance(error, InvalidArgumentError):
+        raise BackwardPassError(str(error))
+    raise error
+
+
+def _on_gradient(parameter: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> tuple[Any, Any]:
+    """Calls `hook(parameter)` when its gradient is complete; what keeps and what ends this."""
+    register = getattr(parameter, "register_post_accumulate_grad_hook", None)
+    if register is not None:
+        return None, register(hook)
+    # Before torch 2.1: the node that accumulates the gradient, found behind any view.
+    node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+    found = weakref.ref(parameter)
+
+    def on_node(*unused: Any) -> None:
+        found_parameter = found()
+        if found_parameter is not None:
+            hook(found_parameter)
+
+    return node, node.register_hook(on_node)
