@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data-parallel training over many processes; see ``hvd.torch`` for PyTorch."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from hvd.api import (
     Statistics,
     build_info,
@@ -26,6 +29,7 @@ from hvd.errors import (
     NotInitializedError,
     OperatingSystemError,
     PeerLostError,
+    RankFailedError,
     UnsupportedError,
 )
 from hvd.process_sets import (
@@ -40,6 +44,9 @@ from hvd.process_sets import (
     remove_process_set,
 )
 
+if TYPE_CHECKING:
+    from hvd.launch import run
+
 __all__ = [
     "AbortedError",
     "DeadlineError",
@@ -51,6 +58,7 @@ __all__ = [
     "OperatingSystemError",
     "PeerLostError",
     "ProcessSet",
+    "RankFailedError",
     "Statistics",
     "UnsupportedError",
     "add_process_set",
@@ -70,7 +78,19 @@ __all__ = [
     "process_set_ranks",
     "rank",
     "remove_process_set",
+    "run",
     "shutdown",
     "size",
     "statistics",
 ]
+
+# What few programs need is imported when it is first asked for.
+_LATER = {"run": "hvd.launch"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

@@ -62,6 +62,42 @@ class InternalError(HvdError):
     status = 8
 
 
+class RankFailedError(HvdError):
+    """``hvd.run()``: a rank raised an exception, was killed, or ended without a result.
+
+    Attributes
+    ----------
+    rank : int
+        The rank that failed first; -1 when no rank had started.
+    host : str
+        Where it ran; empty when unknown.
+    type_name : str
+        Class of its exception, as "ZeroDivisionError"; empty when it raised none.
+    traceback_text : str
+        The traceback as the rank had it; empty when it raised none.
+    others : list of int
+        Further ranks that failed.
+
+    The exception itself is ``__cause__``, where it can be unpickled here.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        rank: int = -1,
+        host: str = "",
+        type_name: str = "",
+        traceback_text: str = "",
+        others: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(text)
+        self.rank = rank
+        self.host = host
+        self.type_name = type_name
+        self.traceback_text = traceback_text
+        self.others = list(others)
+
+
 BY_STATUS: dict[int, type[HvdError]] = {
     error.status: error
     for error in (

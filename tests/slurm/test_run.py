@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd.run() from a program in salloc: its ranks are on the nodes of the allocation."""
+
+import importlib.util
+import json
+import textwrap
+import unittest
+
+import slurm_test
+
+_PACKAGES = slurm_test.SOURCE / "runtime" / "python"
+_PROGRAM = textwrap.dedent(
+    """
+    import json, os, signal, socket, sys
+    import hvd
+
+    def who():
+        print("line of", hvd.rank(), flush=True)
+        return hvd.rank(), hvd.size(), hvd.local_rank(), hvd.cross_rank(), socket.gethostname()
+
+    def broken():
+        if hvd.rank() == 3:
+            raise KeyError("gone")
+        hvd.barrier()
+
+    def killed():
+        if hvd.rank() == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        hvd.barrier()
+
+    def failure(fn):
+        try:
+            hvd.run(fn, options=["--grace", "1"])
+        except hvd.RankFailedError as error:
+            return error.rank, error.host, str(error)
+
+    found = {
+        "all": hvd.run(who),
+        "two": hvd.run(who, np=2, env={"GIVEN": "yes"}),
+        "one": hvd.run(who, np=1),
+        "one node": hvd.run(who, nodes=1),
+        "broken": failure(broken),
+        "killed": failure(killed),
+        "left": os.listdir(os.path.expanduser("~/.cache/hvd")),
+    }
+    print("FOUND " + json.dumps(found))
+    """
+)
+
+
+@unittest.skipUnless(
+    slurm_test.HVDRUN.exists() and slurm_test.LIBHVD.exists(), "hvdrun or libhvd is not built"
+)
+@unittest.skipUnless(importlib.util.find_spec("cloudpickle"), "python3-cloudpickle is missing")
+class TestRun(slurm_test.SlurmTest):
+    def test_ranks_results_and_failures_in_salloc(self):
+        program = self.write_script("program.py", _PROGRAM)
+        output = self.run_ok(
+            ["salloc", "-N2", "--ntasks-per-node=2", slurm_test.PYTHON, program],
+            timeout=120,
+            HVD_LIBRARY=slurm_test.LIBHVD,
+            PYTHONPATH=_PACKAGES,
+        )
+        line = next(line for line in output.splitlines() if line.startswith("FOUND "))
+        found = json.loads(line.removeprefix("FOUND "))
+        hosts = ["jz1", "jz1", "jz2", "jz2"]
+        self.assertEqual(found["all"], [[r, 4, r % 2, r // 2, hosts[r]] for r in range(4)])
+        self.assertEqual(found["two"], [[0, 2, 0, 0, "jz1"], [1, 2, 0, 1, "jz2"]])
+        self.assertEqual(found["one"], [[0, 1, 0, 0, "jz1"]])
+        self.assertEqual(found["one node"], [[0, 2, 0, 0, "jz1"], [1, 2, 1, 0, "jz1"]])
+        for rank in range(4):
+            self.assertIn(f"[{rank}] line of {rank}\n", output)
+        rank, host, text = found["broken"]
+        self.assertEqual((rank, host), (3, "jz2"))
+        self.assertIn("KeyError: 'gone'", text)
+        rank, host, text = found["killed"]
+        self.assertEqual((rank, host), (2, "jz2"), text)
+        self.assertIn("signal 9", text)
+        self.assertEqual(found["left"], [])
+
+
+if __name__ == "__main__":
+    slurm_test.main()
