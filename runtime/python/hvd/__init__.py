@@ -22,6 +22,7 @@ from hvd.api import (
 from hvd.errors import (
     AbortedError,
     DeadlineError,
+    HostsUpdatedInterrupt,
     HvdError,
     InternalError,
     InvalidArgumentError,
@@ -46,10 +47,12 @@ from hvd.process_sets import (
 
 if TYPE_CHECKING:
     from hvd.launch import run
+    from hvd.objects import allgather_object, broadcast_object
 
 __all__ = [
     "AbortedError",
     "DeadlineError",
+    "HostsUpdatedInterrupt",
     "HvdError",
     "InternalError",
     "InvalidArgumentError",
@@ -62,7 +65,9 @@ __all__ = [
     "Statistics",
     "UnsupportedError",
     "add_process_set",
+    "allgather_object",
     "barrier",
+    "broadcast_object",
     "build_info",
     "cross_rank",
     "cross_size",
@@ -85,10 +90,17 @@ __all__ = [
 ]
 
 # What few programs need is imported when it is first asked for.
-_LATER = {"run": "hvd.launch"}
+_LATER = {
+    "allgather_object": "hvd.objects",
+    "broadcast_object": "hvd.objects",
+    "run": "hvd.launch",
+}
+_MODULES = ("elastic",)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"hvd.{name}")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_LATER[name]), name)

@@ -67,6 +67,11 @@ def shutdown() -> None:
     borrowed.clear()
 
 
+def abort(cause: str) -> None:
+    """Ends this rank's part in the job: what is pending fails on every rank, with `cause`."""
+    check(waiting.hvd_abort(cause.encode()))
+
+
 def is_initialized() -> bool:
     """True between ``init()`` and ``shutdown()``; False in a forked child."""
     return bool(quick.hvd_is_initialized())

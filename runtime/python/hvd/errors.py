@@ -98,6 +98,20 @@ class RankFailedError(HvdError):
         self.others = list(others)
 
 
+class HostsUpdatedInterrupt(RuntimeError):
+    """Hosts have come or gone: an elastic job starts again with the state that it has.
+
+    Parameters
+    ----------
+    skip_sync
+        True when hosts have only gone: the ranks that stay are equal already.
+    """
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        super().__init__(f"the hosts of the job have changed (skip_sync={skip_sync})")
+        self.skip_sync = skip_sync
+
+
 BY_STATUS: dict[int, type[HvdError]] = {
     error.status: error
     for error in (

@@ -10,6 +10,9 @@ Five lines make a script distributed::
     sampler = DistributedSampler(dataset, num_replicas=hvd.size(), rank=hvd.rank())
 """
 
+import importlib
+from typing import Any
+
 from hvd.api import (
     build_info,
     cross_rank,
@@ -164,3 +167,10 @@ __all__ = [
     "statistics",
     "synchronize",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Few programs need it: loaded when first used.
+    if name == "elastic":
+        return importlib.import_module("hvd.torch.elastic")
+    raise AttributeError(f"module 'hvd.torch' has no attribute '{name}'")

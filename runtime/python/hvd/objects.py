@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects and plain numbers between ranks; no framework, and no NumPy, is needed."""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from hvd import _lib, api, handles
+from hvd.handles import Work
+from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+
+Average = _lib.AVERAGE
+Sum = _lib.SUM
+Min = _lib.MIN
+Max = _lib.MAX
+
+_UINT8 = _lib.DTYPES["uint8"]
+_INT64 = _lib.DTYPES["int64"]
+_FLOAT64 = _lib.DTYPES["float64"]
+
+
+def _flat(dtype: int, memory: array) -> handles.Flat:
+    """The memory as input and output of an operation."""
+    address = memory.buffer_info()[0] if len(memory) else 0
+    return dtype, (len(memory),), 0, address, address
+
+
+def broadcast_object(
+    obj: Any = None,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """The object of rank `root_rank`, on every rank; anything that pickle can take.
+
+    >>> broadcast_object({"epoch": 3}, root_rank=0)  # on any number of ranks
+    {'epoch': 3}
+    """
+    name = f"broadcast_object.{name or 'object'}"
+    number = process_set_id(process_set)
+    is_root = api.rank() == root_rank
+    data = array("B", pickle.dumps(obj) if is_root else b"")
+    size = array("q", [len(data)])
+    for part, dtype in (("size", _INT64), ("data", _UINT8)):
+        memory = size if part == "size" else data
+        work = Work(_lib.BROADCAST, f"{name}.{part}", process_set=number, root=root_rank)
+        handles.run(work, [_flat(dtype, memory)], memory, lambda handle: None)
+        if part == "size" and not is_root:
+            data = array("B", bytes(size[0]))
+    return obj if is_root else pickle.loads(data.tobytes())
+
+
+def allgather_object(
+    obj: Any,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """The objects of all ranks, by rank.
+
+    >>> len(allgather_object("mine")) == api.size()
+    True
+    """
+    data = array("B", pickle.dumps(obj))
+    work = Work(
+        _lib.ALLGATHER,
+        f"allgather_object.{name or 'object'}",
+        process_set=process_set_id(process_set),
+    )
+    dtype, shape, layout, address, _ = _flat(_UINT8, data)
+
+    def result(handle: int) -> list[Any]:
+        everything = api.gathered(handle)
+        objects = []
+        begin = 0
+        for rows in everything.rows:
+            objects.append(pickle.loads(_lib.bytes_at((everything.address or 0) + begin, rows)))
+            begin += rows
+        return objects
+
+    return handles.run(work, [(dtype, shape, layout, address, 0)], data, result)
+
+
+def allreduce_numbers(
+    values: Sequence[float],
+    op: int = Sum,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[float]:
+    """The reduction of some numbers, as float64.
+
+    >>> allreduce_numbers([1.0, 2.0], Max)  # on any number of ranks
+    [1.0, 2.0]
+    """
+    memory = array("d", values)
+    work = Work(_lib.ALLREDUCE, name, op, process_set=process_set_id(process_set))
+    return handles.run(work, [_flat(_FLOAT64, memory)], memory, lambda handle: memory.tolist())

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a PyTorch training: models, optimizers, samplers and plain objects."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import Any, Callable
+
+import torch
+
+from hvd.elastic import ObjectState
+from hvd.errors import HvdError
+from hvd.torch.elastic.sampler import ElasticSampler
+from hvd.torch.state import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+
+
+class TorchState(ObjectState):
+    """Models, optimizers and samplers that survive a reset, and plain objects as well.
+
+    Parameters
+    ----------
+    model, optimizer
+        The usual two; more may be among the keywords, under any names.
+    **kwargs
+        Name and first value of each attribute. Modules, optimizers and ``ElasticSampler`` are saved
+        through their ``state_dict()``, other values by deepcopy.
+    """
+
+    _handlers: dict[str, StateHandler]
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.update({"model": model, "optimizer": optimizer})
+        handlers = {}
+        for name in list(kwargs):
+            handler = _handler_of(kwargs[name])
+            if handler is not None:
+                handlers[name] = handler
+                del kwargs[name]
+        for name, handler in handlers.items():
+            setattr(self, name, handler.value)
+        self._handlers = handlers
+        super().__init__(broadcast_object, None, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        handlers = self.__dict__.get("_handlers", {})
+        if name in handlers:
+            handlers[name].set_value(value)
+        super().__setattr__(name, value)
+
+    def save(self) -> None:
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        for handler in self._handlers.values():
+            handler.sync()
+        super().sync()
+
+    def reset(self) -> None:
+        for handler in self._handlers.values():
+            handler.reset()
+
+
+class StateHandler:
+    """How values of one type are saved, restored and made equal; for types of your own, too.
+
+    Parameters
+    ----------
+    value
+        What ``TorchState`` was given.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def save(self) -> None:
+        """Keeps a copy of the value's state in memory."""
+
+    def restore(self) -> None:
+        """Brings back what ``save()`` kept."""
+
+    def sync(self) -> None:
+        """Gives every rank the state of rank 0."""
+
+    def reset(self) -> None:
+        """Adapts to the job that has started again."""
+
+    def set_value(self, value: Any) -> None:
+        """Takes another value in place of the first."""
+        self.value = value
+        self.save()
+
+
+class ModelStateHandler(StateHandler):
+    """Parameters and buffers of a module."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(self._saved)
+
+    def sync(self) -> None:
+        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        self.save()
+
+
+class OptimizerStateHandler(StateHandler):
+    """State of an optimizer, learning rates included, and what compression keeps on this rank."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(optimizer)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+        if hasattr(self.value, "save_compression"):
+            self._compression = self.value.save_compression()
+
+    def restore(self) -> None:
+        # What was on its way belongs to the job that has failed.
+        for reducer in getattr(self.value, "_hvd_reducers", ()):
+            with contextlib.suppress(HvdError):
+                reducer.wait()
+        # Some optimizers take the tensors that they are given, and would write to the copy.
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+        if hasattr(self.value, "load_compression"):
+            self.value.load_compression(self._compression)
+        self.value.zero_grad()
+
+    def sync(self) -> None:
+        broadcast_optimizer_state(self.value, root_rank=0)
+        self.save()
+
+
+class SamplerStateHandler(StateHandler):
+    """Epoch and progress of an ``ElasticSampler``."""
+
+    def __init__(self, sampler: ElasticSampler) -> None:
+        super().__init__(sampler)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        # reset() follows, when there is a job again to share the rest out in.
+        self.value.epoch = self._saved["epoch"]
+        self.value.processed_num = self._saved["processed_num"]
+
+    def sync(self) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), 0, "sampler"))
+        self.save()
+
+    def reset(self) -> None:
+        self.value.reset()
+
+
+Registry = list[tuple[type, Callable[[Any], StateHandler]]]
+
+_registry: Registry = [
+    (ElasticSampler, SamplerStateHandler),
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+]
+
+
+def get_handler_registry() -> Registry:
+    """Pairs of a type and its handler; the first that fits a value counts."""
+    return _registry
+
+
+def set_handler_registry(registry: Registry) -> None:
+    """Replaces the pairs, for states made from now on."""
+    global _registry
+    _registry = registry
+
+
+def _handler_of(value: Any) -> StateHandler | None:
+    for kind, handler in _registry:
+        if isinstance(value, kind):
+            return handler(value)
+    return None
