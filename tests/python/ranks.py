@@ -108,7 +108,10 @@ def main() -> int:
     if options.program[0].endswith(".py"):
         python = interpreter_with(options.needs)
         if python is None:
-            print(f"skipped: no Python here has {options.needs} (apt-get install python3-torch)")
+            print(
+                f"skipped: no Python here has {options.needs} "
+                f"(apt-get install python3-{options.needs})"
+            )
             return SKIPPED
         options.program = [python, str(HERE / options.program[0]), *options.program[1:]]
     if options.ranks == 0:

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the job script of each example for each site by `hvdrun script`; or compares what is here.
+
+python3 examples/slurm/job_scripts.py build/launcher/hvdrun --update
+python3 examples/slurm/job_scripts.py build/launcher/hvdrun           # exit code 1 if one is stale
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
+SITES = ["jean-zay", "piz-daint", "alps-daint", "generic"]
+# The program, and the nodes that it is given.
+EXAMPLES = {
+    "adasum": ("adasum.py", 2),
+    "amp": ("amp.py", 2),
+    "bert-base": ("synthetic_benchmark.py --model bert-base --batch-size 8", 4),
+    "digits": ("digits.py", 2),
+    "input-pipeline": ("input_pipeline.py", 2),
+    "resnet50": ("synthetic_benchmark.py --model resnet50", 4),
+    "sgd-trajectories": ("sgd_trajectories.py", 2),
+}
+# No rank itself: it starts the jobs, so it runs in the batch shell.
+STARTER = "python3 examples/pytorch/scaling_curve.py --ranks"
+
+
+def hvdrun_says(hvdrun: str, *arguments: str) -> str:
+    """What hvdrun prints, by a site's name and built-in file alone."""
+    ended = subprocess.run([hvdrun, *arguments], capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise SystemExit(f"hvdrun {' '.join(arguments)}: {ended.stderr}")
+    first, rest = ended.stdout.split("\n", 1)
+    return f"{first}\n{LICENCE}{rest}"
+
+
+def scripts(hvdrun: str) -> dict[Path, str]:
+    """The text of every job script, by its file."""
+    wanted = {}
+    for site in SITES:
+        size = ["--site", site, "--time", "00:30:00"]
+        for name, (program, nodes) in EXAMPLES.items():
+            words = ["--nodes", str(nodes), "--job-name", name]
+            command = ["python3", *f"examples/pytorch/{program}".split()]
+            text = hvdrun_says(hvdrun, "script", *size, *words, "--", *command)
+            wanted[HERE / site / f"{name}.sbatch"] = text
+        words = ["--nodes", "2", "--job-name", "scaling-curve"]
+        header = hvdrun_says(hvdrun, "header", *size, *words).rstrip()
+        ranks = '1 2 "$SLURM_NTASKS"'
+        body = "# It starts the ranks itself: no srun here.\n" + f"{STARTER} {ranks}\n"
+        wanted[HERE / site / "scaling-curve.sbatch"] = f"{header}\n\n{body}"
+    return wanted
+
+
+def main() -> int:
+    """Writes or compares; 1 where a file differs."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("hvdrun", help="path of hvdrun")
+    parser.add_argument("--update", action="store_true", help="write the files")
+    options = parser.parse_args()
+    wanted = scripts(options.hvdrun)
+    present = set(HERE.glob("*/*.sbatch"))
+    if options.update:
+        for path in present - set(wanted):
+            path.unlink()
+        for path, text in wanted.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return 0
+    stale = sorted(present ^ set(wanted))
+    for path in stale:
+        print(f"{path}: {'not there' if path in wanted else 'of no example'}")
+    for path in sorted(present & set(wanted)):
+        lines = difflib.unified_diff(
+            path.read_text().splitlines(), wanted[path].splitlines(), str(path), "now", lineterm=""
+        )
+        difference = "\n".join(lines)
+        if difference:
+            print(difference)
+            stale.append(path)
+    if stale:
+        print("write them anew: python3 examples/slurm/job_scripts.py HVDRUN --update")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
