@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hvd import _lib, api
@@ -52,8 +52,6 @@ class Gradients:
             )
         )
         self._missing = (ctypes.c_uint32 * max(count, 1))()
-        #: submit(index, address, last_pass): ``ready()`` that returns its status, for hot loops.
-        self.submit = functools.partial(quick.hvd_gradient_ready, self._set)
 
     def __del__(self) -> None:
         if getattr(self, "_set", None):
@@ -61,9 +59,14 @@ class Gradients:
 
     def ready(self, index: int, address: int, last_pass: int = 0) -> None:
         """Gradient `index` at `address` is complete for one backward pass."""
-        status = quick.hvd_gradient_ready(self._set, index, address, last_pass)
-        if status:
-            raise api.failure(status)
+        api.check(quick.hvd_gradient_ready(self._set, index, address, last_pass))
+
+    def submitter(self, index: int) -> Callable[[int, int], int]:
+        """submit(address, last_pass): ``ready()`` that returns its status, for hot loops.
+
+        It must not be called when this set is gone.
+        """
+        return functools.partial(quick.hvd_gradient_ready, self._set, ctypes.c_uint32(index))
 
     def describe(self, index: int, tensor: _lib.Tensor) -> None:
         """Gradient `index` has another type, shape or layout from now on."""

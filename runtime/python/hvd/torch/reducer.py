@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Optional
 
 import torch
 
@@ -23,6 +23,9 @@ _METHODS = {
     Compression.fp16: _lib.COMPRESS_FLOAT16,
     Compression.bf16: _lib.COMPRESS_BFLOAT16,
 }
+
+
+_Form = tuple[Optional[torch.dtype], int, Optional[tuple[int, ...]]]
 
 
 class BackwardPassError(InvalidArgumentError, AssertionError):
@@ -102,15 +105,56 @@ class GradientReducer:
     def _hook(self, index: int, group: _Group | None) -> Callable[[torch.Tensor], None]:
         """What runs when gradient `index` is complete; refers to this reducer weakly."""
         reducer = weakref.ref(self)
+        dtype, count, strides = self._forms[index]
+        wires, key, borrowed = self._wires, id(self), api.borrowed
+        submit = self._gradients.submitter(index)
 
-        def hook(parameter: torch.Tensor) -> None:
+        def slow(parameter: torch.Tensor) -> None:
+            nonlocal dtype, count, strides
             this = reducer()
             if this is not None:
-                this._complete(index, parameter, group)
+                this.complete(index, parameter, group)
+                dtype, count, strides = this.form(index)
 
+        # All that most gradients need, because it runs for each of them in each step.
+        def fast(parameter: torch.Tensor) -> None:
+            gradient: Any = parameter.grad
+            try:
+                address = gradient.data_ptr()
+                is_as_before = (
+                    gradient.dtype is dtype
+                    and gradient.numel() == count
+                    and (
+                        gradient.is_contiguous()
+                        if strides is None
+                        else gradient.stride() == strides
+                    )
+                    and gradient.is_cpu
+                    and not gradient.is_neg()
+                )
+            except RuntimeError:  # a sparse one is nowhere
+                is_as_before = False
+            if not is_as_before:
+                slow(parameter)
+                return
+            if not wires:
+                borrowed[key] = wires
+            wires[index] = gradient
+            status = submit(address, 0)
+            if status:
+                _refuse(status)
+
+        hook = fast if group is None and self._compressor is None else slow
+        # What torch.compile looks for before it traces; its decorator costs a second to import.
+        hook._torchdynamo_disable = True  # type: ignore[attr-defined]
         return hook
 
-    def _complete(self, index: int, parameter: torch.Tensor, group: _Group | None) -> None:
+    def form(self, index: int) -> _Form:
+        """What the library knows of a gradient."""
+        return self._forms[index]
+
+    def complete(self, index: int, parameter: torch.Tensor, group: _Group | None) -> None:
+        """One backward pass has completed the gradient of `parameter`."""
         address = self._prepare(index, parameter)
         if group is None:
             self._submit(index, address, 0)
@@ -122,30 +166,38 @@ class GradientReducer:
         """Makes the gradient of a parameter ready to travel; the address of what travels."""
         gradient = parameter.grad
         assert gradient is not None
+        flat = gradient
         if gradient.is_sparse:
-            gradient = parameter.grad = self._dense(gradient)
-        if _form(gradient) != self._forms[index]:
-            gradient = self._change(index, parameter)
+            flat = self._dense(gradient)
+        elif gradient.is_conj() or gradient.is_neg():
+            flat = gradient.resolve_conj().resolve_neg()
+        if _tensors.layout_of(flat.shape, flat.stride()) is None:
+            flat = torch.empty_like(parameter).copy_(flat)
+        if flat is not gradient:
+            gradient = parameter.grad = flat
+        form = _form(gradient)
+        if form != self._forms[index]:
+            self._change(index, gradient)
+            self._forms[index] = form
         wires = self._wires
         if not wires:
             api.borrowed[id(self)] = wires
         if self._compressor is None:
-            wire, context = gradient, None
-        else:
-            wire, context = self._compressor.compress(gradient)
-        wires[index] = (wire, context)
+            wires[index] = gradient
+            return gradient.data_ptr()
+        wire, context = wires[index] = self._compressor.compress(gradient)
         return wire.data_ptr()
 
-    def _change(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
+    def _change(self, index: int, gradient: torch.Tensor) -> None:
         """The gradient has another type, shape or memory order than the last one."""
-        gradient = parameter.grad
-        assert gradient is not None
-        self._gradients.describe(index, self._describe(gradient))
-        self._forms[index] = _form(gradient)
-        return gradient
+        described = self._describe(gradient)
+        if self._method:
+            self._gradients.compress(index, _lib.COMPRESS_NONE)
+        self._gradients.describe(index, described)
+        self._compress(index, gradient.dtype)
 
     def _submit(self, index: int, address: int, last_pass: int) -> None:
-        status = self._gradients.submit(index, address, last_pass)
+        status = self._gradients.submitter(index)(address, last_pass)
         if status:
             _refuse(status)
 
@@ -248,8 +300,10 @@ def _groups_that_hold(
     return held
 
 
-def _form(tensor: torch.Tensor) -> tuple[Any, Any]:
-    return tensor.stride(), tensor.dtype
+def _form(tensor: torch.Tensor) -> _Form:
+    """Type, elements, and strides unless row-major; what may be conjugated has no type here."""
+    dtype = None if tensor.is_complex() else tensor.dtype
+    return dtype, tensor.numel(), None if tensor.is_contiguous() else tensor.stride()
 
 
 def _refuse(status: int) -> NoReturn:
