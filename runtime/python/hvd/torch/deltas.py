@@ -12,7 +12,6 @@ import torch
 from hvd import handles
 from hvd.errors import UnsupportedError
 from hvd.torch import operations, tensors
-from hvd.torch.compression import wire_for
 from hvd.torch.optimizer import _Wrapped
 from hvd.torch.parameters import Named, trained
 from hvd.torch.reducer import Settings, is_shared
@@ -78,12 +77,10 @@ class DistributedDelta(_Wrapped):
         waited = []
         for (name, parameter), old in zip(named, before):
             delta = parameter.detach() - old
-            wire = wire_for(settings.compression, [delta])
-            small, context = (
-                (delta, None) if wire is not None else settings.compression.compress(delta)
-            )
+            # Partial results of Adasum travel in float32: what is cast is cast here.
+            small, context = settings.compression.compress(delta)
             work = operations.reduction(
-                f"delta.{name}", operations.Adasum, (1.0, 1.0), settings.process_set, wire or 0
+                f"delta.{name}", operations.Adasum, (1.0, 1.0), settings.process_set
             )
             flat = [tensors.in_place(small, "DistributedOptimizer", name)]
             waited.append((handles.start(work, flat, small, lambda handle: None), small, context))

@@ -164,17 +164,10 @@ class GradientReducer:
 
     def _prepare(self, index: int, parameter: torch.Tensor) -> int:
         """Makes the gradient of a parameter ready to travel; the address of what travels."""
-        gradient = parameter.grad
-        assert gradient is not None
-        flat = gradient
-        if gradient.is_sparse:
-            flat = self._dense(gradient)
-        elif gradient.is_conj() or gradient.is_neg():
-            flat = gradient.resolve_conj().resolve_neg()
-        if _tensors.layout_of(flat.shape, flat.stride()) is None:
-            flat = torch.empty_like(parameter).copy_(flat)
-        if flat is not gradient:
-            gradient = parameter.grad = flat
+        gradient = self._flat(parameter)
+        # One that was frozen since stays without gradient, so that no momentum moves it.
+        if gradient is not parameter.grad and parameter.requires_grad:
+            parameter.grad = gradient
         form = _form(gradient)
         if form != self._forms[index]:
             self._change(index, gradient)
@@ -187,6 +180,20 @@ class GradientReducer:
             return gradient.data_ptr()
         wire, context = wires[index] = self._compressor.compress(gradient)
         return wire.data_ptr()
+
+    def _flat(self, parameter: torch.Tensor) -> torch.Tensor:
+        """The gradient as memory that can be replaced; zeros where there is none."""
+        gradient = parameter.grad
+        if gradient is None:
+            return torch.zeros_like(parameter, requires_grad=False)
+        flat = gradient
+        if gradient.is_sparse:
+            flat = self._dense(gradient)
+        elif gradient.is_conj() or gradient.is_neg():
+            flat = gradient.resolve_conj().resolve_neg()
+        if _tensors.layout_of(flat.shape, flat.stride()) is None:
+            flat = torch.empty_like(parameter, requires_grad=False).copy_(flat)
+        return flat
 
     def _change(self, index: int, gradient: torch.Tensor) -> None:
         """The gradient has another type, shape or memory order than the last one."""
@@ -216,10 +223,7 @@ class GradientReducer:
     def send_missing(self) -> None:
         """Sends what no backward pass has sent: zeros for a gradient that is not there."""
         for index in self._gradients.missing():
-            parameter = self.parameters[index]
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            self._submit(index, self._prepare(index, parameter), 1)
+            self._submit(index, self._prepare(index, self.parameters[index]), 1)
 
     def wait(self) -> None:
         """Waits until every gradient is reduced."""
