@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-PACKAGES = HERE.parent.parent / "runtime" / "python"
+RUNTIME = HERE.parent.parent / "runtime"
+# hvd, then horovod, then what tests import.
+PACKAGES = os.pathsep.join(map(str, (RUNTIME / "python", RUNTIME / "horovod", HERE)))
 SKIPPED = 77
 
 
@@ -48,7 +50,7 @@ def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.
             "HVD_START_TIMEOUT_SECONDS": "60",
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
-            "PYTHONPATH": os.pathsep.join([str(PACKAGES), str(HERE)]),
+            "PYTHONPATH": PACKAGES,
         }
         output = open(f"{folder}/out.{rank}", "w+b")  # noqa: SIM115 (closed in finish)
         processes.append(
@@ -115,7 +117,7 @@ def main() -> int:
             return SKIPPED
         options.program = [python, str(HERE / options.program[0]), *options.program[1:]]
     if options.ranks == 0:
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGES), str(HERE)])
+        os.environ["PYTHONPATH"] = PACKAGES
         return subprocess.run(options.program, timeout=options.timeout, check=False).returncode
     outcomes = run_ranks(options.program, options.ranks, options.timeout)
     for rank, outcome in enumerate(outcomes):

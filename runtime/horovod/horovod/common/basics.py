@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job under Horovod's names: who and where, and what this build can do."""
+
+from __future__ import annotations
+
+import array
+import warnings
+from typing import Any
+
+import hvd
+from horovod import _environment
+from hvd import _lib, api, handles
+
+# By init(): the local size of every rank.
+_local_sizes: list[int] = []
+
+
+def _gather_local_sizes() -> list[int]:
+    mine = array.array("i", [hvd.local_size()])
+
+    def result(handle: int) -> list[int]:
+        made = api.gathered(handle)
+        everyone = array.array("i")
+        if made.address:
+            everyone.frombytes(_lib.bytes_at(made.address, sum(made.rows) * mine.itemsize))
+        return everyone.tolist()
+
+    work = handles.Work(_lib.ALLGATHER, "horovod.local_size")
+    address = mine.buffer_info()[0]
+    flat = (_lib.DTYPES["int32"], (1,), 0, address, 0)
+    return handles.run(work, [flat], mine, result)
+
+
+def is_built(part: str, name: str) -> bool:
+    """Whether libhvd has a part; `part` is "backends", "bootstraps" or "libraries"."""
+    return any(one["name"] == name and one["available"] for one in hvd.build_info()[part])
+
+
+class HorovodBasics:
+    """Horovod's questions about the job.
+
+    Parameters
+    ----------
+    pkg_path, args
+        For Horovod's scripts; there is no library of a framework to be found.
+
+    >>> HorovodBasics(__file__).gloo_built()
+    True
+    """
+
+    def __init__(self, pkg_path: str, *args: str) -> None:
+        self.pkg_path = pkg_path
+
+    def init(self, comm: Any = None, process_sets: Any = None) -> None:
+        """Joins the job; every rank calls it once. See ``hvd.init``."""
+        if hvd.is_initialized():
+            return
+        hvd.init(comm, process_sets)
+        _environment.say_once(hvd.rank())
+        _local_sizes[:] = _gather_local_sizes()
+
+    def shutdown(self) -> None:
+        """Leaves the job."""
+        hvd.shutdown()
+
+    def is_initialized(self) -> bool:
+        """True between ``init()`` and ``shutdown()``."""
+        return hvd.is_initialized()
+
+    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
+        """Warns that there is no timeline; writes nothing."""
+        warnings.warn(
+            f"start_timeline('{file_path}'): hvd writes no timeline, and the file will not be "
+            "there. hvd.statistics() counts operations, bytes and seconds waited; hvd.describe() "
+            "says which plane moves the bytes; torch.profiler shows what a step spends where.",
+            stacklevel=2,
+        )
+
+    def stop_timeline(self) -> None:
+        """Does nothing, as there is no timeline."""
+
+    def size(self) -> int:
+        """The number of ranks."""
+        return hvd.size()
+
+    def local_size(self) -> int:
+        """The number of ranks of this node."""
+        return hvd.local_size()
+
+    def cross_size(self) -> int:
+        """The number of nodes that have a rank with this local rank."""
+        return hvd.cross_size()
+
+    def rank(self) -> int:
+        """This rank, 0..size-1."""
+        return hvd.rank()
+
+    def local_rank(self) -> int:
+        """The place of this rank among the ranks of its node."""
+        return hvd.local_rank()
+
+    def cross_rank(self) -> int:
+        """The place of this rank among those with the same local rank on their nodes."""
+        return hvd.cross_rank()
+
+    def is_homogeneous(self) -> bool:
+        """True when every node has equally many ranks."""
+        if len(_local_sizes) != hvd.size():
+            # hvd.init() was called instead of this package's.
+            return hvd.local_size() * hvd.cross_size() == hvd.size()
+        return len(set(_local_sizes)) == 1
+
+    def mpi_threads_supported(self) -> bool:
+        """True: mpi4py may be used beside hvd from any thread that MPI lets."""
+        hvd.rank()
+        return True
+
+    def mpi_enabled(self) -> bool:
+        """True when MPI moves the bytes."""
+        return "moves by mpi:" in hvd.describe()
+
+    def mpi_built(self) -> bool:
+        """True when libhvd has a plugin for MPI."""
+        return is_built("backends", "mpi")
+
+    def gloo_enabled(self) -> bool:
+        """True when bytes move without MPI: over shared memory and sockets."""
+        return not self.mpi_enabled()
+
+    def gloo_built(self) -> bool:
+        """True: what Horovod needs Gloo for, jobs without MPI, is part of libhvd."""
+        return True
+
+    def nccl_built(self) -> int:
+        """0: the GPU data plane is not part of this version."""
+        return int(is_built("libraries", "nccl"))
+
+    def ddl_built(self) -> bool:
+        """False: there is no DDL."""
+        return False
+
+    def ccl_built(self) -> bool:
+        """False: there is no oneCCL."""
+        return False
+
+    def cuda_built(self) -> bool:
+        """False until there is a GPU data plane."""
+        return is_built("libraries", "nccl")
+
+    def rocm_built(self) -> bool:
+        """False: there is no GPU data plane for ROCm."""
+        return False

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Not there: says so."""
+
+raise ImportError(
+    "horovod.keras is not part of this version: it comes with hvd.tensorflow and hvd.keras. "
+    "Until then train with PyTorch (horovod.torch), or move NumPy arrays with hvd.numpy."
+)

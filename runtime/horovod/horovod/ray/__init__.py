@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Not there: says what to use instead."""
+
+raise ImportError(
+    "horovod.ray is not part of hvd, which starts ranks itself or through Slurm: call "
+    "hvd.run(fn, np=N) from a notebook or program, or write the job with `hvdrun script` and "
+    "submit it with sbatch."
+)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun: says in hvdrun's words what its options mean, then becomes hvdrun."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from horovod.common.basics import HorovodBasics
+from horovod.runner import options as known
+from hvd.launch import hvdrun_path, in_slurm_shell
+
+
+class Refusal(ValueError):
+    """What was asked for is not possible; the text says what is."""
+
+
+class Plan(NamedTuple):
+    """What horovodrun does: arguments of hvdrun, variables to set, sentences about the rest."""
+
+    arguments: list[str]
+    variables: dict[str, str | None]  # None: without it
+    said: list[str]
+
+
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of a command line, those of a configuration file included."""
+    options = known.parser().parse_args(argv)
+    options.said = []
+    if options.config_file:
+        options.said = known.configure(
+            options, read_settings(options.config_file), options.config_file
+        )
+    return options
+
+
+def read_settings(path: str) -> object:
+    """What a YAML file says."""
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError:
+        raise Refusal(
+            "--config-file needs PyYAML: pip install pyyaml; or give its entries as options"
+        ) from None
+    return yaml.safe_load(Path(path).read_text())
+
+
+def hosts_of(options: argparse.Namespace) -> list[tuple[str, int]]:
+    """Name and slots of each host that was named."""
+    if options.hosts:
+        pairs = [entry.partition(":") for entry in options.hosts.split(",") if entry]
+        return [(name.strip(), int(slots or 1)) for name, _, slots in pairs]
+    if options.hostfile:
+        lines = Path(options.hostfile).read_text().splitlines()
+        entries = [line.partition("#")[0].split() for line in lines]
+        return [(words[0], _slots(words[1:])) for words in entries if words]
+    return []
+
+
+def _slots(words: list[str]) -> int:
+    return next((int(word.partition("=")[2]) for word in words if word.startswith("slots=")), 1)
+
+
+def _is_here(host: str) -> bool:
+    name = socket.gethostname()
+    here = {"localhost", "127.0.0.1", "::1", name, name.partition(".")[0]}
+    return host in here or host.partition(".")[0] in here
+
+
+def choose(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Plan:
+    """Ranks and variables, of what horovodrun and ``horovod.run`` have in common.
+
+    Raises
+    ------
+    Refusal
+        There is no way to start that; the text says what there is.
+    """
+    said: list[str] = []
+    hosts = hosts_of(options)
+    others = [name for name, _ in hosts if not _is_here(name)]
+    in_job = in_slurm_shell(environment)
+    if others and not in_job:
+        raise Refusal(
+            f"hosts {', '.join(others)}: hvdrun starts ranks on this machine or, in a job of Slurm, "
+            "on its nodes, and nowhere through ssh. Ask Slurm: `hvdrun submit`, or in an sbatch "
+            "script `hvdrun python train.py`"
+        )
+    slots = sum(count for _, count in hosts)
+    if hosts and options.np and options.np > slots:
+        raise Refusal(f"-np {options.np}: the hosts that were named have {slots} slots")
+    variables = _variables(options)
+    if not in_job:
+        if options.np is None:
+            raise Refusal("say how many ranks: -np N")
+        return Plan(["-np", str(options.np)], variables, said)
+    if hosts:
+        said.append("-H, --hostfile: the nodes are those of the job of Slurm")
+    if options.np is None:
+        return Plan([], variables, said)
+    # As srun would be told: so many tasks, whatever the job was asked for.
+    variables["SLURM_NTASKS"] = variables["SLURM_NPROCS"] = str(options.np)
+    variables["SLURM_TASKS_PER_NODE"] = variables["SLURM_NTASKS_PER_NODE"] = None
+    nodes = environment.get("SLURM_JOB_NUM_NODES") or environment.get("SLURM_NNODES") or "1"
+    return Plan(["--nodes", str(min(options.np, int(nodes)))], variables, said)
+
+
+def plan(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Plan:
+    """What horovodrun does; raises Refusal."""
+    if options.host_discovery_script:
+        raise Refusal(
+            "--host-discovery-script: a job keeps its hosts; name them with -H, or let Slurm choose"
+        )
+    chosen = choose(options, environment)
+    said = options.said + known.ignored(options) + chosen.said
+    if options.cooldown:
+        said.append("--blacklist-cooldown-range has no effect: a job keeps its size")
+    arguments = list(chosen.arguments)
+    if options.output_filename:
+        arguments += ["--output-dir", options.output_filename]
+        said.append("--output-filename: files are DIR/rank-N.out and DIR/rank-N.err")
+    if options.timestamp:
+        arguments.append("--timestamp")
+    if options.verbose:
+        arguments.append("--verbose")
+    return Plan([*arguments, "--", *options.command], chosen.variables, said)
+
+
+def _variables(options: argparse.Namespace) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    if options.start_timeout:
+        found["HVD_START_TIMEOUT_SECONDS"] = str(options.start_timeout)
+    if options.nics:
+        found["HVD_INTERFACE"] = options.nics
+    if options.fusion_threshold_mb is not None:
+        found["HVD_FUSION_THRESHOLD"] = str(int(float(options.fusion_threshold_mb) * 1024 * 1024))
+    if options.no_stall_check:
+        found["HVD_STALL_CHECK_TIME_SECONDS"] = "0"
+    elif options.stall_seconds:
+        found["HVD_STALL_CHECK_TIME_SECONDS"] = str(options.stall_seconds)
+    if options.log_level:
+        levels = {"TRACE": "debug", "FATAL": "error"}
+        found["HVD_LOG"] = levels.get(options.log_level, options.log_level.lower())
+    return found
+
+
+def build_summary() -> str:
+    """What horovodrun --check-build prints."""
+    import horovod
+
+    basics = HorovodBasics(__file__)
+    frameworks = {
+        "TensorFlow": False,
+        "PyTorch": importlib.util.find_spec("torch") is not None,
+        "MXNet": False,
+    }
+    controllers = {"MPI": basics.mpi_built(), "Gloo": basics.gloo_built()}
+    operations = {
+        "NCCL": bool(basics.nccl_built()),
+        "DDL": basics.ddl_built(),
+        "CCL": basics.ccl_built(),
+        "MPI": basics.mpi_built(),
+        "Gloo": basics.gloo_built(),
+    }
+    sections = {
+        "Available Frameworks": frameworks,
+        "Available Controllers": controllers,
+        "Available Tensor Operations": operations,
+    }
+    lines = [f"Horovod v{horovod.__version__} (its interface, by hvdrun-horovod):"]
+    for title, parts in sections.items():
+        lines += ["", f"{title}:"]
+        lines += [f"    [{'X' if there else ' '}] {name}" for name, there in parts.items()]
+    lines += ["", "Gloo stands for libhvd's own shared memory and sockets: hvdrun check --build"]
+    return "\n".join(lines)
+
+
+def run_commandline(argv: Sequence[str] | None = None) -> int:
+    """The program horovodrun; returns only what is not hvdrun's exit code."""
+    import horovod
+
+    try:
+        options = parse_args(argv)
+        if options.version:
+            print(f"horovodrun of hvdrun-horovod, with the interface of {horovod.__version__}")
+            return 0
+        if options.check_build:
+            print(build_summary())
+            return 0
+        if not options.command:
+            raise Refusal("name a program: horovodrun -np 2 python train.py")
+        chosen = plan(options)
+        program = hvdrun_path()
+    except (Refusal, OSError) as refusal:
+        print(f"horovodrun: {refusal}", file=sys.stderr)
+        return 2
+    for sentence in chosen.said:
+        print(f"horovodrun: {sentence}", file=sys.stderr)
+    sys.stderr.flush()
+    environment: dict[str, str | None] = {**os.environ, **chosen.variables}
+    given = {name: value for name, value in environment.items() if value is not None}
+    os.execve(program, [program, "run", *chosen.arguments], given)
+
+
+if __name__ == "__main__":
+    sys.exit(run_commandline())

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of horovodrun: which mean something here, which do not, and why."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+_NO_SSH = "ranks start on this machine or through Slurm, never through ssh"
+_NO_CYCLE = "there is no cycle: operations start as they come"
+_NO_CACHE = "what ranks agreed on is kept without a limit to set"
+_NO_TUNING = "there is nothing to tune: batches form from what is ready"
+_NO_TIMELINE = "there is no timeline; hvd.statistics() counts, hvd.describe() says what was chosen"
+_NO_GPU = "the GPU data plane is not part of this version"
+_NO_MPIRUN = "mpirun is not called; `mpirun -np N python train.py` works without horovodrun, too"
+_TWO_LEVELS = "on several nodes reductions always have two levels"
+_SAME_SIZE = "a job keeps its size; -np says how many"
+_ONE_ENGINE = "libhvd has one controller, with and without MPI"
+
+# Options that take a value and change nothing: names, then why.
+IGNORED_VALUES: list[tuple[list[str], str]] = [
+    (["-p", "--ssh-port"], _NO_SSH),
+    (["-i", "--ssh-identity-file"], _NO_SSH),
+    (["--cycle-time-ms"], _NO_CYCLE),
+    (["--cache-capacity"], _NO_CACHE),
+    (["--autotune-log-file"], _NO_TUNING),
+    (["--autotune-warmup-samples"], _NO_TUNING),
+    (["--autotune-steps-per-sample"], _NO_TUNING),
+    (["--autotune-bayes-opt-max-samples"], _NO_TUNING),
+    (["--autotune-gaussian-process-noise"], _NO_TUNING),
+    (["--min-np", "--min-num-proc"], _SAME_SIZE),
+    (["--max-np", "--max-num-proc"], _SAME_SIZE),
+    (["--slots-per-host"], _SAME_SIZE),
+    (["--elastic-timeout"], _SAME_SIZE),
+    (["--reset-limit"], "hvd.elastic.run(reset_limit=...) has it, in the program"),
+    (["--timeline-filename"], _NO_TIMELINE),
+    (["--stall-check-shutdown-time-seconds"], "a stall is reported, with who is missing"),
+    (["--mpi-args"], _NO_MPIRUN),
+    (["--binding-args"], "hvdrun --bind places ranks"),
+    (["--num-nccl-streams"], _NO_GPU),
+    (["--thread-affinity"], "hvdrun --bind places ranks with their threads"),
+    (["--gloo-timeout-seconds"], "a lost rank is noticed at once, a slow one awaited"),
+]
+
+IGNORED_SWITCHES: list[tuple[list[str], str]] = [
+    (["--disable-cache"], "nothing about hosts is kept between runs"),
+    (["--hierarchical-allreduce"], _TWO_LEVELS),
+    (["--no-hierarchical-allreduce"], _TWO_LEVELS),
+    (["--hierarchical-allgather"], _TWO_LEVELS),
+    (["--no-hierarchical-allgather"], _TWO_LEVELS),
+    (["--torus-allreduce"], _NO_GPU),
+    (["--no-torus-allreduce"], _NO_GPU),
+    (["--autotune"], _NO_TUNING),
+    (["--no-autotune"], _NO_TUNING),
+    (["--timeline-mark-cycles"], _NO_TIMELINE),
+    (["--no-timeline-mark-cycles"], _NO_TIMELINE),
+    (["--mpi-threads-disable"], "libhvd calls MPI only where it was started with all threads"),
+    (["--no-mpi-threads-disable"], "libhvd calls MPI only where it was started with all threads"),
+    (["--tcp"], _NO_MPIRUN),
+    (["--log-with-timestamp"], "messages have no time; --prefix-timestamp adds it"),
+    (["--log-without-timestamp"], "messages have no time"),
+    (["--log-hide-timestamp"], "messages have no time"),
+    (["--no-log-hide-timestamp"], "messages have no time; --prefix-timestamp adds it"),
+    (["--gloo"], _ONE_ENGINE),
+    (["--mpi"], _ONE_ENGINE),
+    (["--jsrun"], "ranks start on this machine or through Slurm"),
+]
+
+
+def _destination(names: list[str]) -> str:
+    return "ignored " + next(name for name in names if name.startswith("--"))
+
+
+def ignored(options: argparse.Namespace) -> list[str]:
+    """A sentence for each option that was given and changes nothing."""
+    return [
+        f"{_destination(names).split()[1]} has no effect: {reason}"
+        for names, reason in IGNORED_VALUES + IGNORED_SWITCHES
+        if getattr(options, _destination(names)) not in (None, False)
+    ]
+
+
+def parser() -> argparse.ArgumentParser:
+    """What reads a command line of horovodrun."""
+    made = argparse.ArgumentParser(
+        prog="horovodrun",
+        description="Starts a program as horovodrun does, through hvdrun: on this machine, or in a "
+        "batch or salloc shell of Slurm on its nodes.",
+        allow_abbrev=False,
+    )
+    made.add_argument("-v", "--version", action="store_true", help="print the version")
+    made.add_argument("-np", "--num-proc", dest="np", type=_count, help="how many ranks")
+    made.add_argument(
+        "-cb", "--check-build", action="store_true", help="print what is built, and end"
+    )
+    made.add_argument("--start-timeout", type=_count, help="seconds that ranks await each other")
+    made.add_argument(
+        *("--network-interfaces", "--network-interface"), dest="nics", help="as in HVD_INTERFACE"
+    )
+    made.add_argument("--output-filename", help="folder for each rank's output: --output-dir")
+    made.add_argument("--verbose", action="store_true", help="say what is decided and why")
+    made.add_argument("--config-file", help="a YAML file with some of these options")
+    made.add_argument("--fusion-threshold-mb", type=_amount, help="as in HVD_FUSION_THRESHOLD")
+    made.add_argument(
+        *("-prefix-timestamp", "--prefix-timestamp", "--prefix-output-with-timestamp"),
+        *("--prefix-with-timestamp",),
+        dest="timestamp",
+        action="store_true",
+        help="put the time before each line",
+    )
+    stall = made.add_mutually_exclusive_group()
+    stall.add_argument("--no-stall-check", action="store_true", help="do not report stalls")
+    stall.add_argument("--stall-check", action="store_true", help="report stalls (the default)")
+    stall.add_argument("--stall-check-warning-time-seconds", dest="stall_seconds", type=_count)
+    made.add_argument(
+        "--log-level", type=str.upper, choices="TRACE DEBUG INFO WARNING ERROR FATAL".split()
+    )
+    hosts = made.add_mutually_exclusive_group()
+    hosts.add_argument("-H", "--hosts", help="h1:slots,...; this machine, or Slurm's")
+    hosts.add_argument("-hostfile", "--hostfile", help="the same in a file")
+    hosts.add_argument("--host-discovery-script", help="refused: a job keeps its hosts")
+    no_effect = made.add_argument_group("without effect", "a sentence says why")
+    no_effect.add_argument(
+        "--blacklist-cooldown-range", nargs=2, dest="cooldown", help=argparse.SUPPRESS
+    )
+    for names, reason in IGNORED_VALUES:
+        no_effect.add_argument(*names, dest=_destination(names), metavar="X", help=reason)
+    for names, reason in IGNORED_SWITCHES:
+        no_effect.add_argument(*names, dest=_destination(names), action="store_true", help=reason)
+    made.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return made
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
+
+
+def _amount(text: str) -> float:
+    amount = float(text)
+    if not 0 <= amount < 1 << 30:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size in MB")
+    return amount
+
+
+# Keys of a configuration file, and the option that each is; others have no effect.
+CONFIGURED = {
+    ("params", "fusion_threshold_mb"): "fusion_threshold_mb",
+    ("stall_check", "warning_time_seconds"): "stall_seconds",
+    ("logging", "level"): "log_level",
+}
+
+
+def configure(options: argparse.Namespace, settings: Any, name: str) -> list[str]:
+    """Takes over what a configuration file says and the command line does not."""
+    said = []
+    for section, entries in (settings or {}).items():
+        pairs = entries.items() if isinstance(entries, dict) else [(None, entries)]
+        for key, value in pairs:
+            option = CONFIGURED.get((section, key))
+            label = section if key is None else f"{section}.{key}"
+            if (section, key) == ("stall_check", "enabled"):
+                options.no_stall_check = options.no_stall_check or not value
+            elif option is None:
+                said.append(f"{name}: {label} has no effect")
+            elif getattr(options, option) is None:
+                setattr(options, option, str(value).upper() if option == "log_level" else value)
+    return said
