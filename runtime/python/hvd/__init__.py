@@ -21,6 +21,7 @@ from hvd.api import (
 )
 from hvd.errors import (
     AbortedError,
+    CheckpointError,
     DeadlineError,
     HostsUpdatedInterrupt,
     HvdError,
@@ -48,9 +49,11 @@ from hvd.process_sets import (
 if TYPE_CHECKING:
     from hvd.launch import run
     from hvd.objects import allgather_object, broadcast_object
+    from hvd.stopping import should_stop, time_left
 
 __all__ = [
     "AbortedError",
+    "CheckpointError",
     "DeadlineError",
     "HostsUpdatedInterrupt",
     "HvdError",
@@ -84,9 +87,11 @@ __all__ = [
     "rank",
     "remove_process_set",
     "run",
+    "should_stop",
     "shutdown",
     "size",
     "statistics",
+    "time_left",
 ]
 
 # What few programs need is imported when it is first asked for.
@@ -94,8 +99,10 @@ _LATER = {
     "allgather_object": "hvd.objects",
     "broadcast_object": "hvd.objects",
     "run": "hvd.launch",
+    "should_stop": "hvd.stopping",
+    "time_left": "hvd.stopping",
 }
-_MODULES = ("elastic",)
+_MODULES = ("checkpoints", "data", "elastic", "metrics", "seeds")
 
 
 def __getattr__(name: str) -> Any:

@@ -98,6 +98,10 @@ class RankFailedError(HvdError):
         self.others = list(others)
 
 
+class CheckpointError(HvdError):
+    """A checkpoint could not be written, or none of those that are there be read: on every rank."""
+
+
 class HostsUpdatedInterrupt(RuntimeError):
     """Hosts have come or gone: an elastic job starts again with the state that it has.
 

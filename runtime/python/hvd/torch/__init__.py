@@ -11,7 +11,7 @@ Five lines make a script distributed::
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hvd.api import (
     build_info,
@@ -96,20 +96,29 @@ from hvd.torch.state import (
     broadcast_parameters,
 )
 
+if TYPE_CHECKING:
+    from hvd.stopping import should_stop, time_left
+    from hvd.torch.checkpoints import Checkpoints
+    from hvd.torch.samplers import DistributedSampler
+    from hvd.torch.schedules import WarmupSchedule
+
 __all__ = [
     "Adasum",
     "Average",
     "BitAnd",
     "BitOr",
     "BitXor",
+    "Checkpoints",
     "Compression",
     "DistributedOptimizer",
+    "DistributedSampler",
     "HvdError",
     "Max",
     "Min",
     "ProcessSet",
     "Product",
     "Sum",
+    "WarmupSchedule",
     "add_process_set",
     "allgather",
     "allgather_async",
@@ -160,17 +169,31 @@ __all__ = [
     "remove_process_set",
     "scatter",
     "scatter_async",
+    "should_stop",
     "shutdown",
     "size",
     "sparse_allreduce",
     "sparse_allreduce_async",
     "statistics",
     "synchronize",
+    "time_left",
 ]
+
+# What few programs need is imported when it is first asked for.
+_LATER = {
+    "Checkpoints": "hvd.torch.checkpoints",
+    "DistributedSampler": "hvd.torch.samplers",
+    "WarmupSchedule": "hvd.torch.schedules",
+    "should_stop": "hvd.stopping",
+    "time_left": "hvd.stopping",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Few programs need it: loaded when first used.
     if name == "elastic":
         return importlib.import_module("hvd.torch.elastic")
-    raise AttributeError(f"module 'hvd.torch' has no attribute '{name}'")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

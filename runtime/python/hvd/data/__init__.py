@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Input of a training: prefetching, measuring the wait for it, and sharing it out among ranks."""
+
+from hvd.data.feed import AsyncDataLoaderMixin, BaseDataLoader
+from hvd.data.prefetch import InputReport, InputStatistics, PrefetchLoader
+from hvd.data.shards import shard_files, shard_indices
+
+__all__ = [
+    "AsyncDataLoaderMixin",
+    "BaseDataLoader",
+    "InputReport",
+    "InputStatistics",
+    "PrefetchLoader",
+    "shard_files",
+    "shard_indices",
+]

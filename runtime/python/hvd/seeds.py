@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random numbers that differ between ranks and do not from run to run."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+
+from hvd import api
+
+
+def derived_seed(base: int, *parts: int | str) -> int:
+    """A seed of 64 bits from another and what it is for; neighbours have nothing in common.
+
+    >>> derived_seed(1, 0) == derived_seed(1, 0), derived_seed(1, 0) == derived_seed(0, 1)
+    (True, False)
+    """
+    text = "/".join(map(str, (base, *parts)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def seed_everything(base: int, rank: int | None = None) -> int:
+    """Seeds ``random``, and NumPy and PyTorch where they are imported, for this rank.
+
+    Parameters
+    ----------
+    base
+        Equal on all ranks; another one gives another run.
+    rank
+        This one unless given. The same number on all ranks gives all the same random numbers, as
+        for the first values of a model.
+
+    Returns
+    -------
+    int
+        The seed of this rank, for other generators.
+
+    >>> seed_everything(1, rank=0) == seed_everything(1, rank=0)
+    True
+    """
+    seed = derived_seed(base, api.rank() if rank is None else rank)
+    _apply(seed)
+    return seed
+
+
+def _apply(seed: int) -> None:
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed & 0xFFFFFFFF)
+    if "torch" in sys.modules:
+        # Of signed 64 bits; also those of GPUs.
+        sys.modules["torch"].manual_seed(seed >> 1)
+
+
+def worker_init_fn(worker_id: int) -> None:
+    """For ``DataLoader(worker_init_fn=...)``: workers of all ranks draw different numbers.
+
+    The seed comes from that of this rank's PyTorch, so ``seed_everything()`` goes first; epochs differ,
+    too. Without it ``random`` and NumPy of the workers repeat each other in old versions of PyTorch.
+    """
+    import torch
+
+    # In a worker this is what the loader drew for the epoch, plus the worker's number.
+    _apply(derived_seed(torch.initial_seed(), "worker", worker_id))

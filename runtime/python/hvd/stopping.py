@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ending in time: signals and the time limit, agreed on by all ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+from hvd import objects
+from hvd.errors import InvalidArgumentError
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+_before: dict[int, Any] = {}
+_was_told = False
+_has_agreed = False
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    global _was_told
+    _was_told = True
+    before = _before.get(number)
+    if callable(before):
+        before(number, frame)
+
+
+def _watch() -> None:
+    """From now on the signals are noted; what the program did at them before, it still does."""
+    if _before:
+        return
+    if threading.current_thread() is not threading.main_thread():
+        raise InvalidArgumentError(
+            "should_stop(): the first call must come from the main thread, which alone may handle "
+            "signals; call it there before the training"
+        )
+    for number in SIGNALS:
+        _before[number] = signal.signal(number, _note)
+    # A child, as a loader's worker, must end when it is told to.
+    os.register_at_fork(after_in_child=_unwatch)
+
+
+def _unwatch() -> None:
+    for number, before in _before.items():
+        signal.signal(number, signal.SIG_DFL if before is None else before)
+    _before.clear()
+
+
+def should_stop(margin_seconds: float = 0.0) -> bool:
+    """True on every rank, at the same call, once any rank was told to stop; every rank calls it.
+
+    Told by SIGTERM, SIGUSR1 or SIGUSR2, which hvdrun and Slurm send before they end a job; after
+    the first call they no longer end the process by themselves. Call it once per step or every few
+    steps: it costs an allreduce of one number.
+
+    Parameters
+    ----------
+    margin_seconds
+        Also stop when less than this is left of the time limit on some rank.
+
+    >>> should_stop()
+    False
+    """
+    global _has_agreed
+    _watch()
+    if _has_agreed:
+        return True
+    left = time_left()
+    is_late = left is not None and left < margin_seconds
+    told = objects.allreduce_numbers([float(_was_told or is_late)], objects.Max, "should_stop")
+    _has_agreed = told[0] > 0
+    return _has_agreed
+
+
+def time_left() -> float | None:
+    """Seconds to the end of the Slurm job (SLURM_JOB_END_TIME); None where there is no limit.
+
+    Slurm sets the variable when the job starts: a limit that is changed later is not seen.
+
+    >>> time_left() is None or time_left() > 0
+    True
+    """
+    end = os.environ.get("SLURM_JOB_END_TIME", "")
+    # The largest 32-bit number stands for no limit.
+    if not end.isdigit() or int(end) in (0, 0xFFFFFFFF):
+        return None
+    return int(end) - time.time()
