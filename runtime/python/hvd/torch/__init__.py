@@ -95,6 +95,7 @@ from hvd.torch.state import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
+from hvd.torch.sync_batch_norm import SyncBatchNorm
 
 if TYPE_CHECKING:
     from hvd.stopping import should_stop, time_left
@@ -118,6 +119,7 @@ __all__ = [
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNorm",
     "WarmupSchedule",
     "add_process_set",
     "allgather",
