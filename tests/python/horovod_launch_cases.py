@@ -111,6 +111,8 @@ class Horovodrun(unittest.TestCase):
 
     def test_it_starts_ranks(self) -> None:
         program = "import horovod.torch as h; h.init(); print('rank', h.rank(), 'of', h.size())"
+        known = "import os, horovod; rank = os.environ['HOROVOD_RANK']; "
+        program = known + program + "; assert os.environ['HOROVOD_CROSS_SIZE'] == '1', rank"
         run = python(
             "import sys; from horovod.runner.launch import run_commandline as r; "
             f"sys.exit(r(['-np', '2', '--cycle-time-ms', '1', sys.executable, '-c', {program!r}]))",

@@ -63,6 +63,14 @@ TRANSLATED: dict[str, tuple[str, Callable[[str], str | None]]] = {
     "HOROVOD_START_TIMEOUT": ("HVD_START_TIMEOUT_SECONDS", _whole_seconds),
 }
 
+# What Horovod's launcher tells a rank, and where hvdrun has it.
+IDENTITY = {
+    "HOROVOD_RANK": "HVD_RANK",
+    "HOROVOD_SIZE": "HVD_SIZE",
+    "HOROVOD_LOCAL_RANK": "HVD_LOCAL_RANK",
+    "HOROVOD_LOCAL_SIZE": "HVD_LOCAL_SIZE",
+}
+
 # What rank 0 says once the job has started.
 _said: list[str] = []
 
@@ -77,6 +85,9 @@ def translate(environment: MutableMapping[str, str] = os.environ) -> list[str]:
     '60'
     """
     said = []
+    for name, ours in IDENTITY.items():
+        if ours in environment:
+            environment[name] = environment[ours]
     for name, value in sorted(environment.items()):
         if name in TRANSLATED:
             ours, rule = TRANSLATED[name]
@@ -84,7 +95,7 @@ def translate(environment: MutableMapping[str, str] = os.environ) -> list[str]:
             if meant is not None and ours not in environment:
                 environment[ours] = meant
                 said.append(f"{name}={value} is taken as {ours}={meant}")
-        elif name.startswith("HOROVOD_"):
+        elif name.startswith("HOROVOD_") and name not in IDENTITY:
             reason = why_without_effect(name)
             if reason:
                 said.append(f"{name} has no effect: {reason}")
@@ -99,6 +110,12 @@ def why_without_effect(name: str) -> str | None:
         if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
             return reason
     return None
+
+
+def tell_identity(**identity: int) -> None:
+    """Sets HOROVOD_RANK and its like, from which some programs learn who a process is."""
+    for name, value in identity.items():
+        os.environ[f"HOROVOD_{name.upper()}"] = str(value)
 
 
 def say_once(rank: int) -> None:

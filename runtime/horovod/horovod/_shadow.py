@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
+import re
 import sys
 from pathlib import Path
 
+_METADATA = re.compile(r"horovod-([^-]+)(?:-.+)?\.(?:dist|egg)-info")
 _REMEDY = (
     "Keep one: `pip uninstall horovod`, then `pip install --force-reinstall hvdrun-horovod`; or "
     "`pip uninstall hvdrun-horovod` to go back to Horovod."
@@ -15,12 +16,17 @@ _REMEDY = (
 
 
 def other_distribution() -> str | None:
-    """Where Horovod itself is installed, by its metadata."""
-    try:
-        found = importlib.metadata.distribution("horovod")
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    return f"Horovod {found.version} is installed in {found.locate_file('')}"
+    """Where Horovod itself is installed, by its metadata; importlib.metadata costs too much here."""
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or os.curdir)
+        except OSError:
+            continue
+        for name in names:
+            found = _METADATA.fullmatch(name)
+            if found:
+                return f"Horovod {found.group(1)} is installed in {os.path.abspath(folder)}"
+    return None
 
 
 def other_package() -> str | None:

@@ -57,6 +57,14 @@ class HorovodBasics:
             return
         hvd.init(comm, process_sets)
         _environment.say_once(hvd.rank())
+        _environment.tell_identity(
+            rank=hvd.rank(),
+            size=hvd.size(),
+            local_rank=hvd.local_rank(),
+            local_size=hvd.local_size(),
+            cross_rank=hvd.cross_rank(),
+            cross_size=hvd.cross_size(),
+        )
         _local_sizes[:] = _gather_local_sizes()
 
     def shutdown(self) -> None:
