@@ -104,6 +104,11 @@ backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0, num_group
 sparse_as_dense=False, {_SET})
 """
 
+_BATCH_NORM = """
+class SyncBatchNorm(num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+  forward(self, input)
+"""
+
 _STATE = """
 class State(bcast_object, get_rank)
   register_reset_callbacks(self, callbacks)
@@ -142,6 +147,12 @@ class TorchState(model=None, optimizer=None, **kwargs)
 {_HANDLER}
 """
 
+_LOADERS = """
+class BaseDataLoader()
+class AsyncDataLoaderMixin(async_loader_queue_size=64, debug_data_loader=False, *args, **kwargs)
+  close_async_loader(self)
+"""
+
 _RUN = """
 run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=None, slots=None, \
 reset_limit=None, cooldown_range=None, hosts=None, hostfile=None, host_discovery_script=None, \
@@ -161,8 +172,9 @@ mpi_ops
 functions
 optimizer
 compression
+sync_batch_norm
 Compression
-{_OPERATIONS}{_FUNCTIONS}{_OPTIMIZER}""",
+{_OPERATIONS}{_FUNCTIONS}{_OPTIMIZER}{_BATCH_NORM}""",
     "horovod.torch.mpi_ops": f"""
 {_OPERATIONS}
 is_homogeneous()
@@ -190,6 +202,7 @@ class FP16Compressor()
   decompress(tensor, ctx)
 Compression
 """,
+    "horovod.torch.sync_batch_norm": _BATCH_NORM,
     "horovod.torch.elastic": f"run(func)\n{_TORCH_STATE}{_SAMPLER}{_STATE}init()\nshutdown()",
     "horovod.torch.elastic.sampler": _SAMPLER,
     "horovod.torch.elastic.state": f"""
@@ -206,6 +219,8 @@ class SamplerStateHandler(sampler)
 get_handler_registry()
 set_handler_registry(registry)
 """,
+    "horovod.data": _LOADERS,
+    "horovod.data.data_loader_base": _LOADERS,
     "horovod.common.basics": f"""
 class HorovodBasics(pkg_path, *args)
   init(self, comm=None, process_sets=None)
@@ -323,6 +338,7 @@ STATES = {
     "broadcast_object": ("better", "of any size"),
     "allgather_object": ("better", "of any size; `process_set=`"),
     "DistributedOptimizer": ("better", "closures, `zero_grad(set_to_none)`, more compressions"),
+    "SyncBatchNorm": ("better", "on CPUs, too"),
     "Compression": ("better", "also bf16, 8-bit floats, top-k, PowerSGD"),
     "HorovodAllreduce": ("different", "`apply()` only"),
     "HorovodGroupedAllreduce": ("different", "`apply()` only"),

@@ -165,7 +165,9 @@ def rows(module: str, text: str) -> list[str]:
 FOLDED = {
     "horovod.torch.functions": "horovod.torch",
     "horovod.torch.optimizer": "horovod.torch",
+    "horovod.torch.sync_batch_norm": "horovod.torch",
     "horovod.torch.elastic.sampler": "horovod.torch.elastic",
+    "horovod.data.data_loader_base": "horovod.data",
     "horovod.runner": "horovod",
     "horovod.common.elastic": "horovod.torch.elastic",
     "horovod.common.process_sets": "horovod.torch",

@@ -26,6 +26,8 @@ RUNS = (
     "process_sets.py",
     "uneven.py",
     "collectives.py",
+    "async_loader.py",
+    "batch_norm.py",
 )
 # Started otherwise: horovod_launch_cases.py.
 APART = {"interactive.py"}

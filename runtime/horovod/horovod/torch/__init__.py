@@ -82,6 +82,7 @@ from horovod.torch.mpi_ops import (  # noqa: E402
     synchronize,
 )
 from horovod.torch.optimizer import DistributedOptimizer  # noqa: E402
+from horovod.torch.sync_batch_norm import SyncBatchNorm  # noqa: E402
 
 __all__ = [
     "Adasum",
@@ -94,6 +95,7 @@ __all__ = [
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNorm",
     "add_process_set",
     "allgather",
     "allgather_async",
