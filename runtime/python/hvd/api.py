@@ -62,7 +62,12 @@ def start(start_timeout: float | None, process_sets: ctypes.Array[_lib.Ranks]) -
 
 
 def shutdown() -> None:
-    """Leaves the job: waits a moment for the other ranks, then fails what is pending."""
+    """Leaves the job: waits a moment for the other ranks, then fails what is pending.
+
+    >>> shutdown()
+    >>> is_initialized()
+    False
+    """
     check(waiting.hvd_shutdown(_PATIENCE_SECONDS))
     borrowed.clear()
 
@@ -73,7 +78,11 @@ def abort(cause: str) -> None:
 
 
 def is_initialized() -> bool:
-    """True between ``init()`` and ``shutdown()``; False in a forked child."""
+    """True between ``init()`` and ``shutdown()``; False in a forked child.
+
+    >>> is_initialized()
+    True
+    """
     return bool(quick.hvd_is_initialized())
 
 
@@ -85,32 +94,56 @@ def number(value: int) -> int:
 
 
 def rank() -> int:
-    """This rank, 0..size-1."""
+    """This rank, 0..size-1.
+
+    >>> rank() in range(size())
+    True
+    """
     return number(quick.hvd_rank())
 
 
 def size() -> int:
-    """The number of ranks of the job."""
+    """The number of ranks of the job.
+
+    >>> size() >= 1
+    True
+    """
     return number(quick.hvd_size())
 
 
 def local_rank() -> int:
-    """The place of this rank among the ranks of its node."""
+    """The place of this rank among the ranks of its node.
+
+    >>> local_rank() in range(local_size())
+    True
+    """
     return number(quick.hvd_local_rank())
 
 
 def local_size() -> int:
-    """The number of ranks of this node."""
+    """The number of ranks of this node.
+
+    >>> local_size() <= size()
+    True
+    """
     return number(quick.hvd_local_size())
 
 
 def cross_rank() -> int:
-    """The place of this rank among those with the same local rank on their nodes."""
+    """The place of this rank among those with the same local rank on their nodes.
+
+    >>> cross_rank() in range(cross_size())
+    True
+    """
     return number(quick.hvd_cross_rank())
 
 
 def cross_size() -> int:
-    """The number of nodes that have a rank with this local rank."""
+    """The number of nodes that have a rank with this local rank.
+
+    >>> cross_size() <= size()
+    True
+    """
     return number(quick.hvd_cross_size())
 
 
@@ -129,7 +162,11 @@ def process_set_rank(process_set: int) -> int:
 
 
 def describe() -> str:
-    """Ranks, nodes, how they found each other, which backend moves the bytes and why."""
+    """Ranks, nodes, how they found each other, which backend moves the bytes and why.
+
+    >>> "rank" in describe()
+    True
+    """
     text = quick.hvd_describe()
     if text is None:
         raise NotInitializedError(quick.hvd_last_error().decode(errors="replace"))
@@ -155,7 +192,11 @@ class Statistics(NamedTuple):
 
 
 def statistics() -> Statistics:
-    """How much was moved and how long callers waited."""
+    """How much was moved and how long callers waited.
+
+    >>> statistics().requests >= 0
+    True
+    """
     counters = _lib.Counters(struct_size=ctypes.sizeof(_lib.Counters))
     check(quick.hvd_statistics(ctypes.byref(counters)))
     return Statistics(counters.batches, counters.requests, counters.bytes, counters.waited_seconds)
@@ -172,6 +213,9 @@ def learning_rate(
         The rate that suits one rank.
     factor
         What to multiply it by in the end; the number of ranks unless given.
+
+    >>> [learning_rate(0.1, step, warmup_steps=2, factor=4) for step in (0, 1, 2, 9)]
+    [0.1, 0.25, 0.4, 0.4]
     """
     rate = quick.hvd_learning_rate(base, size() if factor is None else factor, warmup_steps, step)
     if math.isnan(rate):

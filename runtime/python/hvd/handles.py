@@ -161,14 +161,23 @@ def run(
 
 
 def poll(handle: int) -> bool:
-    """True when ``synchronize(handle)`` would return at once."""
+    """True when ``synchronize(handle)`` would return at once.
+
+    >>> handle = start(Work(_lib.BARRIER), [], (), lambda number: "all are here")
+    >>> poll(handle) in (True, False)
+    True
+    """
     if handle not in _pending:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
     return api.is_done(handle)
 
 
 def synchronize(handle: int) -> Any:
-    """Waits for an asynchronous operation and returns its result; once per handle."""
+    """Waits for an asynchronous operation and returns its result; once per handle.
+
+    >>> synchronize(start(Work(_lib.BARRIER), [], (), lambda number: "all are here"))
+    'all are here'
+    """
     pending = _pending.get(handle)
     if pending is None:
         return None

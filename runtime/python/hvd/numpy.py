@@ -167,7 +167,11 @@ def grouped_allreduce(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The reductions of several arrays, which complete as one."""
+    """The reductions of several arrays, which complete as one.
+
+    >>> [one.tolist() for one in grouped_allreduce([np.ones(2), np.zeros(1)])]
+    [[1.0, 1.0], [0.0]]
+    """
     _check_group("grouped_allreduce", arrays)
     sources = [_flat(array) for array in arrays]
     results = [np.empty_like(source) for source in sources]
@@ -195,7 +199,12 @@ def reduce(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The reduction over ranks on `root`, None elsewhere."""
+    """The reduction over ranks on `root`, None elsewhere.
+
+    >>> total = reduce(np.ones(2), root=0)
+    >>> total.tolist() if api.rank() == 0 else [1.0, 1.0]
+    [1.0, 1.0]
+    """
     source = _flat(array)
     result = np.empty_like(source) if api.rank() == root else None
     scales = (prescale_factor, postscale_factor)
@@ -215,7 +224,11 @@ def reducescatter(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """This rank's share of the rows of the reduction; the first ranks have one row more."""
+    """This rank's share of the rows of the reduction; the first ranks have one row more.
+
+    >>> reducescatter(np.ones((api.size(), 2))).tolist()
+    [[1.0, 1.0]]
+    """
     source = _flat(array)
     scales = (prescale_factor, postscale_factor)
     number = process_set_id(process_set)
@@ -239,7 +252,12 @@ def grouped_reducescatter(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """This rank's shares of several reductions, which complete as one."""
+    """This rank's shares of several reductions, which complete as one.
+
+    >>> first, second = grouped_reducescatter([np.ones(api.size()), np.zeros((api.size(), 3))])
+    >>> first.shape, second.shape
+    ((1,), (1, 3))
+    """
     _check_group("grouped_reducescatter", arrays)
     sources = [_flat(array) for array in arrays]
     scales = (prescale_factor, postscale_factor)
@@ -262,7 +280,11 @@ def broadcast(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The array of `root`, which must have one shape and type on all ranks."""
+    """The array of `root`, which must have one shape and type on all ranks.
+
+    >>> broadcast(np.arange(3), root=0).tolist()
+    [0, 1, 2]
+    """
     source = _flat(array)
     result = np.empty_like(source)
     number = process_set_id(process_set)
@@ -298,7 +320,11 @@ def allgather(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The rows of all ranks, by rank; their number may differ."""
+    """The rows of all ranks, by rank; their number may differ.
+
+    >>> allgather(np.array([[api.rank(), 7]])).shape == (api.size(), 2)
+    True
+    """
     number = process_set_id(process_set)
     work = Work(_lib.ALLGATHER, name, process_set=number, priority=priority)
     return _move(work, array, out, async_op)
@@ -311,7 +337,11 @@ def grouped_allgather(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The same of several arrays, which complete as one."""
+    """The same of several arrays, which complete as one.
+
+    >>> [len(one) // api.size() for one in grouped_allgather([np.ones(2), np.ones((3, 1))])]
+    [2, 3]
+    """
     _check_group("grouped_allgather", arrays)
     sources = [_flat(array) for array in arrays]
     number = process_set_id(process_set)
@@ -334,7 +364,11 @@ def gather(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The rows of all ranks on `root`, none elsewhere."""
+    """The rows of all ranks on `root`, none elsewhere.
+
+    >>> len(gather(np.ones(2), root=0)) == (2 * api.size() if api.rank() == 0 else 0)
+    True
+    """
     number = process_set_id(process_set)
     work = Work(_lib.GATHER, name, process_set=number, root=root, priority=priority)
     return _move(work, array, out, async_op)
@@ -358,6 +392,9 @@ def scatter(
         Elsewhere than on `root` only its type and the shape of its rows count.
     splits
         Rows for each rank; shared out evenly unless given. Ignored elsewhere than on `root`.
+
+    >>> scatter(np.ones((2 * api.size(), 3)), root=0).shape
+    (2, 3)
     """
     number = process_set_id(process_set)
     work = Work(_lib.SCATTER, name, process_set=number, root=root, priority=priority)
@@ -379,6 +416,10 @@ def alltoall(
     ----------
     splits
         How many of the rows go to each rank, in order; equal parts unless given.
+
+    >>> rows, counts = alltoall(np.arange(api.size()))
+    >>> counts == (1,) * api.size()
+    True
     """
     number = process_set_id(process_set)
     work = Work(_lib.ALLTOALL, name, process_set=number, priority=priority)

@@ -108,6 +108,10 @@ def add_process_set(
     ----------
     timeout
         Seconds to wait for the other ranks (default: no limit).
+
+    >>> add_process_set(range(api.size()))
+    Traceback (most recent call last):
+    hvd.errors.InvalidArgumentError: rank ...: the ranks ... are process set 0 already; use that one
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
@@ -134,6 +138,9 @@ def remove_process_set(process_set: ProcessSet | int, timeout: float | None = No
 
     A number serves where ranks hold different sets, of a split communicator. False when the set is
     that of all ranks, or is not there.
+
+    >>> remove_process_set(global_process_set)
+    False
     """
     if isinstance(process_set, int):
         process_set = _numbered(process_set)
@@ -152,7 +159,11 @@ def _numbered(number: int) -> ProcessSet:
 
 
 def process_set_ids() -> list[int]:
-    """The numbers of all process sets."""
+    """The numbers of all process sets.
+
+    >>> 0 in process_set_ids()  # the set of all ranks
+    True
+    """
     count = ctypes.c_uint32()
     api.check(quick.hvd_process_set_ids(None, 0, ctypes.byref(count)))
     ids = (ctypes.c_int32 * count.value)()
@@ -161,7 +172,11 @@ def process_set_ids() -> list[int]:
 
 
 def process_set_ranks(process_set: int) -> list[int]:
-    """The ranks of the process set with this number, ascending."""
+    """The ranks of the process set with this number, ascending.
+
+    >>> process_set_ranks(0) == list(range(api.size()))
+    True
+    """
     count = ctypes.c_uint32()
     api.check(quick.hvd_process_set_ranks(process_set, None, 0, ctypes.byref(count)))
     ranks = (ctypes.c_int32 * count.value)()
@@ -170,7 +185,10 @@ def process_set_ranks(process_set: int) -> list[int]:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns when every rank of the process set has called it."""
+    """Returns when every rank of the process set has called it.
+
+    >>> barrier()
+    """
     handle = api.submit(_lib.BARRIER, waits=True, process_set=process_set_id(process_set))
     try:
         api.wait(handle)
@@ -199,6 +217,9 @@ def join(
     -------
     int
         The last rank to join.
+
+    >>> join() in range(api.size())  # the last rank that joined
+    True
     """
     if average not in ("all", "active"):
         raise ValueError(f"join: average is {average!r}; say 'all' or 'active'")
@@ -230,6 +251,10 @@ def init(
         accepted and changes nothing.
     start_timeout
         Seconds to wait for the other ranks (default: HVD_START_TIMEOUT_SECONDS, 120).
+
+    >>> init()  # again: nothing happens
+    >>> api.is_initialized()
+    True
     """
     if api.is_initialized():
         return

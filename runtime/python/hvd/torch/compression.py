@@ -92,6 +92,9 @@ class Compression:
 
     `none`, `fp16` and `bf16` are for every operation that has it, the others for
     ``DistributedOptimizer``; docs/explanation/compression.md says what each is good for.
+
+    >>> Compression.fp16.compress(torch.ones(1))
+    (tensor([1.], dtype=torch.float16), torch.float32)
     """
 
     none = NoneCompressor

@@ -110,6 +110,9 @@ def allreduce(
         Multiply before and after the reduction.
     priority
         Higher goes first among what waits; equal on all ranks.
+
+    >>> allreduce(torch.ones(2))
+    tensor([1., 1.])
     """
     return grouped_allreduce(
         [tensor],
@@ -135,7 +138,11 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> list[torch.Tensor]:
-    """The reductions of several tensors, which complete as one."""
+    """The reductions of several tensors, which complete as one.
+
+    >>> grouped_allreduce([torch.ones(2), torch.zeros(1)])
+    [tensor([1., 1.]), tensor([0.])]
+    """
     chosen = operations.chosen_op(average, op)
     scales = (prescale_factor, postscale_factor)
     wire = wire_for(compression, tensors)
@@ -161,7 +168,12 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> torch.Tensor:
-    """As ``allreduce``, replacing `tensor`."""
+    """As ``allreduce``, replacing `tensor`.
+
+    >>> ones = torch.ones(2)
+    >>> allreduce_(ones) is ones
+    True
+    """
     scales = (prescale_factor, postscale_factor)
     chosen = operations.chosen_op(average, op)
     work = operations.reduction(name, chosen, scales, process_set, priority=priority)
@@ -178,7 +190,11 @@ def grouped_allreduce_(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> list[torch.Tensor]:
-    """As ``grouped_allreduce``, replacing the tensors."""
+    """As ``grouped_allreduce``, replacing the tensors.
+
+    >>> grouped_allreduce_([torch.ones(2), torch.zeros(1)])
+    [tensor([1., 1.]), tensor([0.])]
+    """
     scales = (prescale_factor, postscale_factor)
     chosen = operations.chosen_op(average, op)
     work = operations.reduction(name, chosen, scales, process_set, priority=priority)
@@ -191,7 +207,11 @@ def allgather(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> torch.Tensor:
-    """The tensors of all ranks along the first dimension, which may differ by rank."""
+    """The tensors of all ranks along the first dimension, which may differ by rank.
+
+    >>> allgather(torch.ones(2, 3)).shape == (2 * api.size(), 3)
+    True
+    """
     work = operations.allgather_of(name, process_set, priority)
     if needs_gradient([tensor]):
         return _Allgather.apply(work, tensor)[0]
@@ -204,7 +224,11 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> list[torch.Tensor]:
-    """The same for each of several tensors, which complete as one."""
+    """The same for each of several tensors, which complete as one.
+
+    >>> len(grouped_allgather([torch.ones(2), torch.ones(3, 1)]))
+    2
+    """
     work = operations.allgather_of(name, process_set, priority)
     if needs_gradient(tensors):
         return list(_Allgather.apply(work, *tensors))
@@ -218,7 +242,11 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> torch.Tensor:
-    """The tensor of rank `root_rank`, as a new tensor."""
+    """The tensor of rank `root_rank`, as a new tensor.
+
+    >>> broadcast(torch.arange(3), root_rank=0)
+    tensor([0, 1, 2])
+    """
     work = operations.broadcast_of(root_rank, name, process_set, priority)
     if needs_gradient([tensor]):
         return _Broadcast.apply(tensor, work)
@@ -232,6 +260,11 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> torch.Tensor:
-    """Replaces `tensor` by that of rank `root_rank`."""
+    """Replaces `tensor` by that of rank `root_rank`.
+
+    >>> weights = torch.arange(3)
+    >>> broadcast_(weights, root_rank=0) is weights
+    True
+    """
     work = operations.broadcast_of(root_rank, name, process_set, priority)
     return operations.start_broadcast_in_place(tensor, work, handles.run)

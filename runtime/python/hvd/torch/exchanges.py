@@ -108,7 +108,12 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts sending rows to each rank; ``synchronize`` returns what ``alltoall`` does."""
+    """Starts sending rows to each rank; ``synchronize`` returns what ``alltoall`` does.
+
+    >>> rows = operations.synchronize(alltoall_async(torch.zeros(api.size())))
+    >>> len(rows) == api.size()
+    True
+    """
     counts = _counts(splits, "alltoall")
     work = _work(_lib.ALLTOALL, name, process_set, priority=priority)
     return _start(tensor, counts, work, counts is not None)
@@ -129,7 +134,8 @@ def alltoall(
         How many of the rows go to each rank, in order, as a list or a tensor of integers; may
         differ by rank. Without: equal parts.
 
-    >>> alltoall(torch.arange(hvd.size()))  # what each rank has at the place of this one
+    >>> alltoall(torch.zeros(api.size())).sum()  # what each rank has at the place of this one
+    tensor(0.)
     """
     counts = _counts(splits, "alltoall")
     work = _work(_lib.ALLTOALL, name, process_set, priority=priority)
@@ -143,7 +149,12 @@ def gather_async(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts collecting the rows of all ranks on `root_rank`."""
+    """Starts collecting the rows of all ranks on `root_rank`.
+
+    >>> rows = operations.synchronize(gather_async(torch.ones(2), root_rank=0))
+    >>> len(rows) == (2 * api.size() if api.rank() == 0 else 0)
+    True
+    """
     return _start(tensor, None, _work(_lib.GATHER, name, process_set, root_rank, priority), False)
 
 
@@ -154,7 +165,11 @@ def gather(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> torch.Tensor:
-    """The rows of all ranks on `root_rank`, none elsewhere."""
+    """The rows of all ranks on `root_rank`, none elsewhere.
+
+    >>> len(gather(torch.ones(2), root_rank=0)) == (2 * api.size() if api.rank() == 0 else 0)
+    True
+    """
     return _run(tensor, None, _work(_lib.GATHER, name, process_set, root_rank, priority), False)
 
 
@@ -166,7 +181,11 @@ def scatter_async(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts sending each rank its part of the rows of `root_rank`."""
+    """Starts sending each rank its part of the rows of `root_rank`.
+
+    >>> operations.synchronize(scatter_async(torch.ones(api.size(), 2), root_rank=0))
+    tensor([[1., 1.]])
+    """
     counts = _counts(splits, "scatter") if api.rank() == root_rank else None
     return _start(
         tensor, counts, _work(_lib.SCATTER, name, process_set, root_rank, priority), False
@@ -189,6 +208,9 @@ def scatter(
         Elsewhere than on `root_rank` only its type and the shape of its rows count.
     splits
         Rows for each rank; shared out evenly unless given. Counts on `root_rank` only.
+
+    >>> scatter(torch.ones(api.size(), 2), root_rank=0)
+    tensor([[1., 1.]])
     """
     counts = _counts(splits, "scatter") if api.rank() == root_rank else None
     return _run(tensor, counts, _work(_lib.SCATTER, name, process_set, root_rank, priority), False)

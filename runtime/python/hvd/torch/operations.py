@@ -52,6 +52,10 @@ def allreduce_async(
     ----------
     priority
         Higher goes first among what waits; equal on all ranks.
+
+    >>> handle = allreduce_async(torch.ones(2))
+    >>> synchronize(handle)
+    tensor([1., 1.])
     """
     scales = (prescale_factor, postscale_factor)
     work = reduction(name, chosen_op(average, op), scales, process_set, priority=priority)
@@ -68,7 +72,12 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts a reduction in place; returns a handle for ``synchronize``."""
+    """Starts a reduction in place; returns a handle for ``synchronize``.
+
+    >>> ones = torch.ones(2)
+    >>> synchronize(allreduce_async_(ones)) is ones
+    True
+    """
     scales = (prescale_factor, postscale_factor)
     work = reduction(name, chosen_op(average, op), scales, process_set, priority=priority)
     return start_in_place(work, [tensor], True)
@@ -84,7 +93,11 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts the reduction of a group that completes as one, into new tensors."""
+    """Starts the reduction of a group that completes as one, into new tensors.
+
+    >>> synchronize(grouped_allreduce_async([torch.ones(2), torch.zeros(1)]))
+    [tensor([1., 1.]), tensor([0.])]
+    """
     scales = (prescale_factor, postscale_factor)
     work = reduction(name, chosen_op(average, op), scales, process_set, priority=priority)
     return start_new(work, tensors, False)
@@ -100,7 +113,11 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts the reduction in place of a group that completes as one."""
+    """Starts the reduction in place of a group that completes as one.
+
+    >>> synchronize(grouped_allreduce_async_([torch.ones(2), torch.zeros(1)]))
+    [tensor([1., 1.]), tensor([0.])]
+    """
     scales = (prescale_factor, postscale_factor)
     work = reduction(name, chosen_op(average, op), scales, process_set, priority=priority)
     return start_in_place(work, tensors, False)
@@ -157,7 +174,11 @@ def broadcast_async(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts a broadcast into a new tensor; `root_rank` is a rank of the job."""
+    """Starts a broadcast into a new tensor; `root_rank` is a rank of the job.
+
+    >>> synchronize(broadcast_async(torch.arange(3), root_rank=0))
+    tensor([0, 1, 2])
+    """
     return start_broadcast(tensor, broadcast_of(root_rank, name, process_set, priority))
 
 
@@ -195,7 +216,12 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts replacing a tensor by that of rank `root_rank`."""
+    """Starts replacing a tensor by that of rank `root_rank`.
+
+    >>> weights = torch.arange(3)
+    >>> synchronize(broadcast_async_(weights, root_rank=0)) is weights
+    True
+    """
     return start_broadcast_in_place(tensor, broadcast_of(root_rank, name, process_set, priority))
 
 
@@ -205,7 +231,11 @@ def allgather_async(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts concatenating the tensors of all ranks along the first dimension."""
+    """Starts concatenating the tensors of all ranks along the first dimension.
+
+    >>> len(synchronize(allgather_async(torch.ones(2)))) == 2 * api.size()
+    True
+    """
     return start_allgather([tensor], True, allgather_of(name, process_set, priority))
 
 
@@ -215,7 +245,11 @@ def grouped_allgather_async(
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
 ) -> int:
-    """Starts the concatenation of each tensor of a group that completes as one."""
+    """Starts the concatenation of each tensor of a group that completes as one.
+
+    >>> len(synchronize(grouped_allgather_async([torch.ones(2), torch.ones(3, 1)])))
+    2
+    """
     return start_allgather(tensors, False, allgather_of(name, process_set, priority))
 
 

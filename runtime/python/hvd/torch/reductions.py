@@ -54,7 +54,11 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
     priority: int = 0,
 ) -> int:
-    """Starts a reduction of which this rank gets its share of the rows."""
+    """Starts a reduction of which this rank gets its share of the rows.
+
+    >>> handles.synchronize(reducescatter_async(torch.ones(api.size(), 2)))
+    tensor([[1., 1.]])
+    """
     scales = (prescale_factor, postscale_factor)
     work = _reducescatter_of(name, op, scales, process_set, priority)
     return _start_reducescatter([tensor], True, work)
@@ -69,7 +73,11 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
     priority: int = 0,
 ) -> int:
-    """Starts the same for a group that completes as one."""
+    """Starts the same for a group that completes as one.
+
+    >>> handles.synchronize(grouped_reducescatter_async([torch.zeros(api.size())]))
+    [tensor([0.])]
+    """
     scales = (prescale_factor, postscale_factor)
     work = _reducescatter_of(name, op, scales, process_set, priority)
     return _start_reducescatter(tensors, False, work)
@@ -118,7 +126,7 @@ def reducescatter(
     op
         Any reduction but Adasum.
 
-    >>> reducescatter(torch.ones(hvd.size(), 2), op=hvd.Sum).shape
+    >>> reducescatter(torch.ones(api.size(), 2), op=operations.Sum).shape
     torch.Size([1, 2])
     """
     return grouped_reducescatter(
@@ -136,7 +144,11 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
     priority: int = 0,
 ) -> list[torch.Tensor]:
-    """This rank's shares of several tensors, which complete as one."""
+    """This rank's shares of several tensors, which complete as one.
+
+    >>> grouped_reducescatter([torch.ones(api.size(), 2), torch.zeros(api.size())])
+    [tensor([[1., 1.]]), tensor([0.])]
+    """
     work = _reducescatter_of(name, op, (prescale_factor, postscale_factor), process_set, priority)
     compressed = [compression.compress(tensor) for tensor in tensors]
     given = [small for small, _ in compressed]
@@ -171,7 +183,12 @@ def reduce_async(
     postscale_factor: float = 1.0,
     priority: int = 0,
 ) -> int:
-    """Starts a reduction of which `root_rank` gets the result, and the others None."""
+    """Starts a reduction of which `root_rank` gets the result, and the others None.
+
+    >>> total = handles.synchronize(reduce_async(torch.ones(2), root_rank=0))
+    >>> len(total) == 2 if api.rank() == 0 else True
+    True
+    """
     scales = (prescale_factor, postscale_factor)
     return _start_reduce(tensor, _reduce_of(root_rank, name, op, scales, process_set, priority))
 
@@ -216,6 +233,10 @@ def reduce(
 
     Where a gradient is needed the others get an empty tensor instead: call ``.sum().backward()``
     on it, so that they take part in the backward pass.
+
+    >>> total = reduce(torch.ones(2), root_rank=0)
+    >>> len(total) == 2 if api.rank() == 0 else True
+    True
     """
     scales = (prescale_factor, postscale_factor)
     work = _reduce_of(root_rank, name, op, scales, process_set, priority)

@@ -30,7 +30,7 @@ def sparse_allreduce_async(
         `Average` divides the values by the ranks of the set before they travel; or `Sum`.
 
     >>> ones = torch.eye(3).to_sparse()
-    >>> hvd.synchronize(hvd.sparse_allreduce_async(ones)).coalesce().values()
+    >>> operations.synchronize(sparse_allreduce_async(ones)).coalesce().values()
     tensor([1., 1., 1.])
     """
     what = "sparse_allreduce"
@@ -68,5 +68,9 @@ def sparse_allreduce(
     op: int = operations.Average,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The sum or average over ranks of a sparse COO tensor; see ``sparse_allreduce_async``."""
+    """The sum or average over ranks of a sparse COO tensor; see ``sparse_allreduce_async``.
+
+    >>> sparse_allreduce(torch.eye(2).to_sparse()).coalesce().values()
+    tensor([1., 1.])
+    """
     return operations.synchronize(sparse_allreduce_async(tensor, name, op, process_set))

@@ -26,6 +26,9 @@ def broadcast_parameters(
     params
         A ``state_dict()``, or (name, tensor) pairs such as ``model.named_parameters()``. Entries
         that are no tensors, or none on some rank, must be equal already.
+
+    >>> model = torch.nn.Linear(2, 1)
+    >>> broadcast_parameters(model.state_dict(), root_rank=0)
     """
     pairs: Iterable[tuple[str, Any]]
     if isinstance(params, Mapping):
@@ -54,7 +57,11 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The object of rank `root_rank`, on every rank; anything that pickle can take."""
+    """The object of rank `root_rank`, on every rank; anything that pickle can take.
+
+    >>> broadcast_object({"epoch": 3})
+    {'epoch': 3}
+    """
     name = name or "object"
     is_root = api.rank() == root_rank
     data = bytearray(pickle.dumps(obj)) if is_root else bytearray()
@@ -75,7 +82,11 @@ def allgather_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """The objects of all ranks, by rank."""
+    """The objects of all ranks, by rank.
+
+    >>> allgather_object(api.rank()) == list(range(api.size()))
+    True
+    """
     name = name or "object"
     data = torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8)
     lengths = differentiable.allgather(
@@ -132,6 +143,9 @@ def broadcast_optimizer_state(
 
     The other ranks may have none yet (never stepped), or another one; whatever
     ``optimizer.state_dict()`` of the root holds arrives, learning rates included.
+
+    >>> optimizer = torch.optim.Adam(torch.nn.Linear(2, 1).parameters())
+    >>> broadcast_optimizer_state(optimizer, root_rank=0)
     """
     found: list[torch.Tensor] = []
     skeleton = _without_tensors(optimizer.state_dict(), found)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples in the docstrings of the package do what they say."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import pkgutil
+import unittest
+
+import hvd
+
+# Where the framework is missing, its part has no examples to run.
+FRAMEWORKS = {"hvd.numpy": "numpy", "hvd.torch": "torch"}
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def module_names() -> list[str]:
+    """The modules of the package whose framework is here."""
+    names = ["hvd", *(found.name for found in pkgutil.walk_packages(hvd.__path__, "hvd."))]
+    absent = tuple(
+        prefix
+        for prefix, framework in FRAMEWORKS.items()
+        if importlib.util.find_spec(framework) is None
+    )
+    return [name for name in names if not name.startswith(absent)] if absent else names
+
+
+def without_example(module: str) -> list[str]:
+    """The public functions of a module whose docstring, or that of their class, shows no call."""
+    exported = vars(importlib.import_module(module))
+    names = exported.get("__all__") or exported
+    return [
+        name
+        for name in names
+        if callable(exported.get(name))
+        and not isinstance(exported[name], type)
+        and ">>>" not in (exported[name].__doc__ or "")
+    ]
+
+
+class Examples(unittest.TestCase):
+    def setUp(self) -> None:
+        hvd.init()
+
+    def test_every_example(self) -> None:
+        finder, ran = doctest.DocTestFinder(), 0
+        for name in module_names():
+            module = importlib.import_module(name)
+            for test in finder.find(module, name):
+                if not test.examples:
+                    continue
+                hvd.init()  # an example may have left the job
+                with self.subTest(test.name):
+                    text: list[str] = []
+                    runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
+                    failed = runner.run(test, out=text.append).failed
+                    self.assertEqual(failed, 0, "".join(text))
+                    ran += 1
+        self.assertGreater(ran, 15)
+
+    def test_every_public_function_has_one(self) -> None:
+        for name in [one for one in ("hvd", *FRAMEWORKS) if one in module_names()]:
+            self.assertEqual(without_example(name), [], f"{name}: functions without an example")
+
+
+if __name__ == "__main__":
+    unittest.main()
