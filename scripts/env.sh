@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Source it (bash or zsh): puts the build tree's hvdrun and Python packages on the paths of this shell.
+# Source it (bash or zsh): puts the build tree's hvdrun and Python packages on the paths of this shell: hvd, and horovod
+# for Horovod's scripts.
 #   source scripts/env.sh
 
 if [ -n "${ZSH_VERSION:-}" ]; then
@@ -15,7 +16,7 @@ case ":$PATH:" in
   *":$_hvd_root/build/launcher:"*) ;;
   *)
     export PATH="$_hvd_root/build/launcher:$PATH"
-    export PYTHONPATH="$_hvd_root/runtime/python${PYTHONPATH:+:$PYTHONPATH}"
+    export PYTHONPATH="$_hvd_root/runtime/python:$_hvd_root/runtime/horovod${PYTHONPATH:+:$PYTHONPATH}"
     ;;
 esac
 export HVD_LIBRARY="$_hvd_root/build/runtime/c/libhvd.so"
