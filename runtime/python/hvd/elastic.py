@@ -261,9 +261,17 @@ class ResetLimitError(HvdError):
     """The job failed again and again without coming further."""
 
 
-def _check_limit(state: State, in_a_row: int, limit: int, error: HvdError) -> None:
-    """Raises the same on all ranks; they may have been elsewhere when the job failed."""
-    in_a_row = state._bcast_object(in_a_row)
+def _agree(in_a_row: int, is_equal: bool) -> tuple[int, bool]:
+    """The most errors in a row, and whether all are equal: ranks may have left for two reasons."""
+    if not api.is_initialized():
+        return in_a_row, is_equal
+    most, differs = objects.allreduce_numbers(
+        [float(in_a_row), float(not is_equal)], objects.Max, "elastic.agree"
+    )
+    return int(most), not differs
+
+
+def _check_limit(in_a_row: int, limit: int, error: HvdError | None) -> None:
     if in_a_row > limit:
         raise ResetLimitError(
             f"elastic: {in_a_row} errors in a row without a commit between them, {limit} are "
@@ -277,13 +285,13 @@ def run_fn(
     """The function that ``run`` makes, with another way to leave and join the job."""
 
     def try_until_done(state: State, *args: Any, **kwargs: Any) -> Any:
-        skip_sync, in_a_row, commits = False, 0, state._commits
+        is_equal, in_a_row, commits = False, 0, state._commits
         cause: HvdError | None = None
         while True:
             try:
-                if cause is not None:
-                    _check_limit(state, in_a_row, reset_limit, cause)
-                if not skip_sync:
+                in_a_row, is_equal = _agree(in_a_row, is_equal)
+                _check_limit(in_a_row, reset_limit, cause)
+                if not is_equal:
                     state.sync()
                 return func(state, *args, **kwargs)
             except HvdError as error:
@@ -292,9 +300,9 @@ def run_fn(
                 in_a_row = in_a_row + 1 if state._commits == commits else 1
                 commits = state._commits
                 _go_back(state, error)
-                skip_sync, cause = False, error
+                is_equal, cause = False, error
             except HostsUpdatedInterrupt as interrupt:
-                skip_sync, cause = interrupt.skip_sync, None
+                is_equal, cause = interrupt.skip_sync, None
             _start_again(reset, cause)
             state.on_reset()
 

@@ -78,7 +78,7 @@ def should_stop(margin_seconds: float = 0.0) -> bool:
 def time_left() -> float | None:
     """Seconds to the end of the Slurm job (SLURM_JOB_END_TIME); None where there is no limit.
 
-    Slurm sets the variable when the job starts: a limit that is changed later is not seen.
+    Slurm sets the variable, since 23.02, when the job starts: a later limit is not seen.
 
     >>> time_left() is None or time_left() > 0
     True

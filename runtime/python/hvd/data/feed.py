@@ -112,11 +112,10 @@ class Feed:
 
 
 class BaseDataLoader(ABC):
-    """Batches from ``_iterate()``, each passed through ``_process_batch()``; for subclasses."""
+    """Batches from ``_iterate()``, each passed through ``_process_batch()``; for subclasses.
 
-    @abstractmethod
-    def __len__(self) -> int:
-        """The number of batches of an epoch."""
+    They have ``__len__()`` as well, where something asks for it.
+    """
 
     @abstractmethod
     def _iterate(self) -> Iterable[Any]:

@@ -18,6 +18,9 @@ from hvd.process_sets import ProcessSet, global_process_set
 # Below this part of the time spent waiting, faster input would not be noticed.
 INPUT_BOUND_SHARE = 0.10
 
+# A larger factor would be no advice.
+_MOST_WORKERS = 16
+
 
 class InputStatistics(NamedTuple):
     """What one rank measured since the loader was made, or since ``reset_statistics()``."""
@@ -205,6 +208,7 @@ def _remedy(statistics: InputStatistics, depth: int) -> str:
     if depth == 0:
         return f"{took}; nothing is read ahead: depth=2 overlaps the two"
     if per_item > step:
-        workers = math.ceil(per_item / step) if step > 0 else 2
-        return f"{took}: more workers (about {workers} times as many) or faster storage"
+        times = math.ceil(per_item / step) if step > 0 else math.inf
+        about = f" (about {times} times as many)" if times <= _MOST_WORKERS else ""
+        return f"{took}: more workers{about} or faster storage"
     return f"{took}, which fits on average: depth={2 * depth} would even out slow items"
