@@ -7,13 +7,16 @@ horovod_names_cases.py --update     writes the table of the page anew
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import inspect
+import pkgutil
 import sys
 import unittest
 from pathlib import Path
 from typing import NamedTuple
 
+import horovod
 import horovod.torch as hvd
 import horovod_names as table
 import torch
@@ -125,6 +128,15 @@ class Names(unittest.TestCase):
         ):
             (name,) = names_of(line)
             self.assertEqual(wrong_parameters(name, getattr(optimizer, name.name)), "", line)
+
+    def test_examples_in_docstrings(self) -> None:
+        ran = 0
+        for found in pkgutil.walk_packages(horovod.__path__, "horovod.", onerror=lambda _: None):
+            if found.name not in table.ABSENT:
+                outcome = doctest.testmod(importlib.import_module(found.name))
+                self.assertEqual(outcome.failed, 0, found.name)
+                ran += outcome.attempted
+        self.assertGreater(ran, 15)
 
     def test_constants(self) -> None:
         ops = (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product)

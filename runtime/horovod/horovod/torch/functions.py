@@ -31,5 +31,9 @@ def broadcast_optimizer_state(
     ----------
     model
         For Horovod's scripts; an optimizer that never stepped needs no model to make a state.
+
+    >>> hvd.torch.init()
+    >>> optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+    >>> broadcast_optimizer_state(optimizer, root_rank=0)
     """
     hvd.torch.broadcast_optimizer_state(optimizer, root_rank, process_set)

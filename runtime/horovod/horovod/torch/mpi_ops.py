@@ -167,7 +167,12 @@ class _SparseHandle(int):
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Starts the sum or average of a sparse tensor; call what it returns for the result."""
+    """Starts the sum or average of a sparse tensor; call what it returns for the result.
+
+    >>> init()
+    >>> sparse_allreduce_async(torch.eye(2).to_sparse(), "example", Average)().to_dense().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     return _SparseHandle(hvd.torch.sparse_allreduce_async(tensor, name, op, process_set))
 
 
