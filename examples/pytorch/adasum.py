@@ -4,10 +4,10 @@
 
     hvdrun -np 4 python3 adasum.py
 
-An average wants a learning rate for each number of ranks: too large a one for the first steps, and
-training fails. Adasum (https://arxiv.org/abs/2006.02924) adds what ranks learned where it differs
-and averages where it agrees, so that the rate of one rank serves any number of them. What makes it
-distributed is marked with (1) to (5).
+An average takes as many steps fewer as there are ranks, so its learning rate must grow with them to
+learn as much. Adasum (https://arxiv.org/abs/2006.02924) adds what ranks learned where it differs and
+averages where it agrees: at the rate of one rank it comes near, whatever the number of ranks. What
+makes it distributed is marked with (1) to (5).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--epochs", type=int, default=4, help="passes over the training set (4)")
+    add("--epochs", type=int, default=6, help="passes over the training set (6)")
     add("--batch", type=int, default=16, help="images per rank and step (16)")
     add("--rate", type=float, default=0.05, help="learning rate of one rank (0.05)")
     add("--expect", type=float, default=0.9, help="exit with 1 if Adasum ends below (0.9)")

@@ -21,6 +21,7 @@ import torch
 import hvd.torch as hvd
 
 START = (-4.0, 1.0)
+FAR = 1e4  # a descent that gets so high has left the valley
 
 
 def parse() -> argparse.Namespace:
@@ -30,7 +31,7 @@ def parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--steps", type=int, default=1000, help="steps of each descent (1000)")
-    add("--rate", type=float, default=0.03, help="learning rate (0.03)")
+    add("--rate", type=float, default=0.02, help="learning rate (0.02)")
     add("--scale-rate", action="store_true", help="multiply the rate by the ranks that take part")
     add("--noise", type=float, default=3.0, help="standard deviation of a gradient's noise (3)")
     add("--seed", type=int, default=1, help="of the noise (1)")
@@ -66,6 +67,8 @@ def descend(options: argparse.Namespace, ranks: hvd.ProcessSet) -> list[tuple[fl
         (value(position) + tilt @ position).backward()
         optimizer.step()  # (5) waits for the averages, then updates
         path.append((position[0].item(), position[1].item()))
+        if value(position).item() > FAR:  # the same on all ranks of the set
+            break
     return path
 
 
@@ -98,6 +101,7 @@ def draw(paths: dict[int, list[tuple[float, float]]], target: Path) -> Path:
         plot.contour(xs.tolist(), ys.tolist(), value(torch.stack([xs, ys])).tolist(), 15, alpha=0.4)
         plot.plot([x for x, _ in path], [y for _, y in path], ".-", markersize=3, linewidth=0.8)
         plot.plot(0, 0, "k+", markersize=10)
+        plot.set(xlim=(-4.5, 2.5), ylim=(-1.6, 1.6))
         plot.set_title(
             f"{ranks} rank{'s' if ranks > 1 else ''}: {wandering(path):.2f} off at the end"
         )
@@ -121,6 +125,9 @@ def main() -> int:
         alone = wandering(paths[1])
         for ranks, path in paths.items():
             off = wandering(path)
+            if value(torch.tensor(path[-1])).item() > FAR:
+                print(f"{ranks} rank(s): left the valley after {len(path) - 1} steps")
+                continue
             print(
                 f"{ranks} rank(s): f = {value(torch.tensor(path[-1])).item():.4f} at the end, "
                 f"{off:.3f} from the minimum in the second half, {off / alone:.2f} of one rank's "

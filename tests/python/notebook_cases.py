@@ -6,10 +6,19 @@ from __future__ import annotations
 import unittest
 from pathlib import Path
 
+import jupyter_client.manager
 import nbclient
 import nbformat
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "interactive.ipynb"
+
+ENDLESS = """
+import hvd, time
+def endless():
+    print("up", flush=True)
+    time.sleep(600)
+hvd.run(endless, np=2, options=["--grace", "1"])
+"""
 
 
 def written(cell) -> str:
@@ -39,6 +48,25 @@ class Notebook(unittest.TestCase):
         # The line of the cell itself, which no file has.
         self.assertIn("mine = 1024 // batches[hvd.rank()]", failed)
         self.assertIn("the cause here: ZeroDivisionError", failed)
+
+    def test_the_stop_button_ends_the_ranks(self) -> None:
+        manager, client = jupyter_client.manager.start_new_kernel(kernel_name="python3")
+        self.addCleanup(manager.shutdown_kernel, now=True)
+        self.addCleanup(client.stop_channels)
+        written = ""
+
+        def follow(message) -> None:
+            nonlocal written
+            content = message["content"]
+            if message["msg_type"] == "stream":
+                is_up = "] up" in written
+                written += content["text"]
+                if "] up" in written and not is_up:  # shown while the cell runs
+                    manager.interrupt_kernel()
+
+        reply = client.execute_interactive(ENDLESS, timeout=60, output_hook=follow)
+        self.assertEqual(reply["content"].get("ename"), "KeyboardInterrupt", written)
+        self.assertNotIn("Traceback", written)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -159,7 +160,8 @@ def _check(fn: object, np: int | None, nodes: int | None, timeout: float | None)
     if not callable(fn):
         raise InvalidArgumentError(f"hvd.run: {fn!r} is not callable; pass a function")
     for name, value in (("np", np), ("nodes", nodes)):
-        if value is not None and (not isinstance(value, int) or value < 1):
+        # An integer of NumPy is one, too.
+        if value is not None and (not hasattr(value, "__index__") or value < 1):
             raise InvalidArgumentError(f"hvd.run: {name} is {value!r}; give 1 or more, or None")
     if timeout is not None and timeout <= 0:
         raise InvalidArgumentError(f"hvd.run: timeout is {timeout}; give seconds, or None")
@@ -285,10 +287,16 @@ def _settings(init: bool) -> dict[str, Any]:
 
 
 def _private_folder(directory: str | os.PathLike[str] | None, in_allocation: bool) -> Path:
-    """A new folder that only this user can enter."""
+    """A new folder that only this user can enter; removes those of callers that were killed."""
     if directory is None and in_allocation:
         directory = os.environ.get("HVD_RENDEZVOUS_DIR") or os.path.expanduser("~/.cache/hvd")
-    if directory is not None:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        directory = os.path.abspath(directory)
-    return Path(tempfile.mkdtemp(prefix="hvd-run-", dir=directory))
+    parent = Path(directory if directory is not None else tempfile.gettempdir()).absolute()
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A number tells a process only on its machine, and only in its namespace.
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    mine = f"hvd-run-{os.getuid()}-{socket.gethostname()}-{namespace}-"
+    for left in parent.glob(mine + "*"):
+        number = left.name[len(mine) :].partition("-")[0]
+        if number.isdigit() and not os.path.exists(f"/proc/{number}"):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{mine}{os.getpid()}-", dir=parent))
