@@ -179,14 +179,15 @@ except hvd.PeerLostError as error:
 
 
 class Torch(unittest.TestCase):
-    def train(self, fails_at: int, compression=ht.Compression.none) -> list[torch.Tensor]:
-        """The parameters after 6 steps; with a failure in the middle of the step `fails_at`."""
+    def train(self, fails_at: int, passes=1, **options) -> list[torch.Tensor]:
+        """The parameters after two epochs; with a failure in the middle of the step `fails_at`."""
         torch.manual_seed(ht.rank())
         model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
         optimizer = ht.DistributedOptimizer(
             torch.optim.Adam(model.parameters(), lr=0.01),
             model.named_parameters(),
-            compression=compression,
+            backward_passes_per_step=passes,
+            **options,
         )
         inputs = torch.randn(48, 4, generator=torch.Generator().manual_seed(5))
         sampler = torch_elastic.ElasticSampler(range(48), seed=3)
@@ -204,6 +205,8 @@ class Torch(unittest.TestCase):
                         failures.append(state.batch)
                         if ht.rank() == last_rank():
                             raise hvd.HvdError("in the middle of a step")
+                    for _ in range(1, passes):
+                        state.model(batch).square().sum().backward()
                     state.optimizer.step()
                     state.sampler.record_batch(0, 8)
                     state.commit()
@@ -218,10 +221,16 @@ class Torch(unittest.TestCase):
         return [parameter.detach().clone() for parameter in model.parameters()]
 
     def test_a_failure_leaves_no_trace_in_the_training(self) -> None:
-        for compression in (ht.Compression.none, ht.Compression.top_k(0.2)):
-            undisturbed = self.train(0, compression)
-            disturbed = self.train(3, compression)
-            self.assertTrue(all(map(torch.equal, undisturbed, disturbed)))
+        for options in (
+            {},
+            {"passes": 2},
+            {"groups": 1},
+            {"compression": ht.Compression.top_k(0.2)},
+        ):
+            with self.subTest(**options):
+                undisturbed = self.train(0, **options)
+                disturbed = self.train(3, **options)
+                self.assertTrue(all(map(torch.equal, undisturbed, disturbed)))
 
     def test_values_may_be_replaced_and_handled_by_others(self) -> None:
         class Doubler(handlers.StateHandler):

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import warnings
@@ -323,7 +324,7 @@ class Schedules(unittest.TestCase):
         by_size = self.rates(lambda one: [ht.WarmupSchedule(one, 2)], 3)
         self.assertEqual((by_size[0], by_size[2]), (round(0.8 / ht.size(), 9), 0.8))
         for arguments in ((-1, 2), (2, 0.0)):
-            with self.assertRaises((ValueError, ZeroDivisionError)):
+            with self.assertRaisesRegex(ValueError, "more than 0"):
                 self.rates(lambda one, given=arguments: [ht.WarmupSchedule(one, *given)], 1)
 
     def test_it_goes_with_other_schedules(self) -> None:
@@ -401,6 +402,20 @@ class Stopping(unittest.TestCase):
             os.environ.pop("SLURM_JOB_END_TIME")
             if given is not None:
                 os.environ["SLURM_JOB_END_TIME"] = given
+
+    def test_the_first_call_must_come_from_the_main_thread(self) -> None:
+        caught: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                ht.should_stop()
+            except ValueError as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        self.assertRegex(str(caught[0]), "from the main thread")
 
     def test_a_child_ends_when_it_is_told_to(self) -> None:
         self.assertFalse(ht.should_stop())

@@ -7,7 +7,7 @@ import contextlib
 import os
 import pickle
 import re
-import tempfile
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -28,15 +28,12 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], A
         Gets an open file, and writes the content to it.
     """
     path = Path(path)
-    number, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        with os.fdopen(number, "wb") as file:
+        with open(temporary, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # mkstemp leaves it to the owner alone
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -49,8 +49,8 @@ def broadcast_object(
         work = Work(_lib.BROADCAST, f"{name}.{part}", process_set=number, root=root_rank)
         handles.run(work, [_flat(dtype, memory)], memory, lambda handle: None)
         if part == "size" and not is_root:
-            data = array("B", bytes(size[0]))
-    return obj if is_root else pickle.loads(data.tobytes())
+            data = array("B", b"\0") * size[0]
+    return obj if is_root else pickle.loads(data)
 
 
 def allgather_object(

@@ -170,7 +170,7 @@ class PrefetchLoader:
         ]
         shares = [statistics.wait_share for _, _, statistics in ranks]
         is_bound = max(shares) >= threshold
-        text = _bound(ranks, self.depth) if is_bound else _fine(shares)
+        text = _bound(ranks, self.depth) if is_bound else _fine(ranks)
         if not quiet and ranks[0][0] == api.rank():
             print(f"hvd.data: {text}", file=sys.stderr, flush=True)
         return InputReport(is_bound, shares, text)
@@ -180,9 +180,9 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _fine(shares: list[float]) -> str:
-    least, most = min(shares), max(shares)
-    rank = shares.index(most)
+def _fine(ranks: list[tuple[int, str, InputStatistics]]) -> str:
+    shares = [(statistics.wait_share, rank) for rank, _, statistics in ranks]
+    (least, _), (most, rank) = min(shares), max(shares)
     return (
         f"input keeps up: ranks waited {_percent(least)} to {_percent(most)} of their time for "
         f"data, most on rank {rank}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 
 from hvd import api
+from hvd.errors import InvalidArgumentError
 
 # Its name before torch 2.0.
 _Base = getattr(torch.optim.lr_scheduler, "LRScheduler", torch.optim.lr_scheduler._LRScheduler)
@@ -46,7 +47,11 @@ class WarmupSchedule(_Base):  # type: ignore[misc, valid-type]
     ) -> None:
         self.warmup_steps = warmup_steps
         self.factor = float(api.size() if factor is None else factor)
-        self._scale(0)  # complains of what is wrong
+        if warmup_steps < 0 or self.factor <= 0:
+            raise InvalidArgumentError(
+                f"WarmupSchedule: warmup_steps is {warmup_steps}, factor {self.factor}; 0 or more, and "
+                "more than 0"
+            )
         super().__init__(optimizer, last_epoch)
 
     def _scale(self, step: int) -> float:

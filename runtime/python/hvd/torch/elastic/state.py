@@ -134,10 +134,7 @@ class OptimizerStateHandler(StateHandler):
             self._compression = self.value.save_compression()
 
     def restore(self) -> None:
-        # What was on its way belongs to the job that has failed.
-        for reducer in getattr(self.value, "_hvd_reducers", ()):
-            with contextlib.suppress(HvdError):
-                reducer.wait()
+        _end_step(self.value)
         # Some optimizers take the tensors that they are given, and would write to the copy.
         self.value.load_state_dict(copy.deepcopy(self._saved))
         if hasattr(self.value, "load_compression"):
@@ -147,6 +144,15 @@ class OptimizerStateHandler(StateHandler):
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
+
+
+def _end_step(optimizer: Any) -> None:
+    """What is on its way belongs to the job that has failed."""
+    for reducer in getattr(optimizer, "_hvd_reducers", ()):
+        with contextlib.suppress(HvdError):
+            reducer.wait()
+    if hasattr(optimizer, "_hvd_is_synchronized"):
+        optimizer._hvd_is_synchronized = False
 
 
 class SamplerStateHandler(StateHandler):
