@@ -145,6 +145,63 @@ class Adasum(Case):
             ht.DistributedOptimizer(sgd(model), op=ht.Adasum, gradient_predivide_factor=2.0)
 
 
+class State(Case):
+    def test_of_any_optimizer_arrives(self) -> None:
+        class Odd(torch.optim.SGD):
+            """Keeps what is no tensor, and tensors inside of other things."""
+
+        kinds = [
+            lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True),
+            lambda p: torch.optim.Adadelta(p),
+            lambda p: torch.optim.Rprop(p),
+            lambda p: torch.optim.ASGD(p),
+            lambda p: torch.optim.LBFGS(p, max_iter=2),
+            lambda p: Odd(p, lr=0.1, momentum=0.9),
+        ]
+        for make, wrapped in itertools.product(kinds, (False, True)):
+            model = network()
+            optimizer = make(model.parameters())
+            if wrapped:
+                optimizer = ht.DistributedOptimizer(optimizer, model.named_parameters())
+            elif ht.rank() == 0:
+                for step in range(2):
+                    loss = loss_of(model, *map(own, examples(step)))
+                    loss.backward()
+                    optimizer.step(lambda loss=loss: loss)
+                if isinstance(optimizer, Odd):
+                    optimizer.state[model[0].weight]["odd"] = (7, [torch.arange(3)], {1: None})
+            ht.broadcast_optimizer_state(optimizer, 0, model)
+            texts = ht.allgather_object(str(optimizer.state_dict()))
+            self.assertTrue(all(text == texts[0] for text in texts))
+            self.assertEqual(len(optimizer.state) > 0, not wrapped)
+            ht.broadcast_optimizer_state(optimizer, root_rank=ht.size() - 1, model=model)
+
+    def test_parameters_come_in_any_form(self) -> None:
+        for form in (
+            lambda model: model.named_parameters(),
+            lambda model: model.parameters(),
+            lambda model: list(model.named_parameters()),
+            lambda model: model.state_dict(),
+            lambda model: (pair for pair in model.state_dict().items()),
+        ):
+            model = network(seed=ht.rank())
+            ht.broadcast_parameters(form(model), root_rank=ht.size() - 1)
+            self.assertTrue(torch.equal(model[0].weight, network(ht.size() - 1)[0].weight))
+
+    def test_objects_that_pickle_refuses(self) -> None:
+        step = ht.rank() + 1
+        try:
+            import cloudpickle  # noqa: F401
+        except ImportError:
+            with self.assertRaises((AttributeError, pickle.PicklingError)):
+                ht.allgather_object(lambda value: value + step)
+            return
+        functions = ht.allgather_object(lambda value: value + step)
+        self.assertEqual([one(1) for one in functions], [2 + rank for rank in range(ht.size())])
+        same = ht.broadcast_object(lambda: step, root_rank=0)
+        self.assertEqual(same(), 1)
+
+
 class Scripts(Case):
     def test_lbfgs_decides_alike(self) -> None:
         model, alone = network(), network()

@@ -28,13 +28,32 @@ def _flat(dtype: int, memory: array) -> handles.Flat:
     return dtype, (len(memory),), 0, address, address
 
 
+def dumps(obj: Any) -> bytes:
+    """The object as pickle has it, else, with what pickle refuses, as cloudpickle if it is there.
+
+    In this order, for cloudpickle makes classes of the script anew where the object arrives.
+    """
+    try:
+        return pickle.dumps(obj)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        try:
+            import cloudpickle
+        except ImportError:
+            cloudpickle = None
+        if cloudpickle is None:
+            raise
+        return cloudpickle.dumps(obj)
+
+
 def broadcast_object(
     obj: Any = None,
     root_rank: int = 0,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The object of rank `root_rank`, on every rank; anything that pickle can take.
+    """The object of rank `root_rank`, on every rank.
+
+    Anything that pickle can take, or cloudpickle where it is installed (lambdas, closures).
 
     >>> broadcast_object({"epoch": 3}, root_rank=0)  # on any number of ranks
     {'epoch': 3}
@@ -42,7 +61,7 @@ def broadcast_object(
     name = f"broadcast_object.{name or 'object'}"
     number = process_set_id(process_set)
     is_root = api.rank() == root_rank
-    data = array("B", pickle.dumps(obj) if is_root else b"")
+    data = array("B", dumps(obj) if is_root else b"")
     size = array("q", [len(data)])
     for part, dtype in (("size", _INT64), ("data", _UINT8)):
         memory = size if part == "size" else data
@@ -63,7 +82,7 @@ def allgather_object(
     >>> len(allgather_object("mine")) == api.size()
     True
     """
-    data = array("B", pickle.dumps(obj))
+    data = array("B", dumps(obj))
     work = Work(
         _lib.ALLGATHER,
         f"allgather_object.{name or 'object'}",

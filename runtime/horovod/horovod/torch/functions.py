@@ -36,4 +36,4 @@ def broadcast_optimizer_state(
     >>> optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
     >>> broadcast_optimizer_state(optimizer, root_rank=0)
     """
-    hvd.torch.broadcast_optimizer_state(optimizer, root_rank, process_set)
+    hvd.torch.broadcast_optimizer_state(optimizer, root_rank, model, process_set)

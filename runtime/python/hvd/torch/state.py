@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
-from hvd import _lib, api
+from hvd import api
+from hvd.objects import allgather_object, broadcast_object
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.torch import differentiable, operations
+from hvd.torch import operations
+
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+]
 
 
 def broadcast_parameters(
@@ -47,62 +54,6 @@ def broadcast_parameters(
         operations.synchronize(handle)
 
 
-def _bytes(tensor: torch.Tensor) -> bytes:
-    return _lib.bytes_at(tensor.data_ptr(), tensor.numel())
-
-
-def broadcast_object(
-    obj: Any = None,
-    root_rank: int = 0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """The object of rank `root_rank`, on every rank; anything that pickle can take.
-
-    >>> broadcast_object({"epoch": 3})
-    {'epoch': 3}
-    """
-    name = name or "object"
-    is_root = api.rank() == root_rank
-    data = bytearray(pickle.dumps(obj)) if is_root else bytearray()
-    length = torch.tensor([len(data)], dtype=torch.int64)
-    length = differentiable.broadcast(
-        length, root_rank, f"broadcast_object.{name}.size", process_set
-    )
-    if is_root:
-        payload = torch.frombuffer(data, dtype=torch.uint8)
-    else:
-        payload = torch.empty(int(length), dtype=torch.uint8)
-    differentiable.broadcast_(payload, root_rank, f"broadcast_object.{name}.data", process_set)
-    return obj if is_root else pickle.loads(_bytes(payload))
-
-
-def allgather_object(
-    obj: Any,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
-    """The objects of all ranks, by rank.
-
-    >>> allgather_object(api.rank()) == list(range(api.size()))
-    True
-    """
-    name = name or "object"
-    data = torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8)
-    lengths = differentiable.allgather(
-        torch.tensor([len(data)], dtype=torch.int64), f"allgather_object.{name}.size", process_set
-    )
-    everything = _bytes(
-        differentiable.allgather(data, f"allgather_object.{name}.data", process_set)
-    )
-    objects = []
-    begin = 0
-    for length in lengths.tolist():
-        objects.append(pickle.loads(everything[begin : begin + length]))
-        begin += length
-    return objects
-
-
 class _Placeholder(NamedTuple):
     """Stands for a tensor in a pickled state."""
 
@@ -117,7 +68,7 @@ def _without_tensors(value: Any, found: list[torch.Tensor]) -> Any:
         return _Placeholder(len(found) - 1, tuple(value.shape), value.dtype)
     if isinstance(value, dict):
         return {key: _without_tensors(entry, found) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+    if type(value) in (list, tuple):
         return type(value)(_without_tensors(entry, found) for entry in value)
     return value
 
@@ -129,7 +80,7 @@ def _with_tensors(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
         return tensors[value.index]
     if isinstance(value, dict):
         return {key: _with_tensors(entry, tensors) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
+    if type(value) in (list, tuple):
         return type(value)(_with_tensors(entry, tensors) for entry in value)
     return value
 
@@ -137,6 +88,7 @@ def _with_tensors(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer,
     root_rank: int = 0,
+    model: torch.nn.Module | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> None:
     """Replaces the state of an optimizer by that of rank `root_rank`.
@@ -144,8 +96,13 @@ def broadcast_optimizer_state(
     The other ranks may have none yet (never stepped), or another one; whatever
     ``optimizer.state_dict()`` of the root holds arrives, learning rates included.
 
-    >>> optimizer = torch.optim.Adam(torch.nn.Linear(2, 1).parameters())
-    >>> broadcast_optimizer_state(optimizer, root_rank=0)
+    Parameters
+    ----------
+    model
+        As in Horovod, which needs it for some optimizers; not used.
+
+    >>> model = torch.nn.Linear(2, 1)
+    >>> broadcast_optimizer_state(torch.optim.Adam(model.parameters()), root_rank=0)
     """
     found: list[torch.Tensor] = []
     skeleton = _without_tensors(optimizer.state_dict(), found)
@@ -161,5 +118,5 @@ def broadcast_optimizer_state(
     ]
     for handle in handles:
         operations.synchronize(handle)
-    if not is_root:
-        optimizer.load_state_dict(state)
+    # On the root as well: torch casts what it loads to the types of the parameters.
+    optimizer.load_state_dict(state)
