@@ -22,6 +22,7 @@ EXAMPLES = {
     "adasum": ("adasum.py", 2),
     "amp": ("amp.py", 2),
     "bert-base": ("synthetic_benchmark.py --model bert-base --batch-size 8", 4),
+    "ddp": ("ddp.py", 2),
     "digits": ("digits.py", 2),
     "input-pipeline": ("input_pipeline.py", 2),
     "resnet50": ("synthetic_benchmark.py --model resnet50", 4),

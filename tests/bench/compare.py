@@ -123,6 +123,10 @@ class Bench:
             commands = [[*ddp, str(r), "2", meeting, *suites] for r in range(2)]
             return outcome("DDP over Gloo", commands)
 
+    def ours_ddp(self, suites: list) -> dict:
+        program = [sys.executable, str(_HERE / "torch_ddp.py"), "--backend", "hvd", *suites]
+        return outcome("DDP over hvd", [[self.hvdrun, "-np", "2", *program]])
+
 
 def print_table(title: str, ours: dict, peers: dict, others_of_ours: dict | None = None) -> None:
     """One row a case, one column a library; in brackets: time of hvd C++ / time of the peer."""
@@ -183,7 +187,11 @@ def lists_table(bench: Bench) -> None:
             "DDP over Gloo": bench.ddp(_LISTS),
             "least work": bench.limit(_LISTS),
         },
-        {"hvd shared": bench.ours(["shared", *_LISTS]), "hvd torch": bench.ours_torch(_LISTS[:1])},
+        {
+            "hvd shared": bench.ours(["shared", *_LISTS]),
+            "hvd torch": bench.ours_torch(_LISTS[:1]),
+            "hvd, DDP": bench.ours_ddp(_LISTS),
+        },
     )
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's DistributedDataParallel over Gloo on lists of gradients, one rank.
+"""PyTorch's DistributedDataParallel on lists of gradients, one rank.
 
-torch_ddp.py RANK SIZE FOLDER SHAPES... The backward pass only fills gradients; the time to fill alone is taken
-off, so the figure is what DDP adds, with the setting that is fastest for it (gradient_as_bucket_view).
+Over Gloo: torch_ddp.py RANK SIZE FOLDER SHAPES... Over our backend, started by hvdrun: torch_ddp.py --backend hvd
+SHAPES... The backward pass only fills gradients; the time to fill alone is taken off, so the figure is what DDP adds,
+with the setting that is fastest for it (gradient_as_bucket_view).
 """
 
 import os
@@ -61,14 +62,23 @@ def measure(shapes: pathlib.Path, rank: int) -> None:
         print(f"{shapes.stem} {1e3 * (whole - fill):.1f}", flush=True)
 
 
+def join_gloo(rank: int, size: int, folder: str) -> None:
+    meeting = f"file://{folder}/ddp"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size)
+
+
 def main() -> None:
-    rank, size = int(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{sys.argv[3]}/ddp", rank=rank, world_size=size
-    )
-    for shapes in sys.argv[4:]:
-        measure(pathlib.Path(shapes), rank)
+    if sys.argv[1:3] == ["--backend", "hvd"]:
+        import hvd.torch.distributed  # noqa: F401 (registers the backend)
+
+        dist.init_process_group("hvd", init_method="hvd://")
+        lists = sys.argv[3:]
+    else:
+        join_gloo(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+        lists = sys.argv[4:]
+    for shapes in lists:
+        measure(pathlib.Path(shapes), dist.get_rank())
     # Gloo's teardown in torch 1.13 may hang when another rank is gone already: leave together, without it.
     dist.barrier()
     sys.stdout.flush()

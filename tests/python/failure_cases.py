@@ -70,6 +70,37 @@ class Deaths(unittest.TestCase):
                     self.assertLess(after, 2.0, text)
 
 
+class TorchDistributed(unittest.TestCase):
+    def test_survivors_of_ddp_name_the_dead(self) -> None:
+        outcomes = run(
+            """
+import torch.distributed as dist, hvd.torch.distributed
+dist.init_process_group("hvd", init_method="hvd://")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 200))
+for step in range(10**6):
+    try:
+        if step == 3 and ht.rank() == 1:
+            leave_note()
+            os.kill(os.getpid(), signal.SIGKILL)
+        model(torch.ones(2, 200)).sum().backward()
+    except RuntimeError as failure:
+        print("AFTER", time.time() - float(open(note).read()), failure, flush=True)
+        break
+try:
+    dist.all_reduce(torch.ones(1))
+except hvd.HvdError as failure:
+    print("AGAIN", flush=True)
+"""
+        )
+        for rank in (0, 2):
+            text = outcomes[rank].text
+            self.assertIn("AFTER", text, text)
+            self.assertIn("rank 1", text)
+            self.assertIn("AGAIN", text)
+            after = float(text.split("AFTER")[1].split()[0])
+            print(f"DDP: rank {rank} knew after {after:.3f} s", flush=True)
+
+
 class Forks(unittest.TestCase):
     def test_children_are_no_ranks_and_do_no_harm(self) -> None:
         outcomes = run(

@@ -9,6 +9,7 @@ import json
 import math
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -280,14 +281,25 @@ def is_done(handle: int) -> bool:
     return bool(done.value)
 
 
-def wait(handle: int) -> None:
-    """Waits for an operation; Ctrl-C interrupts the wait, not the operation."""
+def wait(handle: int, deadline: float | None = None) -> None:
+    """Waits for an operation; Ctrl-C interrupts the wait, not the operation.
+
+    Parameters
+    ----------
+    deadline
+        A time of ``time.monotonic()``, after which a DeadlineError is raised.
+    """
     while True:
-        status = waiting.hvd_wait(handle, SLICE_SECONDS)
+        seconds = SLICE_SECONDS
+        if deadline is not None:
+            seconds = min(seconds, max(deadline - time.monotonic(), 0.0))
+        status = waiting.hvd_wait(handle, seconds)
         if status == _lib.OK:
             return
         error = failure(status)
         if status != _lib.TIMEOUT or is_done(handle):
+            raise error
+        if deadline is not None and time.monotonic() >= deadline:
             raise error
 
 

@@ -79,7 +79,8 @@ _singles: dict[tuple[int, tuple[int, ...], int], _Single] = {}
 _MOST_SINGLES = 1024
 
 
-def _submit(work: Work, tensors: Sequence[Described], waits: bool) -> int:
+def submit(work: Work, tensors: Sequence[Described], waits: bool) -> int:
+    """Starts an operation whose memory the caller keeps; see ``api.submit``."""
     if len(tensors) == 1 and isinstance(tensors[0], tuple):
         dtype, shape, layout, source, target = tensors[0]
         key = (dtype, shape, layout)
@@ -129,7 +130,7 @@ def start(
     with _lock:
         if work.name is not None:
             _check_name(work)
-        handle = _submit(work, tensors, False)
+        handle = submit(work, tensors, False)
         _pending[handle] = _Pending(key, memory, result)
         if work.name is not None:
             _names[key] = handle
@@ -145,7 +146,7 @@ def run(
     """Completes an operation on this thread, which spares waking another; see ``start()``."""
     if _names and work.name is not None:
         _check_name(work)
-    handle = _submit(work, tensors, True)
+    handle = submit(work, tensors, True)
     try:
         api.wait(handle)
     except BaseException:

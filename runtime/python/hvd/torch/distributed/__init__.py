@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``torch.distributed`` backend "hvd": scripts of DDP and FSDP on the CPU plane of this library.
+
+Two lines of such a script change::
+
+    import hvd.torch.distributed
+    torch.distributed.init_process_group("hvd", init_method="hvd://")
+
+``init_method="hvd://"`` asks the launcher who and where this process is (``hvdrun -np 4 python
+train.py``). Where the script is given rank and world size in another way, as by torchrun, it may
+keep that way.
+"""
+
+from hvd.torch.distributed.process_group import register
+
+register()
+
+__all__ = ["register"]

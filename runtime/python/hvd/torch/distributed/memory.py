@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of a caller as the row-major memory that an operation reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from hvd import api
+from hvd.errors import MismatchError
+from hvd.handles import Flat
+from hvd.torch import tensors as _tensors
+
+
+class Target:
+    """A tensor that gets a result: itself where it is row-major, else a copy that is put back."""
+
+    __slots__ = ("_tensor", "room")
+
+    def __init__(self, tensor: torch.Tensor, what: str, keeps: bool = False) -> None:
+        _tensors.check_tensor(tensor, what)
+        if tensor.requires_grad:
+            tensor = tensor.detach()
+        self._tensor = tensor
+        if tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
+            self.room = tensor
+        elif keeps:
+            self.room = _tensors.plain(tensor, what)
+        else:
+            self.room = torch.empty(tensor.shape, dtype=tensor.dtype)
+
+    @property
+    def is_given(self) -> bool:
+        """True where the result goes straight to the caller's tensor."""
+        return self.room is self._tensor
+
+    def put_back(self) -> None:
+        """After the result has come."""
+        if self.room is not self._tensor:
+            self._tensor.copy_(self.room)
+
+    def in_place(self) -> Flat:
+        """For an operation that replaces the tensor."""
+        return _tensors.to_result(self.room, self.room)
+
+
+class Parts:
+    """Tensors one after another in one piece of memory."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor], what: str) -> None:
+        for tensor in tensors:
+            _tensors.check_tensor(tensor, what)
+        self._tensors = tensors
+        self.counts = [tensor.numel() for tensor in tensors]
+
+    def joined(self) -> torch.Tensor:
+        """A copy of their values."""
+        flat = [_tensors.plain(tensor, "list").reshape(-1) for tensor in self._tensors]
+        return torch.cat(flat) if flat else torch.empty(0)
+
+    def room(self) -> torch.Tensor:
+        """Memory for their values."""
+        return self._tensors[0].new_empty(sum(self.counts), requires_grad=False)
+
+    def take(self, room: torch.Tensor) -> None:
+        """Spreads what came over the tensors."""
+        with torch.no_grad():
+            for tensor, part in zip(self._tensors, room.split(self.counts)):
+                tensor.copy_(part.view(tensor.shape))
+
+
+def received(handle: int, index: int, room: torch.Tensor, counts: Sequence[int], what: str) -> None:
+    """Checks that as many elements came from each rank as there is room for."""
+    rows = api.gathered(handle, index).rows
+    unit = room[0].numel() if room.dim() > 1 and len(room) else 1
+    if list(rows) != list(counts):
+        raise MismatchError(
+            f"rank {api.rank()}: {what}: the ranks sent {[n * unit for n in rows]} elements, the "
+            f"output has room for {[n * unit for n in counts]}"
+        )
