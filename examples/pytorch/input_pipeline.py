@@ -5,8 +5,10 @@
     hvdrun -np 2 python3 input_pipeline.py
 
 Synthetic images are made once and used again: the rate is that of computing and averaging alone.
-Real ones (scanned digits, 8 x 8) are parsed from text for every batch, first by the rank itself, then
-by processes of a DataLoader beside it. What makes it distributed is marked with (1) to (5).
+Real ones (scanned digits, 8 x 8) are parsed from text for every batch: by the rank between its steps,
+ahead of them by a thread (hvd.data), and by processes of a DataLoader. hvd.data measures the wait for
+each batch and says whether input is the bottleneck. What makes it distributed is marked with (1) to
+(5).
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from digits import DATA
 from torch.utils.data import DataLoader, Dataset
 
 import hvd.torch as hvd
+from hvd.data import PrefetchLoader
 
 
 def parse() -> argparse.Namespace:
@@ -74,15 +76,8 @@ def network() -> torch.nn.Module:
     )
 
 
-def synthetic(batch: int, count: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The same random batch `count` times."""
-    images, digits = torch.rand(batch, 1, 8, 8), torch.randint(10, (batch,))
-    for _ in range(count):
-        yield images, digits
-
-
-def train(name: str, options: argparse.Namespace, epochs: list[Iterable]) -> Seen:
-    """Trains a new network on the batches of each epoch."""
+def train(name: str, options: argparse.Namespace, batches: PrefetchLoader) -> Seen:
+    """Trains a new network on the batches, several times over."""
     torch.manual_seed(1)
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=options.rate * hvd.size(), momentum=0.9)
@@ -90,19 +85,16 @@ def train(name: str, options: argparse.Namespace, epochs: list[Iterable]) -> See
     named = [(f"{name}.{key}", parameter) for key, parameter in model.named_parameters()]
     optimizer = hvd.DistributedOptimizer(optimizer, named)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)  # (3) all start as rank 0 does
-    began, waited, images_seen, loss = time.perf_counter(), 0.0, 0, torch.zeros(())
-    for batches in epochs:
-        asked = time.perf_counter()
+    began, images_seen, loss = time.perf_counter(), 0, torch.zeros(())
+    for _ in range(options.epochs):
         for images, digits in batches:
-            waited += time.perf_counter() - asked
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(images), digits)
             loss.backward()
             optimizer.step()  # (5) waits for the averages, then updates
             images_seen += len(images)
-            asked = time.perf_counter()
     took = time.perf_counter() - began
-    return Seen(images_seen / took, waited / took, loss.item())
+    return Seen(images_seen / took, batches.statistics().wait_share, loss.item())
 
 
 def main() -> int:
@@ -115,7 +107,7 @@ def main() -> int:
     each = len(digits) // hvd.size()
     mine = torch.utils.data.Subset(digits, range(hvd.rank(), each * hvd.size(), hvd.size()))
 
-    def reading(workers: int) -> list[Iterable]:
+    def read_by(workers: int, ahead: int) -> PrefetchLoader:
         loader = DataLoader(
             mine,
             options.batch,
@@ -124,22 +116,25 @@ def main() -> int:
             persistent_workers=workers > 0,
             multiprocessing_context="fork" if workers else None,
         )
-        return [loader] * options.epochs
+        return PrefetchLoader(loader, depth=ahead)
 
-    steps = -(-each // options.batch)
+    same = (torch.rand(options.batch, 1, 8, 8), torch.randint(10, (options.batch,)))
     kinds = {
-        "synthetic": [synthetic(options.batch, steps) for _ in range(options.epochs)],
-        "real, read by the rank": reading(0),
+        "synthetic": PrefetchLoader([same] * -(-each // options.batch), depth=0),
+        "real, read by the rank": read_by(0, 0),
+        "real, read ahead by a thread": read_by(0, 2),
     }
     if options.workers:
-        kinds[f"real, read by {options.workers} beside it"] = reading(options.workers)
+        kinds[f"real, read by {options.workers} beside it"] = read_by(options.workers, 0)
     rows = [list(train(f"net{i}", options, kind)) for i, kind in enumerate(kinds.values())]
+    verdicts = [kind.report(quiet=True).text for kind in kinds.values()]
     means = hvd.allreduce(torch.tensor(rows, dtype=torch.float64), name="rows").tolist()
     if hvd.rank() == 0:
-        for name, (rate, share, loss) in zip(kinds, means):
+        for name, (rate, share, loss), verdict in zip(kinds, means, verdicts):
             print(
-                f"{name:26} {rate:8.0f} images/s per rank  {rate / means[0][0]:5.2f} of synthetic  "
-                f"waiting for input {100 * share:4.1f} %  last loss {loss:.3f}"
+                f"{name:28} {rate:8.0f} images/s per rank  {rate / means[0][0]:5.2f} of synthetic  "
+                f"waiting for input {100 * share:4.1f} %  last loss {loss:.3f}\n"
+                f"    {verdict}"
             )
     return 0
 

@@ -229,21 +229,23 @@ def _allocation_size(
 
 
 def hvdrun_path() -> str:
-    """The hvdrun that belongs to this package: in a wheel, a build tree, an installation, PATH."""
-    package = Path(__file__).resolve().parent
+    """The hvdrun that belongs to this library and package; that of PATH where there is none."""
     library = Path(_lib.library_path()).resolve()
-    places = [package / "bin" / "hvdrun", library.parent.parent / "bin" / "hvdrun"]
-    places += [parent / "launcher" / "hvdrun" for parent in library.parents[:3]]
-    places += [parent / "bin" / "hvdrun" for parent in library.parents[:4]]
-    for place in places:
-        if os.access(place, os.X_OK) and place.is_file():
+    for parent in library.parents[:3]:  # a build tree
+        place = parent / "launcher" / "hvdrun"
+        if os.access(place, os.X_OK):
             return str(place)
-    found = shutil.which("hvdrun")
+    try:
+        import hvdrun
+
+        return hvdrun.program_path()
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("hvdrun")
     if found:
         return os.path.abspath(found)
     raise FileNotFoundError(
-        f"hvd.run: hvdrun is neither at {places[0]}, nor near {library}, nor on PATH: build it with "
-        "'ninja -C build', or install the package hvdrun"
+        f"hvd.run: hvdrun is neither in this package, nor in a build tree of {library}, nor on PATH: "
+        "build it with 'ninja -C build', or install the package hvdrun"
     )
 
 
