@@ -192,8 +192,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "elastic":
-        return importlib.import_module("hvd.torch.elastic")
+    if name in ("elastic", "optim"):
+        return importlib.import_module(f"hvd.torch.{name}")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_LATER[name]), name)

@@ -12,12 +12,12 @@ import torch
 from hvd import handles
 from hvd.errors import UnsupportedError
 from hvd.torch import operations, tensors
-from hvd.torch.optimizer import _Wrapped
 from hvd.torch.parameters import Named, trained
 from hvd.torch.reducer import Settings, is_shared
+from hvd.torch.wrapping import Wrapped
 
 
-class DistributedDelta(_Wrapped):
+class DistributedDelta(Wrapped):
     """What ``DistributedOptimizer(op=Adasum)`` adds to the class of the optimizer it is given.
 
     Momentum and the like stay those of each rank (Maleki et al. 2020,
@@ -55,22 +55,30 @@ class DistributedDelta(_Wrapped):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Steps locally, then adds the Adasum of what changed on each rank to the old values."""
-        named = self._shared()
+        masters = getattr(self, "_hvd_masters", ())
+        if masters:
+            self._follow_model()  # type: ignore[attr-defined]
+        named = self._shared(masters)
         with torch.no_grad():
             before = [parameter.detach().clone() for _, parameter in named]
         result = super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
         with torch.no_grad():
             self._reduce(named, before)
+            if masters:
+                self._to_model()  # type: ignore[attr-defined]
         self._tell_schedulers()
         return result
 
-    def _shared(self) -> Named:
-        """Name and parameter of all that ranks train together."""
+    def _shared(self, masters: Any) -> Named:
+        """Name and parameter, or its float32 copy, of all that ranks train together."""
         if not is_shared(self._hvd_settings.process_set):
             return []
         every = trained(self, None)  # type: ignore[arg-type]
         names = self._hvd_names or {}
-        return [(names.get(id(p), place), p) for place, p in every if p.requires_grad]
+        copies = {id(parameter): master for parameter, master in masters}
+        return [
+            (names.get(id(p), place), copies.get(id(p), p)) for place, p in every if p.requires_grad
+        ]
 
     def _reduce(self, named: Named, before: list[torch.Tensor]) -> None:
         settings = self._hvd_settings

@@ -19,36 +19,10 @@ from hvd.torch.compression import Compression
 from hvd.torch.operations import Adasum, Average, Sum
 from hvd.torch.parameters import Groups, Named, checked_names, chosen_groups, trained
 from hvd.torch.reducer import GradientReducer, Settings, is_shared
+from hvd.torch.wrapping import Wrapped, wrap
 
 
-class _Wrapped:
-    """What both kinds of distributed optimizer add to the class of the one they are given."""
-
-    _hvd_given: Any
-
-    def _tell_schedulers(self) -> None:
-        # One made before the wrapping looks at the optimizer it was given, and would warn.
-        self._hvd_given._opt_called = True
-        self._hvd_given._step_count = getattr(self._hvd_given, "_step_count", 0) + 1
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Takes over what ``state_dict()`` gave, also for schedulers of the given optimizer."""
-        super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
-        for name in ("state", "param_groups"):
-            self._hvd_given.__dict__[name] = self.__dict__[name]
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        # The hooks belong to this process: a copy, or what a file gives, is the plain optimizer.
-        return _unwrapped, (type(self._hvd_given), self.__getstate__())  # type: ignore[attr-defined]
-
-
-def _unwrapped(kind: type, state: dict[str, Any]) -> Any:
-    plain: Any = object.__new__(kind)
-    plain.__setstate__(state)
-    return plain
-
-
-class _Distributed(_Wrapped):
+class _Distributed(Wrapped):
     """What ``DistributedOptimizer`` adds where gradients are reduced."""
 
     _hvd_reducers: list[GradientReducer]
@@ -263,12 +237,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         from hvd.torch.deltas import DistributedDelta  # few scripts need it
 
         kind = DistributedDelta
-    given = type(optimizer)
-    wrapped: Any = object.__new__(type(given.__name__, (kind, given), {}))
-    wrapped.__dict__.update(optimizer.__dict__)
-    # A scheduler made before may have put its own step into the instance, bound to `optimizer`.
-    wrapped.__dict__.pop("step", None)
-    wrapped._hvd_given = optimizer
+    wrapped = wrap(optimizer, kind)
     wrapped._hvd_begin(
         Settings(compression, reduction, process_set, sparse_as_dense, groups), names
     )
