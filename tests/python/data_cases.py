@@ -220,6 +220,7 @@ class Prefetch(Threads):
         )
         self.assertRegex(self.report(2.0, 5.0).text, "waited 20 % .*depth=4 would even out")
         self.assertRegex(self.report(2.0, 5.0, depth=0).text, "nothing is read ahead: depth=2")
+        self.assertRegex(self.report(2.0, 0.001).text, "let items be batches")
         fine = self.report(0.9 if slow else 0.1, 9.0)
         self.assertFalse(fine.is_input_bound)
         self.assertEqual(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import sys
 import unittest
 
@@ -50,6 +51,12 @@ class Errors(unittest.TestCase):
         self.assertTrue(all(elastic.is_recoverable(kind("x")) for kind in fine))
         wrong = [hvd.InvalidArgumentError, hvd.MismatchError, hvd.NotInitializedError, ValueError]
         self.assertFalse(any(elastic.is_recoverable(kind("x")) for kind in wrong))
+
+    def test_the_interrupt_can_be_pickled(self) -> None:
+        for skip_sync in (False, True):
+            error = pickle.loads(pickle.dumps(hvd.HostsUpdatedInterrupt(skip_sync)))
+            self.assertEqual(error.skip_sync, skip_sync)
+            self.assertIn(str(skip_sync), str(error))
 
     def test_an_error_of_the_program_passes(self) -> None:
         @elastic.run

@@ -112,8 +112,11 @@ class HostsUpdatedInterrupt(RuntimeError):
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
-        super().__init__(f"the hosts of the job have changed (skip_sync={skip_sync})")
+        super().__init__(skip_sync)
         self.skip_sync = skip_sync
+
+    def __str__(self) -> str:
+        return f"the hosts of the job have changed (skip_sync={self.skip_sync})"
 
 
 BY_STATUS: dict[int, type[HvdError]] = {

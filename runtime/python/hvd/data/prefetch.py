@@ -21,6 +21,9 @@ INPUT_BOUND_SHARE = 0.10
 # A larger factor would be no advice.
 _MOST_WORKERS = 16
 
+# About what it costs to pass an item from one thread to another on a busy machine.
+_HANDOVER_SECONDS = 50e-6
+
 
 class InputStatistics(NamedTuple):
     """What one rank measured since the loader was made, or since ``reset_statistics()``."""
@@ -205,6 +208,8 @@ def _remedy(statistics: InputStatistics, depth: int) -> str:
     per_item = statistics.read_seconds / max(statistics.items, 1)
     step = statistics.worked_seconds / max(statistics.items, 1)
     took = f"an item took {1000 * per_item:.1f} ms to read, a step {1000 * step:.1f} ms"
+    if per_item < _HANDOVER_SECONDS:
+        return f"{took}; handing an item over costs more than that: let items be batches"
     if depth == 0:
         return f"{took}; nothing is read ahead: depth=2 overlaps the two"
     if per_item > step:

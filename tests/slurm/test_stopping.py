@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals of Slurm reach all ranks at one step; an error of one rank is survived across nodes."""
+
+import pathlib
+import textwrap
+import unittest
+
+import cluster
+import slurm_test
+
+_PACKAGES = slurm_test.SOURCE / "runtime" / "python"
+_STOPPED = textwrap.dedent(
+    """
+    import pathlib, sys, time
+    import hvd
+
+    hvd.init()
+    for step in range(3000):
+        if hvd.should_stop():
+            print("rank", hvd.rank(), "stops at", step, flush=True)
+            break
+        if step == 5 and hvd.rank() == 0:
+            pathlib.Path(sys.argv[1]).touch()
+        time.sleep(0.01)
+    hvd.shutdown()
+    """
+)
+_ELASTIC = textwrap.dedent(
+    """
+    import hvd
+    from hvd import elastic
+
+    failures = []
+
+    @elastic.run
+    def train(state):
+        while state.step < 6:
+            hvd.barrier()
+            if state.step == 3 and hvd.rank() == 3 and not failures:
+                failures.append(1)
+                raise hvd.HvdError("on purpose")
+            state.step += 1
+            state.commit()
+        return state.step
+
+    hvd.init()
+    print("rank", hvd.rank(), "of", hvd.size(), "ends at", train(elastic.ObjectState(step=0)))
+    hvd.shutdown()
+    """
+)
+
+
+@unittest.skipUnless(
+    slurm_test.HVDRUN.exists() and slurm_test.LIBHVD.exists(), "hvdrun or libhvd is not built"
+)
+class TestStopping(slurm_test.SlurmTest):
+    def batch(self, line: str) -> pathlib.Path:
+        return self.write_script(
+            f"{self._testMethodName}.sh",
+            f"#!/bin/bash\nexport HVD_LIBRARY={slurm_test.LIBHVD} PYTHONPATH={_PACKAGES}\n{line}\n",
+        )
+
+    def test_all_ranks_stop_at_the_same_step(self):
+        program = self.write_script("stopped.py", _STOPPED)
+        ranks = f"{slurm_test.PYTHON} {program}"
+        for start in ("", "srun "):
+            for signal in ("USR1", "TERM"):
+                with self.subTest(start=start, signal=signal):
+                    note = self.cluster.root / f"running.{len(start)}.{signal}"
+                    output = self.cluster.root / f"stopped.{len(start)}.{signal}.out"
+                    script = self.batch(f"exec {start}{slurm_test.HVDRUN} {ranks} {note}")
+                    job = self.cluster.submit("-o", output, "-N2", "--ntasks-per-node=2", script)
+                    cluster.await_true(note.exists, 60, "the ranks run")
+                    self.cluster.login(["scancel", f"--signal={signal}", job])
+                    self.assertEqual(self.cluster.await_job(job), "COMPLETED", output.read_text())
+                    text = output.read_text()
+                    steps = {line.split()[-1] for line in text.splitlines() if "stops at" in line}
+                    self.assertEqual((text.count("stops at"), len(steps)), (4, 1), text)
+
+    def test_an_error_of_one_rank_is_survived(self):
+        program = self.write_script("elastic.py", _ELASTIC)
+        for start in ("", "srun "):
+            script = self.batch(f"exec {start}{slurm_test.HVDRUN} {slurm_test.PYTHON} {program}")
+            state, text = self.run_batch(script, "-N2", "--ntasks-per-node=2")
+            self.assertEqual(state, "COMPLETED", text)
+            self.assertEqual(text.count("of 4 ends at 6"), 4 if start == "" else 8, text)
+
+
+if __name__ == "__main__":
+    slurm_test.main()
