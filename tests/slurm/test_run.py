@@ -11,7 +11,7 @@ import slurm_test
 _PACKAGES = slurm_test.SOURCE / "runtime" / "python"
 _PROGRAM = textwrap.dedent(
     """
-    import json, os, signal, socket, sys
+    import json, os, signal, socket, sys, time
     import hvd
 
     def who():
@@ -28,11 +28,44 @@ _PROGRAM = textwrap.dedent(
             os.kill(os.getpid(), signal.SIGKILL)
         hvd.barrier()
 
-    def failure(fn):
+    def endless():
+        print("up", flush=True)
+        while hvd.rank() == 1:
+            time.sleep(0.1)
+
+    def failure(fn, **options):
         try:
-            hvd.run(fn, options=["--grace", "1"])
+            hvd.run(fn, options=["--grace", "1"], **options)
         except hvd.RankFailedError as error:
             return error.rank, error.host, str(error)
+        except hvd.DeadlineError as error:
+            return str(error)
+        except KeyboardInterrupt:
+            return "interrupted"
+
+    class Interrupting:
+        def write(self, text):
+            if "up" in text:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        def flush(self):
+            pass
+
+    def late():
+        # On a busy machine the first deadline may come before the ranks are up.
+        for seconds in (4.0, 12.0, 40.0):
+            text = failure(endless, timeout=seconds)
+            if "ranks 1 did not return" in text:
+                break
+        return text
+
+    def interrupted():
+        # Ctrl-C, as soon as a rank is up.
+        shown, sys.stdout = sys.stdout, Interrupting()
+        try:
+            return failure(endless)
+        finally:
+            sys.stdout = shown
 
     found = {
         "all": hvd.run(who),
@@ -41,6 +74,8 @@ _PROGRAM = textwrap.dedent(
         "one node": hvd.run(who, nodes=1),
         "broken": failure(broken),
         "killed": failure(killed),
+        "late": late(),
+        "interrupted": interrupted(),
         "left": os.listdir(os.path.expanduser("~/.cache/hvd")),
     }
     print("FOUND " + json.dumps(found))
@@ -76,7 +111,11 @@ class TestRun(slurm_test.SlurmTest):
         rank, host, text = found["killed"]
         self.assertEqual((rank, host), (2, "jz2"), text)
         self.assertIn("signal 9", text)
+        self.assertIn("ranks 1 did not return within", found["late"])
+        self.assertIn("in endless", found["late"])
+        self.assertEqual(found["interrupted"], "interrupted")
         self.assertEqual(found["left"], [])
+        self.assertEqual(self.cluster.processes("hvd.launched"), [])
 
 
 if __name__ == "__main__":
