@@ -16,7 +16,7 @@ _STOPPED = textwrap.dedent(
 
     hvd.init()
     for step in range(3000):
-        if hvd.should_stop():
+        if hvd.should_stop(float(sys.argv[2])):
             print("rank", hvd.rank(), "stops at", step, flush=True)
             break
         if step == 5 and hvd.rank() == 0:
@@ -68,14 +68,21 @@ class TestStopping(slurm_test.SlurmTest):
                 with self.subTest(start=start, signal=signal):
                     note = self.cluster.root / f"running.{len(start)}.{signal}"
                     output = self.cluster.root / f"stopped.{len(start)}.{signal}.out"
-                    script = self.batch(f"exec {start}{slurm_test.HVDRUN} {ranks} {note}")
-                    job = self.cluster.submit("-o", output, "-N2", "--ntasks-per-node=2", script)
+                    script = self.batch(f"exec {start}{slurm_test.HVDRUN} {ranks} {note} 60")
+                    job = self.cluster.submit("-o", output, "-t60", "-N2", "-n4", script)
                     cluster.await_true(note.exists, 60, "the ranks run")
                     self.cluster.login(["scancel", f"--signal={signal}", job])
                     self.assertEqual(self.cluster.await_job(job), "COMPLETED", output.read_text())
                     text = output.read_text()
                     steps = {line.split()[-1] for line in text.splitlines() if "stops at" in line}
                     self.assertEqual((text.count("stops at"), len(steps)), (4, 1), text)
+
+    def test_all_ranks_stop_before_the_time_limit(self):
+        program = self.write_script("stopped.py", _STOPPED)
+        ranks = f"{slurm_test.PYTHON} {program} {self.cluster.root / 'unused'} 7200"
+        script = self.batch(f"exec {slurm_test.HVDRUN} {ranks}")
+        state, text = self.run_batch(script, "-N2", "--ntasks-per-node=2", "-t", "60")
+        self.assertEqual((state, text.count("stops at 0\n")), ("COMPLETED", 4), text)
 
     def test_an_error_of_one_rank_is_survived(self):
         program = self.write_script("elastic.py", _ELASTIC)

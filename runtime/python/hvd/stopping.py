@@ -3,17 +3,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+import re
 import signal
+import subprocess
 import threading
 import time
 from types import FrameType
 from typing import Any
 
-from hvd import objects
+from hvd import api, objects
 from hvd.errors import InvalidArgumentError
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+# Rank 0 waits so long for scontrol, once.
+_PATIENCE_SECONDS = 10
 
 _before: dict[int, Any] = {}
 _was_told = False
@@ -76,15 +83,40 @@ def should_stop(margin_seconds: float = 0.0) -> bool:
 
 
 def time_left() -> float | None:
-    """Seconds to the end of the Slurm job (SLURM_JOB_END_TIME); None where there is no limit.
+    """Seconds to the end of the Slurm job; None where there is no limit or none is known.
 
-    Slurm sets the variable, since 23.02, when the job starts: a later limit is not seen.
+    From SLURM_JOB_END_TIME, which Slurm sets, since 23.02, when the job starts: a later limit is not
+    seen. In an older Slurm rank 0 asks scontrol, once, and other ranks get None.
 
     >>> time_left() is None or time_left() > 0
     True
     """
-    end = os.environ.get("SLURM_JOB_END_TIME", "")
-    # The largest 32-bit number stands for no limit.
-    if not end.isdigit() or int(end) in (0, 0xFFFFFFFF):
+    end = os.environ.get("SLURM_JOB_END_TIME")
+    if end is None:
+        known = _asked_end() if api.is_initialized() and api.rank() == 0 else None
+    else:
+        # The largest 32-bit number stands for no limit.
+        known = int(end) if end.isdigit() and int(end) not in (0, 0xFFFFFFFF) else None
+    return None if known is None else known - time.time()
+
+
+@functools.cache
+def _asked_end() -> float | None:
+    """What scontrol says; None where there is none, or no job."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None:
         return None
-    return int(end) - time.time()
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError, OverflowError):
+        answer = subprocess.run(
+            ["scontrol", "show", "job", "--oneliner", job],
+            env={**os.environ, "SLURM_TIME_FORMAT": "standard"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_SECONDS,
+            check=True,
+        )
+        found = re.search(r" EndTime=(\S+)", answer.stdout)
+        if found:
+            return time.mktime(time.strptime(found.group(1), "%Y-%m-%dT%H:%M:%S"))
+    return None
