@@ -12,7 +12,7 @@ from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
 from hvd.handles import Work
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.torch import operations
+from hvd.torch import graphs, operations
 from hvd.torch.compression import Compression, wire_for
 from hvd.torch.operations import Average, Max, Min, Sum, needs_gradient
 
@@ -149,8 +149,10 @@ def grouped_allreduce(
     compressed = [(t, None) if wire is not None else compression.compress(t) for t in tensors]
     given = [small for small, _ in compressed]
     work = operations.reduction(name, chosen, scales, process_set, wire or 0, priority)
-    if needs_gradient(given):
-        results: Sequence[torch.Tensor] = _Allreduce.apply(work, *given)
+    if graphs.is_compiling():
+        results: Sequence[torch.Tensor] = graphs.allreduce(work, given)
+    elif needs_gradient(given):
+        results = _Allreduce.apply(work, *given)
     else:
         results = operations.start_new(work, given, False, handles.run)
     if wire is not None:
@@ -177,6 +179,8 @@ def allreduce_(
     scales = (prescale_factor, postscale_factor)
     chosen = operations.chosen_op(average, op)
     work = operations.reduction(name, chosen, scales, process_set, priority=priority)
+    if graphs.is_compiling():
+        return tensor.copy_(graphs.allreduce(work, [tensor])[0])
     return operations.start_in_place(work, [tensor], True, handles.run)
 
 
@@ -198,6 +202,8 @@ def grouped_allreduce_(
     scales = (prescale_factor, postscale_factor)
     chosen = operations.chosen_op(average, op)
     work = operations.reduction(name, chosen, scales, process_set, priority=priority)
+    if graphs.is_compiling():
+        return [old.copy_(new) for old, new in zip(tensors, graphs.allreduce(work, tensors))]
     return operations.start_in_place(work, tensors, False, handles.run)
 
 
@@ -213,6 +219,8 @@ def allgather(
     True
     """
     work = operations.allgather_of(name, process_set, priority)
+    if graphs.is_compiling():
+        return graphs.allgather(work, tensor)
     if needs_gradient([tensor]):
         return _Allgather.apply(work, tensor)[0]
     return operations.start_allgather([tensor], True, work, handles.run)
@@ -230,6 +238,8 @@ def grouped_allgather(
     2
     """
     work = operations.allgather_of(name, process_set, priority)
+    if graphs.is_compiling():
+        return [graphs.allgather(work._replace(name=None), tensor) for tensor in tensors]
     if needs_gradient(tensors):
         return list(_Allgather.apply(work, *tensors))
     return operations.start_allgather(tensors, False, work, handles.run)
@@ -248,6 +258,8 @@ def broadcast(
     tensor([0, 1, 2])
     """
     work = operations.broadcast_of(root_rank, name, process_set, priority)
+    if graphs.is_compiling():
+        return graphs.broadcast(work, tensor)
     if needs_gradient([tensor]):
         return _Broadcast.apply(tensor, work)
     return operations.start_broadcast(tensor, work, handles.run)
@@ -267,4 +279,6 @@ def broadcast_(
     True
     """
     work = operations.broadcast_of(root_rank, name, process_set, priority)
+    if graphs.is_compiling():
+        return tensor.copy_(graphs.broadcast(work, tensor))
     return operations.start_broadcast_in_place(tensor, work, handles.run)

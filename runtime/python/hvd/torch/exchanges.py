@@ -11,7 +11,7 @@ import torch
 from hvd import _lib, api, handles
 from hvd.handles import Work
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
-from hvd.torch import operations
+from hvd.torch import graphs, operations
 from hvd.torch import tensors as _tensors
 
 Splits = Union[Sequence[int], torch.Tensor]
@@ -137,8 +137,10 @@ def alltoall(
     >>> alltoall(torch.zeros(api.size())).sum()  # what each rank has at the place of this one
     tensor(0.)
     """
-    counts = _counts(splits, "alltoall")
     work = _work(_lib.ALLTOALL, name, process_set, priority=priority)
+    if graphs.is_compiling():
+        return graphs.alltoall(work, tensor, splits)
+    counts = _counts(splits, "alltoall")
     return _run(tensor, counts, work, counts is not None)
 
 

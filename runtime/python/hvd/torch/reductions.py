@@ -12,7 +12,7 @@ from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
 from hvd.handles import Work
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
-from hvd.torch import operations
+from hvd.torch import graphs, operations
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
 from hvd.torch.operations import Average, Sum
@@ -152,8 +152,13 @@ def grouped_reducescatter(
     work = _reducescatter_of(name, op, (prescale_factor, postscale_factor), process_set, priority)
     compressed = [compression.compress(tensor) for tensor in tensors]
     given = [small for small, _ in compressed]
-    if operations.needs_gradient(given):
-        results: Sequence[torch.Tensor] = _Reducescatter.apply(work, *given)
+    if graphs.is_compiling():
+        results: Sequence[torch.Tensor] = [
+            graphs.reducescatter(work._replace(name=name if len(given) == 1 else None), tensor)
+            for tensor in given
+        ]
+    elif operations.needs_gradient(given):
+        results = _Reducescatter.apply(work, *given)
     else:
         results = _start_reducescatter(given, False, work, handles.run)
     return [compression.decompress(one, context) for one, (_, context) in zip(results, compressed)]
