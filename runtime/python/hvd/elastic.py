@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training that outlives errors of the job: commit now and then, go on from there.
+"""Training that outlives errors of the job: commit now and then, go on from there::
 
     @hvd.elastic.run
     def train(state):
