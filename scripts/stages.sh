@@ -53,6 +53,23 @@ stage_static() {
   "$root/tests/process/static_test.sh" "$root/build-static/launcher/hvdrun"
 }
 
+# A wheel from the source distribution, as pip makes it, tried in an environment of its own. The compiler cache has
+# all of it from the main build, whose flags are the same.
+stage_wheel() {
+  local dir=$root/build-wheel tools=$root/build-tools wheels
+  [ -x "$tools/bin/python" ] || "$HVD_PYTHON" -m venv "$tools" || return 1
+  quietly "$dir/pip.log" timeout 120 "$tools/bin/python" -m pip install --progress-bar off build || {
+    say "PyPI gave no build (no network?); the log is $dir/pip.log"
+    return 77
+  }
+  rm -rf "$dir/dist"
+  step build quietly "$dir/build.log" "$tools/bin/python" -m build --config-setting=setup-args=-Dwerror=true \
+    --outdir "$dir/dist" "$root" || return 1
+  wheels=("$dir"/dist/*.whl)
+  say "$(cd "$dir/dist" && du -h --apparent-size ./* | tr '\n\t' '  ')"
+  step test "$root/tests/process/wheel_test.sh" "${wheels[0]}" "$HVD_PYTHON" "$root/runtime/horovod"
+}
+
 tidy_file() {
   local out code=0
   out=$(timeout 300 nice clang-tidy-14 -p "$clang_tree" --quiet "$1" 2>&1) || code=$?

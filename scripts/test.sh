@@ -6,11 +6,11 @@ set -euo pipefail
 . "$(dirname "$0")/stages.sh"
 
 usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style|long]...
-  --all         also: clang without warnings, a static hvdrun, sanitizers, clang-tidy, fuzzing, the newest PyTorch,
-                large tensors (suite long)
+  --all         also: clang without warnings, a static hvdrun, a wheel, sanitizers, clang-tidy, fuzzing, the newest
+                PyTorch, large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(clang asan fuzz tidy static tsan newest_torch long)
+stages=(clang asan fuzz tidy static wheel tsan newest_torch long)
 suites=()
 all=no
 while [ $# -gt 0 ]; do
