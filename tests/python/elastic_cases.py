@@ -44,6 +44,21 @@ class Objects(unittest.TestCase):
         total = sum(range(ht.size()))
         self.assertEqual(objects.allreduce_numbers([ht.rank(), 1.0]), [total, float(ht.size())])
 
+    def test_an_object_that_cannot_travel_is_an_error_of_all(self) -> None:
+        last = last_rank()
+
+        class Fixed:
+            def __reduce__(self):
+                raise TypeError("it stays")
+
+        mine = Fixed() if ht.rank() == last else 1
+        words = f"rank {last} could not pickle its object"
+        for call in (lambda: hvd.broadcast_object(mine, last), lambda: hvd.allgather_object(mine)):
+            with self.assertRaisesRegex(ValueError, words) as caught:
+                call()
+            self.assertEqual("it stays" in str(caught.exception), ht.rank() == last)
+        ht.barrier()
+
 
 class Errors(unittest.TestCase):
     def test_which_are_recoverable(self) -> None:

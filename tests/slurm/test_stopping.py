@@ -63,19 +63,18 @@ class TestStopping(slurm_test.SlurmTest):
     def test_all_ranks_stop_at_the_same_step(self):
         program = self.write_script("stopped.py", _STOPPED)
         ranks = f"{slurm_test.PYTHON} {program}"
-        for start in ("", "srun "):
-            for signal in ("USR1", "TERM"):
-                with self.subTest(start=start, signal=signal):
-                    note = self.cluster.root / f"running.{len(start)}.{signal}"
-                    output = self.cluster.root / f"stopped.{len(start)}.{signal}.out"
-                    script = self.batch(f"exec {start}{slurm_test.HVDRUN} {ranks} {note} 60")
-                    job = self.cluster.submit("-o", output, "-t60", "-N2", "-n4", script)
-                    cluster.await_true(note.exists, 60, "the ranks run")
-                    self.cluster.login(["scancel", f"--signal={signal}", job])
-                    self.assertEqual(self.cluster.await_job(job), "COMPLETED", output.read_text())
-                    text = output.read_text()
-                    steps = {line.split()[-1] for line in text.splitlines() if "stops at" in line}
-                    self.assertEqual((text.count("stops at"), len(steps)), (4, 1), text)
+        for start, signal in (("", "TERM"), ("srun ", "USR1")):
+            with self.subTest(start=start, signal=signal):
+                note = self.cluster.root / f"running.{signal}"
+                output = self.cluster.root / f"stopped.{signal}.out"
+                script = self.batch(f"exec {start}{slurm_test.HVDRUN} {ranks} {note} 60")
+                job = self.cluster.submit("-o", output, "-t60", "-N2", "-n4", script)
+                cluster.await_true(note.exists, 60, "the ranks run")
+                self.cluster.login(["scancel", f"--signal={signal}", job])
+                self.assertEqual(self.cluster.await_job(job), "COMPLETED", output.read_text())
+                text = output.read_text()
+                steps = {line.split()[-1] for line in text.splitlines() if "stops at" in line}
+                self.assertEqual((text.count("stops at"), len(steps)), (4, 1), text)
 
     def test_all_ranks_stop_before_the_time_limit(self):
         program = self.write_script("stopped.py", _STOPPED)

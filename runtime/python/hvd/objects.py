@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvd import _lib, api, handles
+from hvd.errors import InvalidArgumentError
 from hvd.handles import Work
-from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.process_sets import (
+    ProcessSet,
+    global_process_set,
+    process_set_id,
+    process_set_ranks,
+)
 
 Average = _lib.AVERAGE
 Sum = _lib.SUM
@@ -61,15 +67,31 @@ def broadcast_object(
     name = f"broadcast_object.{name or 'object'}"
     number = process_set_id(process_set)
     is_root = api.rank() == root_rank
-    data = array("B", dumps(obj) if is_root else b"")
-    size = array("q", [len(data)])
+    data, trouble = _pickled(obj) if is_root else (array("B"), None)
+    size = array("q", [-1 if trouble else len(data)])
     for part, dtype in (("size", _INT64), ("data", _UINT8)):
         memory = size if part == "size" else data
         work = Work(_lib.BROADCAST, f"{name}.{part}", process_set=number, root=root_rank)
         handles.run(work, [_flat(dtype, memory)], memory, lambda handle: None)
+        if size[0] < 0:
+            raise _cannot(name, [root_rank], trouble) from trouble
         if part == "size" and not is_root:
             data = array("B", b"\0") * size[0]
     return obj if is_root else pickle.loads(data)
+
+
+def _pickled(obj: Any) -> tuple[array, Exception | None]:
+    """The bytes of an object, or why there are none: the other ranks wait for the news."""
+    try:
+        return array("B", dumps(obj)), None
+    except Exception as error:  # pickle raises what it likes, and so do objects
+        return array("B"), error
+
+
+def _cannot(name: str, ranks: list[int], trouble: Exception | None) -> InvalidArgumentError:
+    cause = f": {trouble}" if trouble else "; see its own error"
+    who = ", ".join(map(str, ranks))
+    return InvalidArgumentError(f"{name}: rank {who} could not pickle its object{cause}")
 
 
 def allgather_object(
@@ -82,16 +104,19 @@ def allgather_object(
     >>> len(allgather_object("mine")) == api.size()
     True
     """
-    data = array("B", dumps(obj))
-    work = Work(
-        _lib.ALLGATHER,
-        f"allgather_object.{name or 'object'}",
-        process_set=process_set_id(process_set),
-    )
+    name = f"allgather_object.{name or 'object'}"
+    number = process_set_id(process_set)
+    data, trouble = _pickled(obj)
+    work = Work(_lib.ALLGATHER, name, process_set=number)
     dtype, shape, layout, address, _ = _flat(_UINT8, data)
 
     def result(handle: int) -> list[Any]:
         everything = api.gathered(handle)
+        # No pickle is empty.
+        failed = [place for place, rows in enumerate(everything.rows) if rows == 0]
+        if failed:
+            ranks = process_set_ranks(number)
+            raise _cannot(name, [ranks[place] for place in failed], trouble) from trouble
         objects = []
         begin = 0
         for rows in everything.rows:
