@@ -117,6 +117,20 @@ class TestRun(slurm_test.SlurmTest):
         self.assertEqual(found["left"], [])
         self.assertEqual(self.cluster.processes("hvd.launched"), [])
 
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "python3-torch is missing")
+    def test_the_scaling_curve_in_a_batch_shell(self):
+        (self.cluster.root / "examples").symlink_to(slurm_test.SOURCE / "examples")
+        state, output = self.run_batch(
+            slurm_test.SOURCE / "examples" / "slurm" / "generic" / "scaling-curve.sbatch",
+            *("-D", self.cluster.root, "--export=ALL"),
+            seconds=120,
+            HVD_LIBRARY=slurm_test.LIBHVD,
+            PYTHONPATH=_PACKAGES,
+            PATH=f"{slurm_test.HVDRUN.parent}:/usr/bin:/bin",
+        )
+        self.assertEqual(state, "COMPLETED", output)
+        self.assertRegex(output, r"(?s)   1 ranks .*   2 ranks .* efficiency ")
+
 
 if __name__ == "__main__":
     slurm_test.main()
