@@ -104,10 +104,10 @@ def allgather_object(
     >>> len(allgather_object("mine")) == api.size()
     True
     """
-    name = f"allgather_object.{name or 'object'}"
+    full_name = f"allgather_object.{name or 'object'}"
     number = process_set_id(process_set)
     data, trouble = _pickled(obj)
-    work = Work(_lib.ALLGATHER, name, process_set=number)
+    work = Work(_lib.ALLGATHER, full_name, process_set=number)
     dtype, shape, layout, address, _ = _flat(_UINT8, data)
 
     def result(handle: int) -> list[Any]:
@@ -116,7 +116,7 @@ def allgather_object(
         failed = [place for place, rows in enumerate(everything.rows) if rows == 0]
         if failed:
             ranks = process_set_ranks(number)
-            raise _cannot(name, [ranks[place] for place in failed], trouble) from trouble
+            raise _cannot(full_name, [ranks[place] for place in failed], trouble) from trouble
         objects = []
         begin = 0
         for rows in everything.rows:
