@@ -28,6 +28,7 @@ RUNS = (
     "collectives.py",
     "async_loader.py",
     "batch_norm.py",
+    "embeddings.py",
 )
 # Started otherwise: horovod_launch_cases.py.
 APART = {"interactive.py"}

@@ -304,16 +304,32 @@ class Optimizer(unittest.TestCase):
         self.equal_everywhere(model)
 
     def test_sparse_gradients(self) -> None:
-        model = torch.nn.Embedding(10, 3, sparse=True)
-        ht.broadcast_parameters(model.state_dict(), 0)
-        optimizer = ht.DistributedOptimizer(
-            torch.optim.SGD(model.parameters(), lr=0.1),
-            model.named_parameters(),
-            sparse_as_dense=True,
-        )
-        model(torch.tensor([ht.rank(), 1])).sum().backward()
-        optimizer.step()
-        self.equal_everywhere(model)
+        # The same training by dense gradients, as sparse ones, and as sparse ones made dense.
+        trained = []
+        for sparse, as_dense in ((False, False), (True, False), (True, True)):
+            torch.manual_seed(3)
+            model = torch.nn.ModuleList(torch.nn.Embedding(10, 3, sparse=sparse) for _ in range(2))
+            optimizer = ht.DistributedOptimizer(
+                torch.optim.SGD(model.parameters(), lr=0.03),
+                model.named_parameters(),
+                sparse_as_dense=as_dense,
+                backward_passes_per_step=2,
+            )
+            for step in range(3):
+                for _ in range(2):
+                    rows = torch.tensor([ht.rank(), 1, 1])
+                    # From the second step on rank 0 does without the second table.
+                    used = model[: 1 if step and ht.rank() == 0 else 2]
+                    sum(one(rows).square().sum() for one in used).backward()
+                optimizer.step()
+                self.assertEqual(
+                    model[0].weight.grad.is_sparse, sparse and not (as_dense and ht.size() > 1)
+                )
+                optimizer.zero_grad(set_to_none=True)
+            self.equal_everywhere(model)
+            trained.append(torch.cat([one.weight.detach() for one in model]))
+        self.assertTrue(torch.allclose(trained[0], trained[1], atol=1e-6))
+        self.assertTrue(torch.allclose(trained[0], trained[2], atol=1e-6))
 
     def test_channels_last(self) -> None:
         torch.manual_seed(0)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, Optional
@@ -12,10 +13,12 @@ import torch
 from hvd import _lib, api
 from hvd.errors import HvdError, InvalidArgumentError
 from hvd.gradients import Gradients, Reduction
+from hvd.handles import synchronize
 from hvd.process_sets import ProcessSet
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
 from hvd.torch.parameters import Groups, Named, grouped_indices
+from hvd.torch.sparse import sparse_allreduce_async
 
 # What the data plane casts needs no tensors of its own.
 _METHODS = {
@@ -62,6 +65,11 @@ class GradientReducer:
         self._forms = [_form(parameter) for parameter in self.parameters]
         # What the engine reads and writes, by parameter; lives until the step is over.
         self._wires: dict[int, Any] = {}
+        # Sparse gradients of this step, and their handles once they are on their way; they leave
+        # when the step is synchronized. Of those that have been sparse: how many sparse dimensions.
+        self._rows: dict[int, int | None] = {}
+        self._sparse: dict[int, int] = {}
+        self._reduction = reduction
         self._gradients = Gradients(
             [f"gradient.{name}" for name in self.names],
             [self._describe(parameter) for parameter in self.parameters],
@@ -155,6 +163,11 @@ class GradientReducer:
 
     def complete(self, index: int, parameter: torch.Tensor, group: _Group | None) -> None:
         """One backward pass has completed the gradient of `parameter`."""
+        gradient = parameter.grad
+        if gradient is not None and gradient.is_sparse and not self._sparse_as_dense:
+            self._sparse[index] = gradient.sparse_dim()
+            self._rows[index] = None
+            return
         address = self._prepare(index, parameter)
         if group is None:
             self._submit(index, address, 0)
@@ -188,7 +201,7 @@ class GradientReducer:
             return torch.zeros_like(parameter, requires_grad=False)
         flat = gradient
         if gradient.is_sparse:
-            flat = self._dense(gradient)
+            flat = gradient.to_dense()
         elif gradient.is_conj() or gradient.is_neg():
             flat = gradient.resolve_conj().resolve_neg()
         if _tensors.layout_of(flat.shape, flat.stride()) is None:
@@ -208,27 +221,41 @@ class GradientReducer:
         if status:
             _refuse(status)
 
-    def _dense(self, gradient: torch.Tensor) -> torch.Tensor:
-        if self._sparse_as_dense:
-            return gradient.to_dense()
-        raise InvalidArgumentError(
-            "a gradient is sparse: give sparse_as_dense=True to DistributedOptimizer"
-        )
+    def _send_rows(self, index: int) -> int:
+        """Starts the reduction of a sparse gradient; of no rows where this rank has none."""
+        parameter = self.parameters[index]
+        gradient = parameter.grad
+        if gradient is None:
+            dimensions = self._sparse[index]
+            gradient = torch.sparse_coo_tensor(
+                torch.zeros((dimensions, 0), dtype=torch.int64),
+                parameter.new_zeros((0, *parameter.shape[dimensions:])),
+                parameter.shape,
+            )
+        name, (op, _, _, process_set) = f"gradient.{self.names[index]}", self._reduction
+        return sparse_allreduce_async(gradient, name, op, process_set)  # type: ignore[arg-type]
 
     @property
     def is_started(self) -> bool:
         """True when gradients of this step are on their way, or accumulated."""
-        return bool(self._wires)
+        return bool(self._wires or self._rows)
 
     def send_missing(self) -> None:
         """Sends what no backward pass has sent: zeros for a gradient that is not there."""
         for index in self._gradients.missing():
-            self._submit(index, self._prepare(index, self.parameters[index]), 1)
+            gradient = self.parameters[index].grad
+            if index in self._sparse and (gradient is None or gradient.is_sparse):
+                self._rows[index] = self._send_rows(index)
+            else:
+                self._submit(index, self._prepare(index, self.parameters[index]), 1)
 
     def wait(self) -> None:
         """Waits until every gradient is reduced."""
         try:
             self._gradients.wait()
+            for index, handle in self._rows.items():
+                if handle is not None:
+                    self.parameters[index].grad = synchronize(handle)
         except HvdError:
             self._forget()  # the step is over, and another may follow
             raise
@@ -242,6 +269,11 @@ class GradientReducer:
     def _forget(self) -> None:
         """Nothing of this step is in flight any more."""
         self._wires.clear()
+        for handle in self._rows.values():
+            if handle is not None:
+                with contextlib.suppress(HvdError):
+                    synchronize(handle)  # nothing where that was done
+        self._rows.clear()
         api.borrowed.pop(id(self), None)
         for group in self._groups:
             group.begin_step()
