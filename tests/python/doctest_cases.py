@@ -47,7 +47,11 @@ class Examples(unittest.TestCase):
     def test_every_example(self) -> None:
         finder, ran = doctest.DocTestFinder(), 0
         for name in module_names():
-            module = importlib.import_module(name)
+            try:
+                module = importlib.import_module(name)
+            except hvd.UnsupportedError as older:  # this version of a framework lacks the part
+                print(f"{name}: {older}")
+                continue
             for test in finder.find(module, name):
                 if not test.examples:
                     continue
