@@ -46,6 +46,7 @@ wants 'hvdrun ' python -m hvdrun --version
 wants "$site/hvd/lib/libhvd.so" hvdrun check --build
 wants 'rank 1 of 2' hvdrun -np 2 python -c 'import hvd; hvd.init(); print("rank", hvd.rank(), "of", hvd.size())'
 wants 'shm' hvdrun -np 2 python -c 'import hvd; hvd.init(); print(hvd.describe())'
+wants '[8, 8]' python -c 'import hvd; print(hvd.run(pow, (2, 3), np=2))'
 command -v man >/dev/null && wants "$room/venv/share/man/man1/hvdrun.1" man -w hvdrun
 wants 'srun' hvdrun script --site generic --nodes 1 -- python train.py
 

@@ -132,6 +132,12 @@ class Results(RunCase):
             self.assertEqual(self.out, "line\nline\n")
             self.assertEqual((Path(logs) / "rank-1.out").read_text(), "line\n")
 
+    def test_letters_that_the_output_here_lacks(self) -> None:
+        kept = io.BytesIO()
+        with contextlib.redirect_stdout(io.TextIOWrapper(kept, encoding="ascii")):
+            hvd.run(os.write, (1, "caf\u00e9 \n".encode()), np=1, directory=self.folder)
+            self.assertEqual(kept.getvalue(), b"caf\\xe9 \n")
+
     def test_lines_come_while_the_ranks_run(self) -> None:
         seen = threading.Event()
         flag = Path(self.folder).with_name(Path(self.folder).name + "-flag")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 # How often a wait looks whether the program has ended or the time is up.
 _SLICE_SECONDS = 0.2
@@ -128,12 +129,21 @@ class LiveProcess:
             self._selector.unregister(key.fileobj)
 
     def _write_out(self, text: str) -> None:
-        if self._shows and text and sys.stdout is not None:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+        if self._shows:
+            _show(sys.stdout, text)
 
     def _write_error(self, text: str) -> None:
         self.last_error_text = (self.last_error_text + text)[-_KEPT_CHARACTERS:]
-        if self._shows and text and sys.stderr is not None:
-            sys.stderr.write(text)
-            sys.stderr.flush()
+        if self._shows:
+            _show(sys.stderr, text)
+
+
+def _show(stream: Any, text: str) -> None:
+    """Writes to a stream of this program; it may have none, or one that lacks letters."""
+    if stream is None or not text:
+        return
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        stream.write(text.encode("ascii", "backslashreplace").decode())
+    stream.flush()
