@@ -113,3 +113,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(_LATER[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
