@@ -57,6 +57,7 @@ Status GradientReducer::wait_for_stage(Engine& engine, Deadline deadline) {
       // An operation may itself fail with kTimeout; in flight is what poll() says.
       const auto done = engine.poll(handle);
       if (done.is_ok() && !done.value()) return status;
+      status = engine.wait(handle, deadline);  // it may be over only since the wait
     }
     failed_.push_back(!status.is_ok());
     note(std::move(status));

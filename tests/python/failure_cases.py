@@ -135,6 +135,29 @@ print("FINE")
             self.assertIn("FINE", outcome.text)
 
 
+class Workers(unittest.TestCase):
+    def test_of_any_start_method_work_beside_operations(self) -> None:
+        outcomes = run(
+            """
+import torch.utils.data as data
+from worker_data import Squares
+for method in ("fork", "spawn"):
+    flying = [ht.allreduce_async(torch.ones(1000), op=ht.Sum, name=f"{method}.{i}") for i in range(9)]
+    loader = data.DataLoader(Squares(), batch_size=4, num_workers=1, multiprocessing_context=method)
+    total = sum(item.sum().item() for item in loader)
+    assert total == 140, total
+    assert all(ht.synchronize(one)[0].item() == ht.size() for one in flying)
+ht.shutdown()
+print("FINE")
+""",
+            count=2,
+            seconds=110,
+        )
+        for outcome in outcomes:
+            self.assertEqual(outcome.code, 0, outcome.text)
+            self.assertIn("FINE", outcome.text)
+
+
 class Interrupts(unittest.TestCase):
     def test_control_c_ends_a_wait(self) -> None:
         program = """
@@ -167,6 +190,24 @@ class Exits(unittest.TestCase):
     def test_ranks_may_end_without_shutdown(self) -> None:
         for outcome in run("print('END')\n"):
             self.assertEqual(outcome.code, 0, outcome.text)
+
+    def test_nobody_need_wait_for_what_is_on_its_way(self) -> None:
+        program = """
+model = torch.nn.Linear(300, 300)
+optimizer = ht.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+model(torch.ones(2, 300)).sum().backward()
+handles = [ht.allreduce_async(torch.ones(50000)) for _ in range(20)]
+never = ht.allreduce_async(torch.ones(50000), name=f"only {ht.rank()}")
+keep = []
+class Late:
+    def __del__(self):
+        keep.append(ht.is_initialized())
+late = Late()
+print("END")
+"""
+        for outcome in run(program):
+            self.assertEqual(outcome.code, 0, outcome.text)
+            self.assertIn("END", outcome.text)
 
     def test_shutdown_ends_the_job(self) -> None:
         program = """

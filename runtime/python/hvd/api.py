@@ -297,8 +297,12 @@ def wait(handle: int, deadline: float | None = None) -> None:
         if status == _lib.OK:
             return
         error = failure(status)
-        if status != _lib.TIMEOUT or is_done(handle):
+        if status != _lib.TIMEOUT:
             raise error
+        if is_done(handle):
+            # Since then, or it failed by a deadline of its own: now the outcome is known.
+            check(waiting.hvd_wait(handle, 0.0))
+            return
         if deadline is not None and time.monotonic() >= deadline:
             raise error
 
