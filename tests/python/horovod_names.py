@@ -348,7 +348,10 @@ STATES = {
     "HorovodAlltoall": ("different", "`apply()` only"),
     "HorovodReducescatter": ("different", "`apply()` only"),
     "HorovodGroupedReducescatter": ("different", "`apply()` only"),
-    "AsyncDataLoaderMixin": ("better", "every loop is one epoch, after one that was left early too"),
+    "AsyncDataLoaderMixin": (
+        "better",
+        "every loop is one epoch, after one that was left early too",
+    ),
     "run_fn": ("better", "gives up after `reset_limit=` errors without a commit"),
     "State": ("better", "its arguments may be left out"),
     "ObjectState": ("better", "its arguments may be left out"),
