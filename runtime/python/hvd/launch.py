@@ -231,7 +231,7 @@ def _allocation_size(
 def hvdrun_path() -> str:
     """The hvdrun that belongs to this library and package; that of PATH where there is none."""
     library = Path(_lib.library_path()).resolve()
-    for parent in library.parents[:3]:  # a build tree
+    for parent in list(library.parents)[:3]:  # a build tree
         place = parent / "launcher" / "hvdrun"
         if os.access(place, os.X_OK):
             return str(place)
