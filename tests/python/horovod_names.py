@@ -353,6 +353,7 @@ STATES = {
         "every loop is one epoch, after one that was left early too",
     ),
     "run_fn": ("better", "gives up after `reset_limit=` errors without a commit"),
+    "HorovodBasics": ("different", "its questions are those of `horovod.torch`"),
     "State": ("better", "its arguments may be left out"),
     "ObjectState": ("better", "its arguments may be left out"),
     "OptimizerStateHandler": ("better", _HANDLERS),
@@ -365,8 +366,8 @@ STATES = {
 # Where a name means another thing than elsewhere.
 STATES_IN = {
     ("horovod.torch.elastic", "run"): (
-        "better",
-        "a job of constant size; gives up after `reset_limit=` errors without a commit",
+        "different",
+        "a job keeps its size; gives up after `reset_limit=` errors without a commit",
     ),
 }
 
