@@ -317,8 +317,9 @@ class Decisions(unittest.TestCase):
         self.assertTrue(launch.in_slurm_shell(job))
         self.assertTrue(launch.in_slurm_shell(interactive))
         self.assertFalse(launch.in_slurm_shell(step))
-        self.assertTrue(launch.is_srun_task(step))
-        self.assertFalse(launch.is_srun_task({**step, "SLURM_STEP_NUM_TASKS": "1"}))
+        self.assertTrue(launch.is_rank(step))
+        self.assertTrue(launch.is_rank({"HVD_RANK": "0"}))
+        self.assertFalse(launch.is_rank({**step, "SLURM_STEP_NUM_TASKS": "1"}))
 
     def test_the_package_is_found_by_the_ranks(self) -> None:
         package = str(Path(launch.__file__).parents[1])

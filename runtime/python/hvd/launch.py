@@ -165,10 +165,10 @@ def _check(fn: object, np: int | None, nodes: int | None, timeout: float | None)
             raise InvalidArgumentError(f"hvd.run: {name} is {value!r}; give 1 or more, or None")
     if timeout is not None and timeout <= 0:
         raise InvalidArgumentError(f"hvd.run: timeout is {timeout}; give seconds, or None")
-    if np is None and is_srun_task(os.environ):
+    if np is None and is_rank(os.environ):
         raise InvalidArgumentError(
-            "hvd.run: this process is a task of srun, so already a rank of its job; call hvd.run "
-            "from the batch or salloc shell, or give np= for ranks on this machine alone"
+            "hvd.run: this process is a rank of hvdrun, or a task of srun; call hvd.run outside of "
+            "them, or give np= for ranks on this machine alone"
         )
     if not sys.executable:
         raise InvalidArgumentError("hvd.run: sys.executable is empty: which Python are the ranks?")
@@ -183,9 +183,10 @@ def in_slurm_shell(environment: Mapping[str, str]) -> bool:
     return "SLURM_JOB_ID" in environment and not _in_step(environment)
 
 
-def is_srun_task(environment: Mapping[str, str]) -> bool:
-    """True in one of several tasks of a step."""
-    return _in_step(environment) and environment["SLURM_STEP_NUM_TASKS"] != "1"
+def is_rank(environment: Mapping[str, str]) -> bool:
+    """True in a rank of hvdrun, and in one of several tasks of a step."""
+    is_task = _in_step(environment) and environment["SLURM_STEP_NUM_TASKS"] != "1"
+    return is_task or "HVD_RANK" in environment
 
 
 def _in_step(environment: Mapping[str, str]) -> bool:
