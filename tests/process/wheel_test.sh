@@ -37,8 +37,11 @@ done
 "$room/venv/bin/pip" install --quiet --no-index --no-deps "$wheel"
 site=$("$room/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
 for file in "$site/hvd/bin/hvdrun" "$site"/hvd/lib/*.so; do
-  needs=$(readelf -d "$file" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^lib\(c\|m\|dl\|pthread\|rt\)\.so\|^ld-linux' || true)
+  needs=$(readelf -d "$file" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^lib\(c\|m\|dl\|gcc_s\|pthread\|rt\)\.so\|^ld-linux' || true)
   [ -z "$needs" ] || complain "$(basename "$file") needs" "$needs"
+  newest=$(objdump -T "$file" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
+  [ "$(printf '%s\n' "$newest" GLIBC_2.34 | sort -V | tail -n 1)" = GLIBC_2.34 ] ||
+    complain "$(basename "$file") needs $newest: Debian 12 and all that is not older than glibc 2.34 shall do"
 done
 
 wants 'hvdrun ' hvdrun --version
@@ -75,7 +78,7 @@ END
 wants '' env PKG_CONFIG_PATH="$site/hvd/lib/pkgconfig" sh -c 'c++ -std=c++20 sum.cc $(pkg-config --cflags --libs hvd) -o sum'
 wants 'C++ sum 2' hvdrun -np 2 ./sum
 
-if command -v mypy >/dev/null; then
+if command -v mypy >/dev/null && [ "$python" = /usr/bin/python3 ]; then # an old mypy reads no newer Python
   cat >"$room/user.py" <<'END'
 import hvd
 

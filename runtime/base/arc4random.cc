@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/random.h>
+
+#include <cstdint>
+
+/// For the libstdc++ that a wheel links in: it asks glibc for this, which has it since 2.36 only.
+extern "C" std::uint32_t arc4random() noexcept {
+  std::uint32_t word = 0;
+  while (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word)) {
+  }
+  return word;
+}
