@@ -306,12 +306,15 @@ class TestTraining(Case):
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
 
     def test_ddp_learns_as_one_process_does(self) -> None:
-        for options in ({}, {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.0001}):
+        small = {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.0001}
+        for options, hook in (({}, None), (small, None), (small, backend.average_hook)):
             model = network()
             if RANK:
                 for parameter in model.parameters():
                     parameter.data.zero_()  # the values of rank 0 count
             wrapped = DistributedDataParallel(model, **options)
+            if hook is not None:
+                wrapped.register_comm_hook(None, hook)
             train(wrapped, torch.optim.Adam(model.parameters(), lr=0.01), batches()[0])
             self.assert_models_equal(model, trained_alone())
 

@@ -11,8 +11,9 @@ train.py``). Where the script is given rank and world size in another way, as by
 keep that way.
 """
 
+from hvd.torch.distributed.hooks import average_hook
 from hvd.torch.distributed.process_group import register
 
 register()
 
-__all__ = ["register"]
+__all__ = ["average_hook", "register"]

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from hvd import api
-from hvd.errors import MismatchError
+from hvd.errors import MismatchError, UnsupportedError
 from hvd.handles import Flat
 from hvd.torch import tensors as _tensors
 
@@ -78,4 +78,32 @@ def received(handle: int, index: int, room: torch.Tensor, counts: Sequence[int],
         raise MismatchError(
             f"rank {api.rank()}: {what}: the ranks sent {[n * unit for n in rows]} elements, the "
             f"output has room for {[n * unit for n in counts]}"
+        )
+
+
+def putting_back(targets: Sequence[Target]) -> Callable[[int], None] | None:
+    """What puts the results back; None where they are there already."""
+    if all(target.is_given for target in targets):
+        return None
+
+    def put_back(handle: int) -> None:
+        for target in targets:
+            target.put_back()
+
+    return put_back
+
+
+def apart(source: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
+    """The source, or a copy where it lies in the memory of the result."""
+    begin = room.data_ptr()
+    end = begin + room.numel() * room.element_size()
+    return source.clone() if begin <= source.data_ptr() < end else source
+
+
+def check_share(what: str, whole: torch.Tensor, share: torch.Tensor, ranks: int) -> None:
+    """Raises unless `whole` has as many elements as `share` on each of `ranks`."""
+    if whole.numel() != share.numel() * ranks:
+        raise UnsupportedError(
+            f"{what}: {share.numel()} elements for each of {ranks} ranks are not "
+            f"{whole.numel()} elements"
         )
