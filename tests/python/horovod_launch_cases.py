@@ -31,7 +31,7 @@ def python(program: str, *path: str, **variables: str) -> subprocess.CompletedPr
         env={**os.environ, "PYTHONPATH": os.pathsep.join(folders), **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
 
