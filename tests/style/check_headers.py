@@ -22,7 +22,7 @@ _C = ["-x", "c", "-std=c11", "-pedantic"]
 def _needs_what_is_missing(stderr: str) -> bool:
     # mpi.h is on no default path: several libraries bring one.
     return "No such file" in stderr and any(
-        name in stderr for name in ("hwloc.h", "torch/", "mpi.h")
+        name in stderr for name in ("hwloc.h", "ATen/", "torch/", "mpi.h")
     )
 
 
