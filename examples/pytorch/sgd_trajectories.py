@@ -123,15 +123,15 @@ def main() -> int:
             paths[count] = descend(options, ranks)
     if hvd.rank() == 0:
         alone = wandering(paths[1])
-        for ranks, path in paths.items():
+        for count, path in paths.items():
             off = wandering(path)
             if value(torch.tensor(path[-1])).item() > FAR:
-                print(f"{ranks} rank(s): left the valley after {len(path) - 1} steps")
+                print(f"{count} rank(s): left the valley after {len(path) - 1} steps")
                 continue
             print(
-                f"{ranks} rank(s): f = {value(torch.tensor(path[-1])).item():.4f} at the end, "
+                f"{count} rank(s): f = {value(torch.tensor(path[-1])).item():.4f} at the end, "
                 f"{off:.3f} from the minimum in the second half, {off / alone:.2f} of one rank's "
-                f"(noise alone: {1 / math.sqrt(ranks):.2f})"
+                f"(noise alone: {1 / math.sqrt(count):.2f})"
             )
         print(f"drawn: {draw(paths, options.png)}")
     return 0

@@ -47,7 +47,7 @@ def shfmt() -> None:
 
 
 def mypy() -> None:
-    files = sources.tracked("runtime/python/hvd/*.py", "runtime/horovod/horovod/*.py")
+    files = sources.tracked("runtime/**/*.py", "examples/*.py", "docs/api/*.py", "scripts/*.py")
     sources.run_tool([sources.tool("mypy"), "--cache-dir=/dev/null"], files)
 
 
