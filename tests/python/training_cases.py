@@ -8,6 +8,7 @@ import itertools
 import pickle
 import unittest
 import warnings
+from collections.abc import Callable
 
 import torch
 from small_network import Case, examples, loss_of, network, own, sgd
@@ -23,6 +24,46 @@ def setUpModule() -> None:  # noqa: N802 (unittest's name)
 
 def tearDownModule() -> None:  # noqa: N802
     ht.shutdown()
+
+
+class Mistakes(Case):
+    """Each is refused where it is made, with what to write instead, and changes nothing."""
+
+    def refused(self, text: str, call: Callable[[], object]) -> None:
+        with self.subTest(text), self.assertRaisesRegex(ValueError, text):
+            call()
+
+    def test_optimizers(self) -> None:
+        model = network()
+        optimizer = ht.DistributedOptimizer(sgd(model), model.named_parameters())
+        make = ht.DistributedOptimizer
+        self.refused("not Sequential", lambda: make(model))
+        self.refused("a DistributedOptimizer already", lambda: make(optimizer))
+        self.refused("op is 'average'", lambda: make(sgd(model), op="average"))
+        self.refused("compression is 'fp16'", lambda: make(sgd(model), compression="fp16"))
+        self.refused("process_set is \\[0\\]", lambda: make(sgd(model), process_set=[0]))
+        self.refused("state_dict", lambda: ht.broadcast_parameters(model, root_rank=0))
+        model.state_dict()
+
+    def test_operations(self) -> None:
+        self.refused("not float: use", lambda: ht.allreduce(1.5))
+        self.refused("not list: use", lambda: ht.allgather([1.0]))
+        self.refused("not ndarray: use", lambda: ht.broadcast(torch.ones(1).numpy(), 0))
+        with torch.no_grad():
+            self.refused("allreduce: a torch.Tensor", lambda: ht.allreduce(1.5))
+        self.refused("op is 'sum'", lambda: ht.allreduce(torch.ones(1), op="sum"))
+        self.refused("process_set is \\[0\\]", lambda: ht.allreduce(torch.ones(1), process_set=[0]))
+
+    def test_loss_of_another_model(self) -> None:
+        self.several_ranks()
+        critic = network()
+        optimizer = ht.DistributedOptimizer(sgd(critic), critic.named_parameters())
+        loss_of(critic, *examples(0)).backward()
+        with self.assertRaisesRegex(
+            AssertionError, f"rank {ht.rank()}.*another backward pass.*requires_grad_"
+        ):
+            loss_of(critic, *examples(0)).backward()
+        optimizer.step()
 
 
 class Groups(Case):

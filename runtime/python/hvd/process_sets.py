@@ -94,7 +94,13 @@ global_process_set = _GlobalProcessSet()
 
 def process_set_id(process_set: ProcessSet | int) -> int:
     """The number of a process set that is there."""
-    return process_set if isinstance(process_set, int) else process_set._id()
+    try:
+        return process_set if isinstance(process_set, int) else process_set._id()
+    except AttributeError:
+        raise InvalidArgumentError(
+            f"process_set is {process_set!r}: a ProcessSet is needed, as hvd.add_process_set() of "
+            "some ranks returns it"
+        ) from None
 
 
 def add_process_set(

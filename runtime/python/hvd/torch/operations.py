@@ -32,8 +32,15 @@ def chosen_op(average: bool | None, op: int | None) -> int:
     if average is not None and op is not None:
         raise ValueError("The op parameter supersedes average. Please provide only one of them.")
     if op is not None:
-        return op
+        return checked_op(op)
     return Sum if average is False else Average
+
+
+def checked_op(op: int) -> int:
+    """The reduction, if it is one."""
+    if not isinstance(op, int):
+        raise InvalidArgumentError(f"op is {op!r}: give hvd.Average, hvd.Sum or another of hvd")
+    return op
 
 
 def allreduce_async(
@@ -138,7 +145,13 @@ def reduction(
 
 def needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
     """True when a result must lead back to the tensors."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    try:
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    except AttributeError:
+        kinds = {type(one).__name__ for one in tensors if not isinstance(one, torch.Tensor)}
+        raise InvalidArgumentError(
+            f"a torch.Tensor is needed, not {' or '.join(sorted(kinds))}: use torch.tensor(value)"
+        ) from None
 
 
 def check_group(what: str, tensors: Sequence[torch.Tensor]) -> None:

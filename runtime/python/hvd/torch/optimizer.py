@@ -16,7 +16,7 @@ from hvd.gradients import Reduction
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.torch import operations
 from hvd.torch.compression import Compression
-from hvd.torch.operations import Adasum, Average, Sum
+from hvd.torch.operations import Adasum, Average, Sum, checked_op
 from hvd.torch.parameters import Groups, Named, checked_names, chosen_groups, trained
 from hvd.torch.reducer import GradientReducer, Settings, is_shared
 from hvd.torch.wrapping import Wrapped, wrap
@@ -172,6 +172,18 @@ class _Distributed(Wrapped):
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 
 
+def _check_optimizer(optimizer: Any) -> None:
+    if not hasattr(optimizer, "param_groups"):
+        raise InvalidArgumentError(
+            f"DistributedOptimizer: an optimizer of torch is needed, not {type(optimizer).__name__}"
+        )
+    if isinstance(optimizer, Wrapped) and hasattr(optimizer, "_hvd_settings"):
+        raise InvalidArgumentError(
+            "DistributedOptimizer: this is a DistributedOptimizer already: wrap once, and pass "
+            "the optimizer that it was made of to wrap another time"
+        )
+
+
 def DistributedOptimizer(  # noqa: N802 (the name that users know)
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
@@ -223,6 +235,13 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     >>> model(torch.ones(1, 2)).sum().backward()
     >>> optimizer.step()
     """
+    _check_optimizer(optimizer)
+    checked_op(op)
+    if not hasattr(compression, "compress") and not hasattr(compression, "method"):
+        raise InvalidArgumentError(
+            f"compression is {compression!r}: give one of hvd.Compression, such as "
+            "hvd.Compression.fp16"
+        )
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
     if gradient_predivide_factor != 1.0 and op != Average:

@@ -345,7 +345,11 @@ def _form(tensor: torch.Tensor) -> _Form:
 def _refuse(status: int) -> NoReturn:
     error = api.failure(status)
     if isinstance(error, InvalidArgumentError):
-        raise BackwardPassError(str(error))
+        raise BackwardPassError(
+            f"rank {api.rank()}: {error}: call optimizer.step() or synchronize(), give "
+            "backward_passes_per_step, or, where the loss of another model passes through this one "
+            "as in a GAN, requires_grad_(False) meanwhile"
+        )
     raise error
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from hvd import api
+from hvd.errors import InvalidArgumentError
 from hvd.objects import allgather_object, broadcast_object
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import operations
@@ -40,6 +41,11 @@ def broadcast_parameters(
     pairs: Iterable[tuple[str, Any]]
     if isinstance(params, Mapping):
         pairs = sorted(params.items(), key=lambda pair: str(pair[0]))
+    elif isinstance(params, torch.nn.Module):
+        raise InvalidArgumentError(
+            "broadcast_parameters: pass model.state_dict() or model.named_parameters(), not the "
+            f"model ({type(params).__name__})"
+        )
     else:
         pairs = [
             entry if isinstance(entry, tuple) else (str(number), entry)  # type: ignore[misc]

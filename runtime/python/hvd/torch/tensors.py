@@ -45,26 +45,31 @@ def layout_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
     return zlib.crc32(repr(order).encode()) or 1
 
 
+def _called(what: str, name: str | None) -> str:
+    return what if name is None else f"{what} '{name}'"
+
+
 def check_tensor(tensor: torch.Tensor, what: str, name: str | None = None) -> int:
     """The number of its type; refuses what is not plain CPU memory, saying what to do."""
     if not isinstance(tensor, torch.Tensor):
         raise InvalidArgumentError(
-            f"{what} '{name}': a torch.Tensor is needed, not {type(tensor).__name__}"
+            f"{what}: a torch.Tensor is needed, not {type(tensor).__name__}: use "
+            "torch.tensor(value)"
         )
     number = DTYPES.get(tensor.dtype)
     if number is not None and tensor.is_cpu and tensor.layout is torch.strided:
         return number
     if tensor.layout != torch.strided:
         raise UnsupportedError(
-            f"{what} '{name}': the tensor is {tensor.layout}; use to_dense(), or "
+            f"{_called(what, name)}: the tensor is {tensor.layout}; use to_dense(), or "
             "sparse_as_dense=True"
         )
     if number is None:
         raise UnsupportedError(
-            f"{what} '{name}': {tensor.dtype} is not supported; convert it first"
+            f"{_called(what, name)}: {tensor.dtype} is not supported; convert it first"
         )
     raise UnsupportedError(
-        f"{what} '{name}': the tensor is on {tensor.device}; this version moves CPU memory: use "
+        f"{_called(what, name)}: the tensor is on {tensor.device}; this version moves CPU memory: use "
         ".cpu()"
     )
 
@@ -74,14 +79,14 @@ def in_place(tensor: torch.Tensor, what: str, name: str | None = None) -> Flat:
     number = check_tensor(tensor, what, name)
     if tensor.is_neg() or tensor.is_conj():
         raise UnsupportedError(
-            f"{what} '{name}': the tensor is a negated or conjugated view; use resolve_neg() or "
+            f"{_called(what, name)}: the tensor is a negated or conjugated view; use resolve_neg() or "
             "resolve_conj() and assign the result"
         )
     shape = tensor.shape
     layout = 0 if tensor.is_contiguous() else layout_of(shape, tensor.stride())
     if layout is None:
         raise UnsupportedError(
-            f"{what} '{name}': shape {list(shape)} with strides {list(tensor.stride())} is expanded "
+            f"{_called(what, name)}: shape {list(shape)} with strides {list(tensor.stride())} is expanded "
             "or a slice with gaps, which cannot be replaced in place; use the version that "
             "returns a new tensor, or contiguous()"
         )
