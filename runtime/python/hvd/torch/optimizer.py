@@ -167,7 +167,10 @@ class _Distributed(Wrapped):
         if any(reducer.is_started for reducer in self._hvd_reducers):
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before "
-                "optimizer.step() or optimizer.synchronize(): gradients are on their way"
+                "optimizer.step() or optimizer.synchronize(): gradients are on their way. With a "
+                "GradScaler call optimizer.synchronize() before it, and step within "
+                "optimizer.skip_synchronize(); where the backward pass is not for this optimizer, "
+                "set requires_grad_(False) on its parameters meanwhile"
             )
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 

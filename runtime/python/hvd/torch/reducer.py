@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, Optional
@@ -153,8 +154,12 @@ class GradientReducer:
                 _refuse(status)
 
         hook = fast if group is None and self._compressor is None else slow
-        # What torch.compile looks for before it traces; its decorator costs a second to import.
+        # Keeps torch.compile from tracing it, as torch._dynamo.disable() does for some microseconds
+        # a call; where that is not imported yet, its import would take a second.
         hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+        skip = getattr(sys.modules.get("torch._dynamo.eval_frame"), "skip_code", None)
+        if skip is not None:
+            skip(hook.__code__)
         return hook
 
     def form(self, index: int) -> _Form:
