@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Our figures beside those of Open MPI, MPICH, Gloo and DDP, all measured in this one run, on a quiet machine.
-# scripts/bench.sh [TABLE...]: launcher, allreduce, operations, lists, oversubscribed, tcp, nodes, mpi, step, start; default: all
+# scripts/bench.sh [TABLE...]: launcher, allreduce, operations, lists, oversubscribed, tcp, nodes, mpi, step, hooks, start; default: all
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

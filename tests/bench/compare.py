@@ -249,6 +249,16 @@ def step_table(bench: Bench) -> None:
     sys.stdout.flush()
 
 
+def hooks_table(bench: Bench) -> None:
+    """What DistributedOptimizer adds to a backward pass that only fills gradients."""
+    program = [sys.executable, str(_HERE / "torch_hooks.py"), str(_HERE / "shapes_resnet50.txt")]
+    got = outcome("gradient hooks", [[bench.hvdrun, "-np", "2", *program]])
+    print()
+    for case, milliseconds in got.items():
+        print(f"{case:28} {milliseconds:9.3f} ms")
+    sys.stdout.flush()
+
+
 def start_table(bench: Bench) -> None:
     idle = bench.ours(["idle"])
     first = bench.ours(["start"])
@@ -270,6 +280,7 @@ _TABLES = {
     "nodes": nodes_table,
     "mpi": mpi_table,
     "step": step_table,
+    "hooks": hooks_table,
     "start": start_table,
 }
 
