@@ -85,6 +85,8 @@ class Operations(unittest.TestCase):
         np.testing.assert_array_equal(third, np.full(5, np.float16(1 / 3), "float32"))
         with self.assertRaisesRegex(hvd.UnsupportedError, "as float16"):
             hn.allreduce(np.ones(3, "int32"), op=hn.Sum, wire="float16")
+        with self.assertRaisesRegex(hvd.InvalidArgumentError, "wire is 'float8'; use 'float16'"):
+            hn.allreduce(np.ones(3), wire="float8")
 
     def test_alltoall(self) -> None:
         size, rank = hvd.size(), hvd.rank()

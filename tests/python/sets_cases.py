@@ -171,6 +171,21 @@ class Sets(unittest.TestCase):
                 action()
         self.assertEqual(ht.allreduce(value, op=ht.Sum)[0].item(), ht.size())
 
+    def test_a_set_ends_with_its_job(self) -> None:
+        ht.shutdown()
+        self.assertIsNone(self.mine.process_set_id)
+        ht.init()
+        # Its number is given again, to other ranks.
+        second = ht.add_process_set([0])
+        with self.assertRaisesRegex(hvd.InvalidArgumentError, "is not there"):
+            ht.allreduce(torch.ones(1), process_set=self.mine)
+        self.assertFalse(ht.remove_process_set(self.mine))
+        ht.remove_process_set(second)
+        for one in self.sets:
+            self.assertIs(ht.add_process_set(one), one)
+        total = ht.allreduce(torch.ones(1), op=ht.Sum, process_set=self.mine)
+        self.assertEqual(total.item(), self.mine.size())
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -21,8 +21,11 @@ from hvd.errors import BY_STATUS, HvdError, NotInitializedError
 SLICE_SECONDS = 0.2
 _PATIENCE_SECONDS = 10.0
 
-# Whatever the engine may still write to; see _end_of_program().
+# Whatever the engine may still write to, by handle, or by what else borrowed it; see
+# _end_of_program().
 borrowed: dict[Any, Any] = {}
+
+_jobs = 0
 
 
 def check(status: int) -> None:
@@ -40,8 +43,18 @@ def failure(status: int) -> HvdError:
     return BY_STATUS.get(status, HvdError)(text)
 
 
+def job() -> int:
+    """A number that changes whenever this process joins or leaves a job.
+
+    >>> job() == job()
+    True
+    """
+    return _jobs
+
+
 def start(start_timeout: float | None, process_sets: ctypes.Array[_lib.Ranks]) -> None:
     """Joins the job, with process sets 1, 2, ..."""
+    global _jobs
     options = _lib.InitOptions(struct_size=ctypes.sizeof(_lib.InitOptions))
     options.start_timeout_seconds = start_timeout or 0.0
     options.process_sets = process_sets
@@ -60,6 +73,7 @@ def start(start_timeout: float | None, process_sets: ctypes.Array[_lib.Ranks]) -
         thread.join(SLICE_SECONDS)
     if outcome:
         raise outcome[0]
+    _jobs += 1
 
 
 def shutdown() -> None:
@@ -69,8 +83,10 @@ def shutdown() -> None:
     >>> is_initialized()
     False
     """
+    global _jobs
     check(waiting.hvd_shutdown(_PATIENCE_SECONDS))
     borrowed.clear()
+    _jobs += 1
 
 
 def abort(cause: str) -> None:

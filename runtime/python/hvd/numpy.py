@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from hvd import _lib, api, handles
+from hvd.errors import InvalidArgumentError
 from hvd.handles import Work, poll, synchronize
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 
@@ -67,6 +68,14 @@ BitOr = _lib.BIT_OR
 BitXor = _lib.BIT_XOR
 
 _WIRES = {None: _lib.WIRE_SAME, "float16": _lib.WIRE_FLOAT16, "bfloat16": _lib.WIRE_BFLOAT16}
+
+
+def _wire(wire: str | None) -> int:
+    if wire not in _WIRES:
+        raise InvalidArgumentError(
+            f"rank {api.rank()}: wire is {wire!r}; use 'float16' or 'bfloat16', or leave it out"
+        )
+    return _WIRES[wire]
 
 
 def _flat(array: Any) -> np.ndarray:
@@ -149,7 +158,7 @@ def allreduce(
         op,
         (prescale_factor, postscale_factor),
         process_set_id(process_set),
-        wire=_WIRES[wire],
+        wire=_wire(wire),
         priority=priority,
     )
     tensors = [_described(source, result)]
@@ -181,7 +190,7 @@ def grouped_allreduce(
         op,
         (prescale_factor, postscale_factor),
         process_set_id(process_set),
-        wire=_WIRES[wire],
+        wire=_wire(wire),
         priority=priority,
     )
     tensors = [_described(source, result) for source, result in zip(sources, results)]

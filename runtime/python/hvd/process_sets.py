@@ -27,7 +27,8 @@ class ProcessSet:
     """
 
     def __init__(self, ranks: Sequence[int] | Any) -> None:
-        self.process_set_id: int | None = None
+        self._number: int | None = None
+        self._job = 0
         self.mpi_comm: Any = None
         self.ranks: list[int] | None = None
         if is_communicator(ranks):
@@ -49,13 +50,23 @@ class ProcessSet:
             )
         return cls(communicator)
 
+    @property
+    def process_set_id(self) -> int | None:
+        """Its number; None until it is added, and after the job that it was added to."""
+        return self._number if self._job == api.job() else None
+
+    @process_set_id.setter
+    def process_set_id(self, number: int | None) -> None:
+        self._number, self._job = number, api.job()
+
     def _id(self) -> int:
-        if self.process_set_id is None:
+        number = self.process_set_id
+        if number is None:
             raise InvalidArgumentError(
                 f"the process set of ranks {self.ranks} is not there: pass it to hvd.init() or "
                 "hvd.add_process_set() first"
             )
-        return self.process_set_id
+        return number
 
     def size(self) -> int:
         """The number of its ranks."""
@@ -76,9 +87,10 @@ class ProcessSet:
 class _GlobalProcessSet(ProcessSet):
     """All ranks of the job."""
 
+    process_set_id = 0  # type: ignore[assignment]  # of every job
+
     def __init__(self) -> None:
         super().__init__([])
-        self.process_set_id = 0
 
     @property
     def ranks(self) -> list[int] | None:  # type: ignore[override]
@@ -150,9 +162,9 @@ def remove_process_set(process_set: ProcessSet | int, timeout: float | None = No
     """
     if isinstance(process_set, int):
         process_set = _numbered(process_set)
-    if process_set.process_set_id in (None, 0):
-        return False
     number = process_set.process_set_id
+    if not number:
+        return False
     api.check(waiting.hvd_process_set_remove(number, -1.0 if timeout is None else timeout))
     process_set.process_set_id = None
     return True

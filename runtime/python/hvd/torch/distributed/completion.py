@@ -56,7 +56,7 @@ class Operation(NamedTuple):
         )
 
     def _release(self) -> None:
-        api.borrowed.pop(self.handle, None)
+        api.borrowed.pop(("torch.distributed", self.handle), None)
         api.release(self.handle)
 
 

@@ -62,7 +62,7 @@ class Group:
         seconds = given.total_seconds() if given is not None else -1.0
         deadline = time.monotonic() + (seconds if seconds >= 0 else self._timeout)
         handle = handles.submit(work, tensors, waits)
-        api.borrowed[handle] = borrowed
+        api.borrowed["torch.distributed", handle] = borrowed
         what = f"operation {count} of process group '{self._label}' ({KINDS[work.kind]})"
         operation = Operation(handle, deadline, what, finish)
         started = HvdWork(operation, self._completions, result)
