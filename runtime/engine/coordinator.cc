@@ -167,10 +167,13 @@ void Coordinator::check_left(Name& name) {
   for (const int rank : missing.ranks()) {
     hosts += format_text("{}{}", hosts.empty() ? "" : ", ", hosts_[static_cast<std::size_t>(rank)]);
   }
-  fail(name, Code::kAborted,
-       format_text("tensor '{}': {} on host {} left the job (shutdown, or the end of the program) "
-                   "without submitting it; submit the same tensors on every rank",
-                   name.name, describe_ranks(missing), hosts));
+  fail(
+      name, Code::kAborted,
+      format_text(
+          "tensor '{}': {} on host {} left the job (shutdown, or the end of the program) "
+          "without submitting it; submit the same tensors on every rank, or call join() where data "
+          "end earlier",
+          name.name, describe_ranks(missing), hosts));
 }
 
 void Coordinator::define(Name& name) {

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -128,6 +130,11 @@ class Horovodrun(unittest.TestCase):
         text = launch.build_summary()
         for line in ("[X] PyTorch", "[ ] TensorFlow", "[X] Gloo", "[ ] NCCL"):
             self.assertIn(line, text)
+
+    def test_version_is_the_one_that_scripts_compare(self) -> None:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            launch.run_commandline(["--version"])
+        self.assertEqual(printed.getvalue(), "0.28.1\n")
 
 
 class Run(unittest.TestCase):

@@ -43,6 +43,9 @@ class Mistakes(Case):
         self.refused("compression is 'fp16'", lambda: make(sgd(model), compression="fp16"))
         self.refused("process_set is \\[0\\]", lambda: make(sgd(model), process_set=[0]))
         self.refused("state_dict", lambda: ht.broadcast_parameters(model, root_rank=0))
+        self.refused(
+            "broadcast_optimizer_state", lambda: ht.broadcast_parameters(optimizer.state_dict(), 0)
+        )
         model.state_dict()
 
     def test_operations(self) -> None:

@@ -188,7 +188,7 @@ def run_commandline(argv: Sequence[str] | None = None) -> int:
     try:
         options = parse_args(argv)
         if options.version:
-            print(f"horovodrun of hvdrun-horovod, with the interface of {horovod.__version__}")
+            print(horovod.__version__)
             return 0
         if options.check_build:
             print(build_summary())

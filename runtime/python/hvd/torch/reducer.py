@@ -232,7 +232,7 @@ class GradientReducer:
         gradient = parameter.grad
         if gradient is None:
             dimensions = self._sparse[index]
-            gradient = torch.sparse_coo_tensor(
+            gradient = _tensors.sparse(
                 torch.zeros((dimensions, 0), dtype=torch.int64),
                 parameter.new_zeros((0, *parameter.shape[dimensions:])),
                 parameter.shape,

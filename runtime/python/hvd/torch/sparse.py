@@ -51,7 +51,7 @@ def sparse_allreduce_async(
         values = torch.div(values, ranks, rounding_mode="trunc" if is_whole else None)
 
     def result(handle: int) -> torch.Tensor:
-        return torch.sparse_coo_tensor(
+        return tensors.sparse(
             tensors.gathered(handle, 0, indices).t(),
             tensors.gathered(handle, 1, values),
             tensor.shape,

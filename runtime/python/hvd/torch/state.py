@@ -40,6 +40,11 @@ def broadcast_parameters(
     """
     pairs: Iterable[tuple[str, Any]]
     if isinstance(params, Mapping):
+        if "param_groups" in params:
+            raise InvalidArgumentError(
+                "broadcast_parameters: this is the state of an optimizer: use "
+                "broadcast_optimizer_state(optimizer, root_rank)"
+            )
         pairs = sorted(params.items(), key=lambda pair: str(pair[0]))
     elif isinstance(params, torch.nn.Module):
         raise InvalidArgumentError(

@@ -102,6 +102,17 @@ def plain(tensor: torch.Tensor, what: str, name: str | None = None) -> torch.Ten
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
+# Newer torch warns, once, where nobody says whether the indices are to be checked.
+_UNCHECKED: dict[str, bool] = (
+    {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+)
+
+
+def sparse(indices: torch.Tensor, values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The COO tensor of values at indices that are known to be right."""
+    return torch.sparse_coo_tensor(indices, values, shape, **_UNCHECKED)  # type: ignore[call-overload,no-any-return]
+
+
 def to_result(source: torch.Tensor, target: torch.Tensor | None) -> Flat:
     """Row-major `source`, whose result goes to row-major `target`."""
     address = 0 if target is None else target.data_ptr()
