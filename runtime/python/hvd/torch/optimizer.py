@@ -173,6 +173,7 @@ class _Distributed(Wrapped):
                 "set requires_grad_(False) on its parameters meanwhile"
             )
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
+        self._hvd_is_synchronized = False  # what was reduced is gone
 
 
 def _check_optimizer(optimizer: Any) -> None:
