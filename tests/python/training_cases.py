@@ -66,7 +66,13 @@ class Mistakes(Case):
             AssertionError, f"rank {ht.rank()}.*another backward pass.*requires_grad_"
         ):
             loss_of(critic, *examples(0)).backward()
-        optimizer.step()
+        # The other way: to reduce these gradients as well, and throw them away.
+        optimizer.synchronize()
+        optimizer.zero_grad()
+        loss_of(critic, *examples(0)).backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            optimizer.step()
 
 
 class Groups(Case):
