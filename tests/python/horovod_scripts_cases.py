@@ -29,6 +29,9 @@ RUNS = (
     "async_loader.py",
     "batch_norm.py",
     "embeddings.py",
+    "exchange.py",
+    "strategy.py",
+    "transformer.py",
 )
 # Started otherwise: horovod_launch_cases.py.
 APART = {"interactive.py"}
