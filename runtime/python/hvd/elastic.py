@@ -34,6 +34,7 @@ from hvd.errors import (
     NotInitializedError,
     PeerLostError,
 )
+from hvd.work import Max
 
 __all__ = [
     "HostUpdateResult",
@@ -266,7 +267,7 @@ def _agree(in_a_row: int, is_equal: bool) -> tuple[int, bool]:
     if not api.is_initialized():
         return in_a_row, is_equal
     most, differs = objects.allreduce_numbers(
-        [float(in_a_row), float(not is_equal)], objects.Max, "elastic.agree"
+        [float(in_a_row), float(not is_equal)], Max, "elastic.agree"
     )
     return int(most), not differs
 

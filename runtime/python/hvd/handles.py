@@ -10,23 +10,11 @@ from typing import Any, NamedTuple, Union
 
 from hvd import _lib, api
 from hvd._lib import quick
+from hvd.work import Work
 
 # Type, shape, layout, and the addresses of input and output.
 Flat = tuple[int, tuple[int, ...], int, int, int]
 Described = Union[Flat, _lib.Tensor]
-
-
-class Work(NamedTuple):
-    """What an operation does, as ``hvd_request`` has it."""
-
-    kind: int
-    name: str | None = None
-    op: int = _lib.SUM
-    scales: tuple[float, float] = (1.0, 1.0)
-    process_set: int = 0
-    root: int = 0
-    wire: int = _lib.WIRE_SAME
-    priority: int = 0
 
 
 class _Pending(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 from hvd import api, objects
 from hvd.errors import InvalidArgumentError
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.work import Sum
 
 # Of a checksum of names: its square, summed over the ranks, is exact in a double.
 _CHECK_BITS = 20
@@ -67,7 +68,7 @@ def _means(
     """The sums over ranks by the sum of weights, unless the names differ."""
     check = float(zlib.crc32("\0".join(names).encode()) & ((1 << _CHECK_BITS) - 1))
     sums = objects.allreduce_numbers(
-        [*weighted, weight, check, check * check, 1.0], objects.Sum, "average_metrics", process_set
+        [*weighted, weight, check, check * check, 1.0], Sum, "average_metrics", process_set
     )
     *sums, total, checks, squares, ranks = sums
     # Without variance they are equal.

@@ -21,16 +21,30 @@ are C-contiguous. `prescale_factor` and `postscale_factor` multiply before and a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hvd import _lib, api, handles
+from hvd import arrays as _arrays
 from hvd.errors import InvalidArgumentError
-from hvd.handles import Work, poll, synchronize
-from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.handles import poll, synchronize
+from hvd.process_sets import ProcessSet, global_process_set
+from hvd.work import (
+    Adasum,
+    Average,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Max,
+    Min,
+    Product,
+    Sum,
+    Work,
+    check_group,
+    work_among,
+)
 
 __all__ = [
     "Adasum",
@@ -57,16 +71,6 @@ __all__ = [
     "synchronize",
 ]
 
-Average = _lib.AVERAGE
-Sum = _lib.SUM
-Adasum = _lib.ADASUM
-Min = _lib.MIN
-Max = _lib.MAX
-Product = _lib.PRODUCT
-BitAnd = _lib.BIT_AND
-BitOr = _lib.BIT_OR
-BitXor = _lib.BIT_XOR
-
 _WIRES = {None: _lib.WIRE_SAME, "float16": _lib.WIRE_FLOAT16, "bfloat16": _lib.WIRE_BFLOAT16}
 
 
@@ -78,55 +82,8 @@ def _wire(wire: str | None) -> int:
     return _WIRES[wire]
 
 
-def _flat(array: Any) -> np.ndarray:
-    """The array, or a copy, in C order; of a scalar too."""
-    return np.ascontiguousarray(array).reshape(np.shape(array))
-
-
-def _described(array: np.ndarray, target: np.ndarray | None = None, splits: Any = None) -> Any:
-    number = _lib.DTYPES.get(array.dtype.name)
-    if number is None:
-        raise TypeError(f"no collective moves arrays of {array.dtype}; use one of {[*_lib.DTYPES]}")
-    address = 0 if target is None else target.ctypes.data
-    tensor = api.tensor_struct(number, array.shape, 0, array.ctypes.data, address)
-    if splits is not None:
-        tensor.splits = _lib.shape_array(tuple(int(one) for one in splits))
-        tensor.split_count = len(splits)
-    return tensor
-
-
-def _given(tensor: Any, source: np.ndarray, out: np.ndarray | None) -> Any:
-    """The tensor, whose result goes to `out` if it fits."""
-    if out is not None:
-        if out.dtype != source.dtype or not (out.flags.c_contiguous and out.flags.writeable):
-            raise ValueError(
-                f"out must be a writeable, C-contiguous array of {source.dtype}, as the input is"
-            )
-        tensor.output = out.ctypes.data
-        tensor.output_bytes = out.nbytes
-    return tensor
-
-
-def _rows(
-    handle: int, index: int, dtype: np.dtype, out: np.ndarray | None = None
-) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The rows that came for tensor `index`, and how many from each rank."""
-    gathered = api.gathered(handle, index)
-    if out is not None and gathered.address == out.ctypes.data:
-        size = math.prod(gathered.shape)
-        return out.reshape(-1)[:size].reshape(gathered.shape), gathered.rows
-    result = np.empty(gathered.shape, dtype)
-    _lib.copy_bytes(result.ctypes.data, gathered.address, result.nbytes)
-    return result, gathered.rows
-
-
 def _do(work: Work, tensors: Sequence[Any], memory: Any, result: Any, async_op: bool) -> Any:
     return (handles.start if async_op else handles.run)(work, tensors, memory, result)
-
-
-def _check_group(what: str, arrays: Sequence[Any]) -> None:
-    if len(arrays) == 0:
-        raise ValueError(f"{what}: the list of arrays is empty")
 
 
 def allreduce(
@@ -150,18 +107,13 @@ def allreduce(
     >>> allreduce(np.ones(3)).tolist()  # on any number of ranks
     [1.0, 1.0, 1.0]
     """
-    source = _flat(array)
+    source = _arrays.flat(array)
     result = np.empty_like(source)
-    work = Work(
-        _lib.ALLREDUCE,
-        name,
-        op,
-        (prescale_factor, postscale_factor),
-        process_set_id(process_set),
-        wire=_wire(wire),
-        priority=priority,
+    scales = (prescale_factor, postscale_factor)
+    work = work_among(
+        process_set, _lib.ALLREDUCE, name, op, scales, wire=_wire(wire), priority=priority
     )
-    tensors = [_described(source, result)]
+    tensors = [_arrays.described(source, result)]
     return _do(work, tensors, (source, result), lambda handle: result, async_op)
 
 
@@ -181,25 +133,20 @@ def grouped_allreduce(
     >>> [one.tolist() for one in grouped_allreduce([np.ones(2), np.zeros(1)])]
     [[1.0, 1.0], [0.0]]
     """
-    _check_group("grouped_allreduce", arrays)
-    sources = [_flat(array) for array in arrays]
+    check_group("grouped_allreduce", arrays)
+    sources = [_arrays.flat(array) for array in arrays]
     results = [np.empty_like(source) for source in sources]
-    work = Work(
-        _lib.ALLREDUCE,
-        name,
-        op,
-        (prescale_factor, postscale_factor),
-        process_set_id(process_set),
-        wire=_wire(wire),
-        priority=priority,
+    scales = (prescale_factor, postscale_factor)
+    work = work_among(
+        process_set, _lib.ALLREDUCE, name, op, scales, wire=_wire(wire), priority=priority
     )
-    tensors = [_described(source, result) for source, result in zip(sources, results)]
+    tensors = [_arrays.described(source, result) for source, result in zip(sources, results)]
     return _do(work, tensors, (sources, results), lambda handle: results, async_op)
 
 
 def reduce(
     array: Any,
-    root: int,
+    root_rank: int,
     name: str | None = None,
     op: int = Average,
     prescale_factor: float = 1.0,
@@ -208,18 +155,17 @@ def reduce(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The reduction over ranks on `root`, None elsewhere.
+    """The reduction over ranks on `root_rank`, None elsewhere.
 
-    >>> total = reduce(np.ones(2), root=0)
+    >>> total = reduce(np.ones(2), root_rank=0)
     >>> total.tolist() if api.rank() == 0 else [1.0, 1.0]
     [1.0, 1.0]
     """
-    source = _flat(array)
-    result = np.empty_like(source) if api.rank() == root else None
+    source = _arrays.flat(array)
+    result = np.empty_like(source) if api.rank() == root_rank else None
     scales = (prescale_factor, postscale_factor)
-    number = process_set_id(process_set)
-    work = Work(_lib.REDUCE, name, op, scales, number, root, priority=priority)
-    tensors = [_described(source, result)]
+    work = work_among(process_set, _lib.REDUCE, name, op, scales, root_rank, priority=priority)
+    tensors = [_arrays.described(source, result)]
     return _do(work, tensors, (source, result), lambda handle: result, async_op)
 
 
@@ -238,15 +184,14 @@ def reducescatter(
     >>> reducescatter(np.ones((api.size(), 2))).tolist()
     [[1.0, 1.0]]
     """
-    source = _flat(array)
+    source = _arrays.flat(array)
     scales = (prescale_factor, postscale_factor)
-    number = process_set_id(process_set)
-    work = Work(_lib.REDUCESCATTER, name, op, scales, number, priority=priority)
+    work = work_among(process_set, _lib.REDUCESCATTER, name, op, scales, priority=priority)
     return _do(
         work,
-        [_described(source)],
+        [_arrays.described(source)],
         source,
-        lambda handle: _rows(handle, 0, source.dtype)[0],
+        lambda handle: _arrays.rows(handle, 0, source.dtype)[0],
         async_op,
     )
 
@@ -267,38 +212,36 @@ def grouped_reducescatter(
     >>> first.shape, second.shape
     ((1,), (1, 3))
     """
-    _check_group("grouped_reducescatter", arrays)
-    sources = [_flat(array) for array in arrays]
+    check_group("grouped_reducescatter", arrays)
+    sources = [_arrays.flat(array) for array in arrays]
     scales = (prescale_factor, postscale_factor)
-    number = process_set_id(process_set)
-    work = Work(_lib.REDUCESCATTER, name, op, scales, number, priority=priority)
+    work = work_among(process_set, _lib.REDUCESCATTER, name, op, scales, priority=priority)
     return _do(
         work,
-        [_described(source) for source in sources],
+        [_arrays.described(source) for source in sources],
         sources,
-        lambda handle: [_rows(handle, i, one.dtype)[0] for i, one in enumerate(sources)],
+        lambda handle: [_arrays.rows(handle, i, one.dtype)[0] for i, one in enumerate(sources)],
         async_op,
     )
 
 
 def broadcast(
     array: Any,
-    root: int,
+    root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The array of `root`, which must have one shape and type on all ranks.
+    """The array of `root_rank`, which must have one shape and type on all ranks.
 
-    >>> broadcast(np.arange(3), root=0).tolist()
+    >>> broadcast(np.arange(3), root_rank=0).tolist()
     [0, 1, 2]
     """
-    source = _flat(array)
+    source = _arrays.flat(array)
     result = np.empty_like(source)
-    number = process_set_id(process_set)
-    work = Work(_lib.BROADCAST, name, process_set=number, root=root, priority=priority)
-    tensors = [_described(source, result)]
+    work = work_among(process_set, _lib.BROADCAST, name, root=root_rank, priority=priority)
+    tensors = [_arrays.described(source, result)]
     return _do(work, tensors, (source, result), lambda handle: result, async_op)
 
 
@@ -311,11 +254,11 @@ def _move(
     with_rows: bool = False,
 ) -> Any:
     """An operation on rows; `with_rows`: also how many came from each rank."""
-    source = _flat(array)
-    tensor = _given(_described(source, splits=splits), source, out)
+    source = _arrays.flat(array)
+    tensor = _arrays.given(_arrays.described(source, splits=splits), source, out)
 
     def result(handle: int) -> Any:
-        rows = _rows(handle, 0, source.dtype, out)
+        rows = _arrays.rows(handle, 0, source.dtype, out)
         return rows if with_rows else rows[0]
 
     return _do(work, [tensor], (source, out), result, async_op)
@@ -334,8 +277,7 @@ def allgather(
     >>> allgather(np.array([[api.rank(), 7]])).shape == (api.size(), 2)
     True
     """
-    number = process_set_id(process_set)
-    work = Work(_lib.ALLGATHER, name, process_set=number, priority=priority)
+    work = work_among(process_set, _lib.ALLGATHER, name, priority=priority)
     return _move(work, array, out, async_op)
 
 
@@ -351,41 +293,39 @@ def grouped_allgather(
     >>> [len(one) // api.size() for one in grouped_allgather([np.ones(2), np.ones((3, 1))])]
     [2, 3]
     """
-    _check_group("grouped_allgather", arrays)
-    sources = [_flat(array) for array in arrays]
-    number = process_set_id(process_set)
-    work = Work(_lib.ALLGATHER, name, process_set=number, priority=priority)
+    check_group("grouped_allgather", arrays)
+    sources = [_arrays.flat(array) for array in arrays]
+    work = work_among(process_set, _lib.ALLGATHER, name, priority=priority)
     return _do(
         work,
-        [_described(source) for source in sources],
+        [_arrays.described(source) for source in sources],
         sources,
-        lambda handle: [_rows(handle, i, one.dtype)[0] for i, one in enumerate(sources)],
+        lambda handle: [_arrays.rows(handle, i, one.dtype)[0] for i, one in enumerate(sources)],
         async_op,
     )
 
 
 def gather(
     array: Any,
-    root: int,
+    root_rank: int,
     name: str | None = None,
     out: np.ndarray | None = None,
     process_set: ProcessSet = global_process_set,
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """The rows of all ranks on `root`, none elsewhere.
+    """The rows of all ranks on `root_rank`, none elsewhere.
 
-    >>> len(gather(np.ones(2), root=0)) == (2 * api.size() if api.rank() == 0 else 0)
+    >>> len(gather(np.ones(2), root_rank=0)) == (2 * api.size() if api.rank() == 0 else 0)
     True
     """
-    number = process_set_id(process_set)
-    work = Work(_lib.GATHER, name, process_set=number, root=root, priority=priority)
+    work = work_among(process_set, _lib.GATHER, name, root=root_rank, priority=priority)
     return _move(work, array, out, async_op)
 
 
 def scatter(
     array: Any,
-    root: int,
+    root_rank: int,
     splits: Sequence[int] | None = None,
     name: str | None = None,
     out: np.ndarray | None = None,
@@ -393,21 +333,20 @@ def scatter(
     priority: int = 0,
     async_op: bool = False,
 ) -> Any:
-    """This rank's rows of the array of `root`.
+    """This rank's rows of the array of `root_rank`.
 
     Parameters
     ----------
     array
-        Elsewhere than on `root` only its type and the shape of its rows count.
+        Elsewhere than on `root_rank` only its type and the shape of its rows count.
     splits
-        Rows for each rank; shared out evenly unless given. Ignored elsewhere than on `root`.
+        Rows for each rank; shared out evenly unless given. Ignored elsewhere than on `root_rank`.
 
-    >>> scatter(np.ones((2 * api.size(), 3)), root=0).shape
+    >>> scatter(np.ones((2 * api.size(), 3)), root_rank=0).shape
     (2, 3)
     """
-    number = process_set_id(process_set)
-    work = Work(_lib.SCATTER, name, process_set=number, root=root, priority=priority)
-    return _move(work, array, out, async_op, splits if api.rank() == root else None)
+    work = work_among(process_set, _lib.SCATTER, name, root=root_rank, priority=priority)
+    return _move(work, array, out, async_op, splits if api.rank() == root_rank else None)
 
 
 def alltoall(
@@ -430,6 +369,5 @@ def alltoall(
     >>> counts == (1,) * api.size()
     True
     """
-    number = process_set_id(process_set)
-    work = Work(_lib.ALLTOALL, name, process_set=number, priority=priority)
+    work = work_among(process_set, _lib.ALLTOALL, name, priority=priority)
     return _move(work, array, out, async_op, splits, True)

@@ -10,18 +10,13 @@ from typing import Any
 
 from hvd import _lib, api, handles
 from hvd.errors import InvalidArgumentError
-from hvd.handles import Work
 from hvd.process_sets import (
     ProcessSet,
     global_process_set,
     process_set_id,
     process_set_ranks,
 )
-
-Average = _lib.AVERAGE
-Sum = _lib.SUM
-Min = _lib.MIN
-Max = _lib.MAX
+from hvd.work import Sum, Work, work_among
 
 _UINT8 = _lib.DTYPES["uint8"]
 _INT64 = _lib.DTYPES["int64"]
@@ -135,9 +130,10 @@ def allreduce_numbers(
 ) -> list[float]:
     """The reduction of some numbers, as float64.
 
+    >>> from hvd.work import Max
     >>> allreduce_numbers([1.0, 2.0], Max)  # on any number of ranks
     [1.0, 2.0]
     """
     memory = array("d", values)
-    work = Work(_lib.ALLREDUCE, name, op, process_set=process_set_id(process_set))
+    work = work_among(process_set, _lib.ALLREDUCE, name, op)
     return handles.run(work, [_flat(_FLOAT64, memory)], memory, lambda handle: memory.tolist())

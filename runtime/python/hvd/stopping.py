@@ -16,6 +16,7 @@ from typing import Any
 
 from hvd import api, objects
 from hvd.errors import InvalidArgumentError
+from hvd.work import Max
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -77,7 +78,7 @@ def should_stop(margin_seconds: float = 0.0) -> bool:
         return True
     left = time_left()
     is_late = left is not None and left < margin_seconds
-    told = objects.allreduce_numbers([float(_was_told or is_late)], objects.Max, "should_stop")
+    told = objects.allreduce_numbers([float(_was_told or is_late)], Max, "should_stop")
     _has_agreed = told[0] > 0
     return _has_agreed
 

@@ -28,6 +28,7 @@ from hvd.api import (
     statistics,
 )
 from hvd.errors import HvdError
+from hvd.handles import poll, synchronize
 from hvd.process_sets import (
     ProcessSet,
     add_process_set,
@@ -59,15 +60,6 @@ from hvd.torch.exchanges import (
     scatter_async,
 )
 from hvd.torch.operations import (
-    Adasum,
-    Average,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Max,
-    Min,
-    Product,
-    Sum,
     allgather_async,
     allreduce_async,
     allreduce_async_,
@@ -76,8 +68,6 @@ from hvd.torch.operations import (
     grouped_allgather_async,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-    poll,
-    synchronize,
 )
 from hvd.torch.optimizer import DistributedOptimizer
 from hvd.torch.reductions import (
@@ -96,6 +86,7 @@ from hvd.torch.state import (
     broadcast_parameters,
 )
 from hvd.torch.sync_batch_norm import SyncBatchNorm
+from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 
 if TYPE_CHECKING:
     from hvd.stopping import should_stop, time_left

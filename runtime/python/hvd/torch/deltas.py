@@ -15,6 +15,7 @@ from hvd.torch import operations, tensors
 from hvd.torch.parameters import Named, trained
 from hvd.torch.reducer import Settings, is_shared
 from hvd.torch.wrapping import Wrapped
+from hvd.work import Adasum
 
 
 class DistributedDelta(Wrapped):
@@ -87,8 +88,8 @@ class DistributedDelta(Wrapped):
             delta = parameter.detach() - old
             # Partial results of Adasum travel in float32: what is cast is cast here.
             small, context = settings.compression.compress(delta)
-            work = operations.reduction(
-                f"delta.{name}", operations.Adasum, (1.0, 1.0), settings.process_set
+            work = operations.allreduce_of(
+                f"delta.{name}", Adasum, (1.0, 1.0), settings.process_set
             )
             flat = [tensors.in_place(small, "DistributedOptimizer", name)]
             waited.append((handles.start(work, flat, small, lambda handle: None), small, context))

@@ -10,11 +10,11 @@ import torch
 
 from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
-from hvd.handles import Work
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs, operations
 from hvd.torch.compression import Compression, wire_for
-from hvd.torch.operations import Average, Max, Min, Sum, needs_gradient
+from hvd.torch.operations import needs_gradient
+from hvd.work import Average, Max, Min, Sum, Work, chosen_op
 
 
 def _sum(tensors: Sequence[torch.Tensor], work: Work, op: int = Sum) -> list[torch.Tensor]:
@@ -143,12 +143,12 @@ def grouped_allreduce(
     >>> grouped_allreduce([torch.ones(2), torch.zeros(1)])
     [tensor([1., 1.]), tensor([0.])]
     """
-    chosen = operations.chosen_op(average, op)
+    chosen = chosen_op(average, op)
     scales = (prescale_factor, postscale_factor)
     wire = wire_for(compression, tensors)
     compressed = [(t, None) if wire is not None else compression.compress(t) for t in tensors]
     given = [small for small, _ in compressed]
-    work = operations.reduction(name, chosen, scales, process_set, wire or 0, priority)
+    work = operations.allreduce_of(name, chosen, scales, process_set, wire or 0, priority)
     if graphs.is_compiling():
         results: Sequence[torch.Tensor] = graphs.allreduce(work, given)
     elif needs_gradient(given):
@@ -177,8 +177,8 @@ def allreduce_(
     True
     """
     scales = (prescale_factor, postscale_factor)
-    chosen = operations.chosen_op(average, op)
-    work = operations.reduction(name, chosen, scales, process_set, priority=priority)
+    chosen = chosen_op(average, op)
+    work = operations.allreduce_of(name, chosen, scales, process_set, priority=priority)
     if graphs.is_compiling():
         return tensor.copy_(graphs.allreduce(work, [tensor])[0])
     return operations.start_in_place(work, [tensor], True, handles.run)
@@ -200,8 +200,8 @@ def grouped_allreduce_(
     [tensor([1., 1.]), tensor([0.])]
     """
     scales = (prescale_factor, postscale_factor)
-    chosen = operations.chosen_op(average, op)
-    work = operations.reduction(name, chosen, scales, process_set, priority=priority)
+    chosen = chosen_op(average, op)
+    work = operations.allreduce_of(name, chosen, scales, process_set, priority=priority)
     if graphs.is_compiling():
         return [old.copy_(new) for old, new in zip(tensors, graphs.allreduce(work, tensors))]
     return operations.start_in_place(work, tensors, False, handles.run)

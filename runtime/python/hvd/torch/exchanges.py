@@ -9,10 +9,10 @@ from typing import Any, Union
 import torch
 
 from hvd import _lib, api, handles
-from hvd.handles import Work
-from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs, operations
 from hvd.torch import tensors as _tensors
+from hvd.work import Work, work_among
 
 Splits = Union[Sequence[int], torch.Tensor]
 
@@ -25,13 +25,6 @@ def _counts(splits: Splits | None, what: str) -> list[int] | None:
             raise ValueError(f"{what}: splits must be one integer for each rank, not {splits}")
         return splits.tolist()
     return [int(one) for one in splits]
-
-
-def _work(
-    kind: int, name: str | None, process_set: ProcessSet, root_rank: int = 0, priority: int = 0
-) -> Work:
-    number = process_set_id(process_set)
-    return Work(kind, name, process_set=number, root=root_rank, priority=priority)
 
 
 def _start(
@@ -115,7 +108,7 @@ def alltoall_async(
     True
     """
     counts = _counts(splits, "alltoall")
-    work = _work(_lib.ALLTOALL, name, process_set, priority=priority)
+    work = work_among(process_set, _lib.ALLTOALL, name, priority=priority)
     return _start(tensor, counts, work, counts is not None)
 
 
@@ -137,7 +130,7 @@ def alltoall(
     >>> alltoall(torch.zeros(api.size())).sum()  # what each rank has at the place of this one
     tensor(0.)
     """
-    work = _work(_lib.ALLTOALL, name, process_set, priority=priority)
+    work = work_among(process_set, _lib.ALLTOALL, name, priority=priority)
     if graphs.is_compiling():
         return graphs.alltoall(work, tensor, splits)
     counts = _counts(splits, "alltoall")
@@ -157,7 +150,12 @@ def gather_async(
     >>> len(rows) == (2 * api.size() if api.rank() == 0 else 0)
     True
     """
-    return _start(tensor, None, _work(_lib.GATHER, name, process_set, root_rank, priority), False)
+    return _start(
+        tensor,
+        None,
+        work_among(process_set, _lib.GATHER, name, root=root_rank, priority=priority),
+        False,
+    )
 
 
 def gather(
@@ -172,7 +170,12 @@ def gather(
     >>> len(gather(torch.ones(2), root_rank=0)) == (2 * api.size() if api.rank() == 0 else 0)
     True
     """
-    return _run(tensor, None, _work(_lib.GATHER, name, process_set, root_rank, priority), False)
+    return _run(
+        tensor,
+        None,
+        work_among(process_set, _lib.GATHER, name, root=root_rank, priority=priority),
+        False,
+    )
 
 
 def scatter_async(
@@ -190,7 +193,10 @@ def scatter_async(
     """
     counts = _counts(splits, "scatter") if api.rank() == root_rank else None
     return _start(
-        tensor, counts, _work(_lib.SCATTER, name, process_set, root_rank, priority), False
+        tensor,
+        counts,
+        work_among(process_set, _lib.SCATTER, name, root=root_rank, priority=priority),
+        False,
     )
 
 
@@ -215,4 +221,9 @@ def scatter(
     tensor([[1., 1.]])
     """
     counts = _counts(splits, "scatter") if api.rank() == root_rank else None
-    return _run(tensor, counts, _work(_lib.SCATTER, name, process_set, root_rank, priority), False)
+    return _run(
+        tensor,
+        counts,
+        work_among(process_set, _lib.SCATTER, name, root=root_rank, priority=priority),
+        False,
+    )

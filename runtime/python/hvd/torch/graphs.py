@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from hvd import api
-from hvd.handles import Work
+from hvd.work import Work
 
 
 def _never() -> bool:

@@ -15,8 +15,8 @@ import torch
 
 from hvd import _lib, api, handles
 from hvd.errors import MismatchError, UnsupportedError
-from hvd.handles import Work
 from hvd.torch import exchanges, operations, reductions
+from hvd.work import Average, Max, Min, Sum, Work
 
 if not hasattr(torch.library, "register_autograd"):
     raise UnsupportedError(
@@ -154,7 +154,7 @@ FAKES: dict[str, Callable[..., Any]] = {
 
 def _keep_allreduce(ctx: Any, inputs: Any, output: Any) -> None:
     tensors, *ctx.rest = inputs
-    if ctx.rest[0] in (operations.Min, operations.Max):
+    if ctx.rest[0] in (Min, Max):
         ctx.save_for_backward(*tensors, *output)
 
 
@@ -165,12 +165,12 @@ def _sum(tensors: Sequence[torch.Tensor], op: int, process_set: int) -> list[tor
 def _allreduce_back(ctx: Any, gradients: Sequence[torch.Tensor]) -> Any:
     op, prescale, postscale, wire, _, process_set, _ = ctx.rest
     nothing = [None] * 7
-    if op in (operations.Average, operations.Sum):
+    if op in (Average, Sum):
         back = torch.ops.hvd.allreduce(
             gradients, op, prescale, postscale, wire, None, process_set, 0
         )
         return back, *nothing
-    if op not in (operations.Min, operations.Max) or (prescale, postscale) != (1.0, 1.0):
+    if op not in (Min, Max) or (prescale, postscale) != (1.0, 1.0):
         raise UnsupportedError(
             "allreduce: Sum and Average have a gradient, and Min and Max without scales; use "
             "detach() on the input"
@@ -178,7 +178,7 @@ def _allreduce_back(ctx: Any, gradients: Sequence[torch.Tensor]) -> Any:
     count = len(gradients)
     given, results = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
     hits = [(one == extreme).to(one.dtype) for one, extreme in zip(given, results)]
-    sums = _sum([*gradients, *hits], operations.Sum, process_set)
+    sums = _sum([*gradients, *hits], Sum, process_set)
     parts = zip(sums[:count], hits, sums[count:])
     return [total * hit / number for total, hit, number in parts], *nothing
 
@@ -189,7 +189,7 @@ def _keep_allgather(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _allgather_back(ctx: Any, gradient: torch.Tensor) -> Any:
-    (total,) = _sum([gradient], operations.Average, ctx.process_set)
+    (total,) = _sum([gradient], Average, ctx.process_set)
     begin = ctx.rows * api.process_set_rank(ctx.process_set)
     return total[begin : begin + ctx.rows].clone(), None, None, None, None
 
@@ -199,7 +199,7 @@ def _keep_broadcast(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _broadcast_back(ctx: Any, gradient: torch.Tensor) -> Any:
-    (total,) = _sum([gradient], operations.Average, ctx.process_set)
+    (total,) = _sum([gradient], Average, ctx.process_set)
     mine = total if api.rank() == ctx.root else torch.zeros_like(total)
     return mine, None, None, None, None
 
@@ -232,14 +232,14 @@ def _keep_reducescatter(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _reducescatter_back(ctx: Any, gradient: torch.Tensor) -> Any:
-    if ctx.op not in (operations.Average, operations.Sum):
+    if ctx.op not in (Average, Sum):
         raise UnsupportedError(
             "reducescatter: only Sum and Average have a gradient; use detach() on the input"
         )
     rows = ctx.shape[0] if ctx.shape else 1
     back = torch.ops.hvd.allgather(gradient, rows, None, ctx.process_set, 0)
     factor = ctx.prescale * ctx.postscale
-    if ctx.op == operations.Sum:
+    if ctx.op == Sum:
         factor *= api.process_set_size(ctx.process_set)
     return (back * factor).view(ctx.shape), *[None] * 6
 

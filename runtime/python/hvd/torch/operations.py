@@ -10,37 +10,12 @@ import torch
 
 from hvd import _lib, api, handles
 from hvd.errors import InvalidArgumentError
-from hvd.handles import Work, poll, synchronize
-from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.handles import poll, synchronize
+from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import tensors as _tensors
+from hvd.work import Work, check_group, chosen_op, work_among
 
 __all__ = ["poll", "synchronize"]
-
-Average = _lib.AVERAGE
-Sum = _lib.SUM
-Adasum = _lib.ADASUM
-Min = _lib.MIN
-Max = _lib.MAX
-Product = _lib.PRODUCT
-BitAnd = _lib.BIT_AND
-BitOr = _lib.BIT_OR
-BitXor = _lib.BIT_XOR
-
-
-def chosen_op(average: bool | None, op: int | None) -> int:
-    """The reduction that Horovod's two arguments mean."""
-    if average is not None and op is not None:
-        raise ValueError("The op parameter supersedes average. Please provide only one of them.")
-    if op is not None:
-        return checked_op(op)
-    return Sum if average is False else Average
-
-
-def checked_op(op: int) -> int:
-    """The reduction, if it is one."""
-    if not isinstance(op, int):
-        raise InvalidArgumentError(f"op is {op!r}: give hvd.Average, hvd.Sum or another of hvd")
-    return op
 
 
 def allreduce_async(
@@ -65,7 +40,7 @@ def allreduce_async(
     tensor([1., 1.])
     """
     scales = (prescale_factor, postscale_factor)
-    work = reduction(name, chosen_op(average, op), scales, process_set, priority=priority)
+    work = allreduce_of(name, chosen_op(average, op), scales, process_set, priority=priority)
     return start_new(work, [tensor], True)
 
 
@@ -86,7 +61,7 @@ def allreduce_async_(
     True
     """
     scales = (prescale_factor, postscale_factor)
-    work = reduction(name, chosen_op(average, op), scales, process_set, priority=priority)
+    work = allreduce_of(name, chosen_op(average, op), scales, process_set, priority=priority)
     return start_in_place(work, [tensor], True)
 
 
@@ -106,7 +81,7 @@ def grouped_allreduce_async(
     [tensor([1., 1.]), tensor([0.])]
     """
     scales = (prescale_factor, postscale_factor)
-    work = reduction(name, chosen_op(average, op), scales, process_set, priority=priority)
+    work = allreduce_of(name, chosen_op(average, op), scales, process_set, priority=priority)
     return start_new(work, tensors, False)
 
 
@@ -126,11 +101,11 @@ def grouped_allreduce_async_(
     [tensor([1., 1.]), tensor([0.])]
     """
     scales = (prescale_factor, postscale_factor)
-    work = reduction(name, chosen_op(average, op), scales, process_set, priority=priority)
+    work = allreduce_of(name, chosen_op(average, op), scales, process_set, priority=priority)
     return start_in_place(work, tensors, False)
 
 
-def reduction(
+def allreduce_of(
     name: str | None,
     op: int,
     scales: tuple[float, float],
@@ -139,8 +114,7 @@ def reduction(
     priority: int = 0,
 ) -> Work:
     """An allreduce."""
-    number = process_set_id(process_set)
-    return Work(_lib.ALLREDUCE, name, op, scales, number, 0, wire, priority)
+    return work_among(process_set, _lib.ALLREDUCE, name, op, scales, 0, wire, priority)
 
 
 def needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
@@ -152,12 +126,6 @@ def needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
         raise InvalidArgumentError(
             f"a torch.Tensor is needed, not {' or '.join(sorted(kinds))}: use torch.tensor(value)"
         ) from None
-
-
-def check_group(what: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Refuses a group of nothing."""
-    if not tensors:
-        raise ValueError(f"{what}: the list of tensors is empty")
 
 
 def start_new(work: Work, tensors: Sequence[torch.Tensor], single: bool, start: Any = None) -> Any:
@@ -199,13 +167,7 @@ def broadcast_of(
     root_rank: int, name: str | None, process_set: ProcessSet, priority: int = 0
 ) -> Work:
     """A broadcast."""
-    return Work(
-        _lib.BROADCAST,
-        name,
-        process_set=process_set_id(process_set),
-        root=root_rank,
-        priority=priority,
-    )
+    return work_among(process_set, _lib.BROADCAST, name, root=root_rank, priority=priority)
 
 
 def start_broadcast(tensor: torch.Tensor, work: Work, start: Any = handles.start) -> Any:
@@ -268,8 +230,7 @@ def grouped_allgather_async(
 
 def allgather_of(name: str | None, process_set: ProcessSet, priority: int = 0) -> Work:
     """An allgather."""
-    number = process_set_id(process_set)
-    return Work(_lib.ALLGATHER, name, process_set=number, priority=priority)
+    return work_among(process_set, _lib.ALLGATHER, name, priority=priority)
 
 
 def start_allgather(

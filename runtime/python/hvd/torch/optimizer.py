@@ -16,10 +16,10 @@ from hvd.gradients import Reduction
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.torch import operations
 from hvd.torch.compression import Compression
-from hvd.torch.operations import Adasum, Average, Sum, checked_op
 from hvd.torch.parameters import Groups, Named, checked_names, chosen_groups, trained
 from hvd.torch.reducer import GradientReducer, Settings, is_shared
 from hvd.torch.wrapping import Wrapped, wrap
+from hvd.work import Adasum, Average, Sum, checked_op
 
 
 class _Distributed(Wrapped):

@@ -10,19 +10,17 @@ import torch
 
 from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
-from hvd.handles import Work
-from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs, operations
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
-from hvd.torch.operations import Average, Sum
+from hvd.work import Average, Sum, Work, check_group, work_among
 
 
 def _reducescatter_of(
     name: str | None, op: int, scales: Any, process_set: ProcessSet, priority: int = 0
 ) -> Work:
-    number = process_set_id(process_set)
-    return Work(_lib.REDUCESCATTER, name, op, scales, number, priority=priority)
+    return work_among(process_set, _lib.REDUCESCATTER, name, op, scales, priority=priority)
 
 
 def _share(source: torch.Tensor, place: int, ranks: int) -> tuple[int, ...]:
@@ -34,7 +32,7 @@ def _share(source: torch.Tensor, place: int, ranks: int) -> tuple[int, ...]:
 def _start_reducescatter(
     tensors: Sequence[torch.Tensor], single: bool, work: Work, start: Any = handles.start
 ) -> Any:
-    operations.check_group("grouped_reducescatter", tensors)
+    check_group("grouped_reducescatter", tensors)
     sources = [_tensors.plain(tensor, "reducescatter", work.name) for tensor in tensors]
 
     place = api.process_set_rank(work.process_set)
@@ -126,7 +124,7 @@ def reducescatter(
     op
         Any reduction but Adasum.
 
-    >>> reducescatter(torch.ones(api.size(), 2), op=operations.Sum).shape
+    >>> reducescatter(torch.ones(api.size(), 2), op=Sum).shape
     torch.Size([1, 2])
     """
     return grouped_reducescatter(
@@ -174,8 +172,7 @@ def _start_reduce(tensor: torch.Tensor, work: Work, start: Any = handles.start) 
 def _reduce_of(
     root_rank: int, name: str | None, op: int, scales: Any, process_set: ProcessSet, priority: int
 ) -> Work:
-    number = process_set_id(process_set)
-    return Work(_lib.REDUCE, name, op, scales, number, root_rank, priority=priority)
+    return work_among(process_set, _lib.REDUCE, name, op, scales, root_rank, priority=priority)
 
 
 def reduce_async(

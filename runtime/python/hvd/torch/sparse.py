@@ -7,15 +7,15 @@ import torch
 
 from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
-from hvd.handles import Work
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
-from hvd.torch import operations, tensors
+from hvd.torch import tensors
+from hvd.work import Average, Sum, Work
 
 
 def sparse_allreduce_async(
     tensor: torch.Tensor,
     name: str | None = None,
-    op: int = operations.Average,
+    op: int = Average,
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts the sum or average of a sparse COO tensor; returns a handle for ``synchronize``.
@@ -30,13 +30,13 @@ def sparse_allreduce_async(
         `Average` divides the values by the ranks of the set before they travel; or `Sum`.
 
     >>> ones = torch.eye(3).to_sparse()
-    >>> operations.synchronize(sparse_allreduce_async(ones)).coalesce().values()
+    >>> handles.synchronize(sparse_allreduce_async(ones)).coalesce().values()
     tensor([1., 1., 1.])
     """
     what = "sparse_allreduce"
     if tensor.layout != torch.sparse_coo:
         raise UnsupportedError(f"{what} '{name}': the tensor is {tensor.layout}; use to_sparse()")
-    if op not in (operations.Average, operations.Sum):
+    if op not in (Average, Sum):
         raise UnsupportedError(
             f"{what} '{name}': only Sum and Average have values that are missing"
         )
@@ -45,7 +45,7 @@ def sparse_allreduce_async(
     indices = tensors.plain(entries.indices().t(), what, name)
     values = tensors.plain(entries.values(), what, name)
     number = process_set_id(process_set)
-    if op == operations.Average:
+    if op == Average:
         ranks = api.process_set_size(number)
         is_whole = not (values.is_floating_point() or values.is_complex())
         values = torch.div(values, ranks, rounding_mode="trunc" if is_whole else None)
@@ -65,7 +65,7 @@ def sparse_allreduce_async(
 def sparse_allreduce(
     tensor: torch.Tensor,
     name: str | None = None,
-    op: int = operations.Average,
+    op: int = Average,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """The sum or average over ranks of a sparse COO tensor; see ``sparse_allreduce_async``.
@@ -73,4 +73,4 @@ def sparse_allreduce(
     >>> sparse_allreduce(torch.eye(2).to_sparse()).coalesce().values()
     tensor([1., 1.])
     """
-    return operations.synchronize(sparse_allreduce_async(tensor, name, op, process_set))
+    return handles.synchronize(sparse_allreduce_async(tensor, name, op, process_set))

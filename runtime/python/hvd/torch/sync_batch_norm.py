@@ -10,10 +10,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hvd import _lib, handles
-from hvd.handles import Work
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.torch import operations
 from hvd.torch.reducer import is_shared
+from hvd.work import Sum, Work
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -185,7 +185,7 @@ class _Normalize(torch.autograd.Function):
         wide = gradient.to(kind)
         hat = (given.to(kind) - mean.reshape(shape)) * scale.reshape(shape)
         sums = torch.stack([wide.sum(dimensions), (wide * hat).sum(dimensions)])
-        work = Work(_lib.ALLREDUCE, op=operations.Sum, process_set=ctx.number)
+        work = Work(_lib.ALLREDUCE, op=Sum, process_set=ctx.number)
         means = operations.start_new(work, [sums.double()], True, handles.run) / ctx.count
         along, across = (one.to(kind).reshape(shape) for one in means)
         factor = scale if weight is None else scale * weight.to(kind)
