@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import threading
 import unittest
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import torch
 
 import hvd
 import hvd.torch as ht
+from hvd import handles
+from hvd.torch.tensors import DTYPES
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)
@@ -137,6 +141,33 @@ class Allreduce(unittest.TestCase):
         self.assertEqual(result.dtype, torch.float32)
         self.assertTrue(torch.equal(result, torch.full((5,), float(ht.size()))))
 
+    def test_a_name_that_another_thread_waits_for_is_refused(self) -> None:
+        if ht.size() == 1:
+            self.skipTest("one rank alone may be done before another thread submits")
+        ht.barrier()
+        done = []
+        thread = threading.Thread(
+            target=lambda: done.append(ht.allreduce(torch.ones(3), name="waits", op=ht.Sum))
+        )
+        if ht.rank() == 0:
+            thread.start()
+            while (0, "waits") not in handles._names:
+                self.assertTrue(thread.is_alive())
+            for again in (ht.allreduce, ht.allreduce_async_, ht.grouped_allreduce):
+                given = torch.ones(3)
+                with self.assertRaisesRegex(ValueError, "waits.*still being processed"):
+                    again([given] if again is ht.grouped_allreduce else given, name="waits")
+            ht.broadcast(torch.ones(1), 0, name="go on")
+        else:
+            ht.broadcast(torch.ones(1), 0, name="go on")
+            thread.start()
+        thread.join()
+        self.assertEqual(done[0].tolist(), [ht.size()] * 3)
+
+    def test_what_is_no_name(self) -> None:
+        with self.assertRaisesRegex(hvd.InvalidArgumentError, f"rank {ht.rank()}: the name 7"):
+            ht.allgather(torch.ones(1), name=7)
+
     def test_a_name_in_flight_is_refused(self) -> None:
         if ht.size() == 1:
             self.skipTest("one rank alone may be done before it submits again")
@@ -151,6 +182,53 @@ class Allreduce(unittest.TestCase):
             ht.broadcast(torch.ones(1), 0, name="go on")
             first = ht.allreduce_async(torch.ones(3), name="twice", op=ht.Sum)
         self.assertEqual(ht.synchronize(first)[0].item(), ht.size())
+
+
+class Tables(unittest.TestCase):
+    """Every type and shape in every operation on rows, all of them on their way at once."""
+
+    def test_rows(self) -> None:
+        size, rank, root = ht.size(), ht.rank(), ht.size() - 1
+        started = []
+        for dtype, shape in itertools.product(DTYPES, [(), (1,), (5, 7), (2, 3, 4), (70001,)]):
+            if shape == (70001,) and dtype not in (torch.uint8, torch.float32, torch.complex128):
+                continue
+
+            def rows(of, count, dtype=dtype, shape=shape):
+                return numbers((count, *shape), torch.float32, of).to(dtype)
+
+            even = [rows(one, size) for one in range(size)]
+            uneven = [rows(one, one and one + 1) for one in range(size)]  # rank 0 has none
+            everyone = torch.cat(uneven)
+            counts = [one % 2 for one in range(size)]
+            place = sum(counts[:rank])
+            part = even[root][place : place + counts[rank]]
+            started += [
+                (ht.allgather_async(uneven[rank]), everyone),
+                (ht.gather_async(uneven[rank], root), everyone if rank == root else everyone[:0]),
+                (ht.broadcast_async(even[rank], root), even[root]),
+                (ht.scatter_async(even[rank], root), even[root][rank : rank + 1]),
+                (ht.scatter_async(even[rank], root, counts), part),
+                (ht.alltoall_async(even[rank]), torch.stack([one[rank] for one in even])),
+            ]
+            if dtype == torch.bool or "float8" in str(dtype):
+                continue
+            total = sum(rows(one, size + 1, dtype=torch.float32) for one in range(size)).to(dtype)
+            share = total[:2] if rank == 0 else total[rank + 1 : rank + 2]
+            given = rows(rank, size + 1)
+            started += [
+                (ht.reducescatter_async(given, op=ht.Sum), share),
+                (ht.reduce_async(given, root, op=ht.Sum), total if rank == root else None),
+            ]
+        for number, (handle, expected) in enumerate(started):
+            result = ht.synchronize(handle)
+            if expected is None:
+                self.assertIsNone(result)
+                continue
+            self.assertEqual((result.dtype, result.shape), (expected.dtype, expected.shape), number)
+            # Newer types have no comparison of their own.
+            ours, theirs = (one.flatten().view(torch.uint8) for one in (result, expected))
+            self.assertTrue(torch.equal(ours, theirs), (number, expected.dtype, expected.shape))
 
 
 class Others(unittest.TestCase):

@@ -336,6 +336,79 @@ class Gradients(unittest.TestCase):
             shape=lambda r: (sum(counts) + 2, 3),
         )
 
+    def test_all_against_finite_differences(self) -> None:
+        size, rank = ht.size(), ht.rank()
+        rows, halves = 2 * size + 1, ht.Compression.fp16
+
+        def scaled(function, **options):
+            return lambda x: function(x, op=ht.Sum, prescale_factor=0.5, **options)
+
+        # By function: the factor that its gradient has by intent.
+        for function, factor in (
+            (ht.allreduce, 1),
+            (scaled(ht.allreduce), 1),
+            (lambda x: ht.allreduce(x, op=ht.Max), 1),
+            (lambda x: torch.cat(ht.grouped_allreduce([x, 3 * x])), 1),
+            (ht.allgather, 1 / size),
+            (lambda x: torch.cat(ht.grouped_allgather([x, 3 * x])), 1 / size),
+            (lambda x: ht.broadcast(x, size - 1), 1 / size),
+            (ht.reducescatter, size),
+            (scaled(ht.reducescatter, compression=ht.Compression.none), size),
+            (lambda x: torch.cat(ht.grouped_reducescatter([x, 3 * x])), size),
+            (lambda x: ht.reduce(x, 0), 1),
+            (lambda x: scaled(ht.reduce, root_rank=size - 1)(x), 1),
+            (lambda x: ht.gather(x[rank:], 0), 1),
+            (lambda x: ht.scatter(x, size - 1), 1),
+            (lambda x: ht.alltoall(x[:-1]), 1),
+            (lambda x: ht.alltoall(x, [(rank + to) % 2 for to in range(size)])[0], 1),
+            (lambda x: ht.allreduce(x.float(), compression=halves).double(), None),
+        ):
+            generator = torch.Generator().manual_seed(rank)
+            given = torch.randn(rows, generator=generator, dtype=torch.float64)
+
+            def loss(x, function=function):
+                result = function(x)
+                if result is None or result.numel() == 0:
+                    return x.new_zeros(()) if result is None else result.sum()
+                return (result * torch.linspace(1, 2, result.numel(), dtype=x.dtype)).sum()
+
+            mine = given.clone().requires_grad_()
+            loss(mine).backward()
+            way = torch.randn(rows, generator=generator, dtype=torch.float64)
+            step = 1e-4 if factor else 0.25  # halves are coarse
+            for owner in range(size):
+                here = step * way * (rank == owner)
+                more, less = (ht.allreduce(loss(given + s * here), op=ht.Sum) for s in (1, -1))
+                if rank == owner:
+                    expected = ((more - less) / (2 * step) * (factor or 1)).item()
+                    found = (mine.grad @ way).item()
+                    self.assertAlmostEqual(found, expected, delta=1e-5 if factor else 0.1)
+
+    def test_gradients_have_gradients(self) -> None:
+        size, rank = ht.size(), ht.rank()
+        total = sum(range(1, size + 1))
+        ones = torch.ones(size, dtype=torch.float64)
+        # d/dx of sum((d/dx sum(y^3))^2), as a penalty on gradients has it.
+        for function, expected in (
+            (lambda x: ht.allreduce(x, op=ht.Sum), 36 * size**3 * total**3),
+            (ht.alltoall, 36 * (rank + 1) ** 3),
+            (lambda x: ht.gather(x, 0), 36 * (rank + 1) ** 3),
+            (lambda x: ht.scatter(x, 0), 36 if rank == 0 else 0),
+            (lambda x: ht.broadcast(x, 0), 36 / size if rank == 0 else 0),
+            (ht.allgather, 36 / size * (rank + 1) ** 3),
+            (lambda x: ht.reducescatter(x, op=ht.Sum), 36 * size**3 * total**3),
+        ):
+            given = ((rank + 1) * ones).requires_grad_()
+            cubes = (function(given) ** 3).sum()
+            (first,) = torch.autograd.grad(cubes, given, create_graph=True)
+            (first**2).sum().backward()
+            self.assertEqual(given.grad.tolist(), [expected] * size)
+        given = ones.requires_grad_()
+        squares = (ht.reduce(given, 0, op=ht.Sum) ** 2).sum()
+        (first,) = torch.autograd.grad(squares, given, create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "once_differentiable"):
+            first.sum().backward()
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Union
 
 from hvd import _lib, api
 from hvd._lib import quick
+from hvd.errors import InvalidArgumentError
 from hvd.work import Work
 
 # Type, shape, layout, and the addresses of input and output.
@@ -85,6 +86,11 @@ def submit(work: Work, tensors: Sequence[Described], waits: bool) -> int:
 
 
 def _check_name(work: Work) -> None:
+    if not isinstance(work.name, str):
+        raise InvalidArgumentError(
+            f"rank {api.rank()}: the name {work.name!r} is of type {type(work.name).__name__}: "
+            "pass a string, equal on all ranks, or None"
+        )
     key = (work.process_set, work.name)
     running = _names.get(key)
     if running is None:
@@ -104,6 +110,7 @@ def start(
     tensors: Sequence[Described],
     memory: Any,
     result: Callable[[int], Any],
+    waits: bool = False,
 ) -> int:
     """Starts an operation; returns a handle for ``synchronize()``, which returns its result.
 
@@ -113,12 +120,14 @@ def start(
         Whatever has to live until the operation is over.
     result
         Makes the result from the handle.
+    waits
+        This thread waits for it next.
     """
     key = (work.process_set, work.name)
     with _lock:
         if work.name is not None:
             _check_name(work)
-        handle = submit(work, tensors, False)
+        handle = submit(work, tensors, waits)
         _pending[handle] = _Pending(key, memory, result)
         if work.name is not None:
             _names[key] = handle
@@ -132,8 +141,9 @@ def run(
     result: Callable[[int], Any],
 ) -> Any:
     """Completes an operation on this thread, which spares waking another; see ``start()``."""
-    if _names and work.name is not None:
-        _check_name(work)
+    if work.name is not None:
+        # Other threads must see the name.
+        return synchronize(start(work, tensors, memory, result, True))
     handle = submit(work, tensors, True)
     try:
         api.wait(handle)
@@ -141,7 +151,7 @@ def run(
         if _is_over(handle):
             api.release(handle)
         else:
-            _pending[handle] = _Pending((work.process_set, work.name), memory, result)
+            _pending[handle] = _Pending((work.process_set, None), memory, result)
         raise
     try:
         return result(handle)

@@ -17,14 +17,20 @@ from hvd.torch.operations import needs_gradient
 from hvd.work import Average, Max, Min, Sum, Work, chosen_op
 
 
-def _sum(tensors: Sequence[torch.Tensor], work: Work, op: int = Sum) -> list[torch.Tensor]:
+def _reduced(work: Work, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """An allreduce that has a gradient if it needs one."""
+    if needs_gradient(tensors):
+        return _Allreduce.apply(work, *tensors)
+    return operations.start_new(work, tensors, False, handles.run)
+
+
+# Each backward pass is made of differentiable operations, so that gradients have gradients.
+def _sum(
+    tensors: Sequence[torch.Tensor], work: Work, op: int = Sum, scales: Any = (1.0, 1.0)
+) -> Sequence[torch.Tensor]:
     """The sum of what comes back, among the ranks of `work`."""
-    return operations.start_new(
-        Work(_lib.ALLREDUCE, op=op, process_set=work.process_set, wire=work.wire),
-        tensors,
-        False,
-        handles.run,
-    )
+    back = Work(_lib.ALLREDUCE, None, op, scales, work.process_set, wire=work.wire)
+    return _reduced(back, tensors)
 
 
 class _Allreduce(torch.autograd.Function):
@@ -41,8 +47,7 @@ class _Allreduce(torch.autograd.Function):
         work = ctx.work
         if work.op in (Average, Sum):
             # The derivative of a sum over ranks is the same sum of what comes back.
-            back = Work(_lib.ALLREDUCE, None, work.op, work.scales, work.process_set, 0, work.wire)
-            return (None, *operations.start_new(back, gradients, False, handles.run))
+            return (None, *_sum(gradients, work, work.op, work.scales))
         if work.op not in (Min, Max) or work.scales != (1.0, 1.0):
             raise UnsupportedError(
                 "allreduce: Sum and Average have a gradient, and Min and Max without scales; use "
@@ -65,7 +70,9 @@ class _Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         (total,) = _sum([gradient], ctx.work, Average)
-        return total if api.rank() == ctx.work.root else torch.zeros_like(total), None
+        if api.rank() != ctx.work.root:
+            total = total.masked_fill(torch.tensor(True), 0)  # zeros that lead back to it
+        return total, None
 
 
 class _Allgather(torch.autograd.Function):
@@ -85,6 +92,13 @@ class _Allgather(torch.autograd.Function):
         begins = everyone[: api.process_set_rank(number)].sum(0).tolist()
         parts = zip(totals, begins, ctx.rows)
         return (None, *(total[begin : begin + rows] for total, begin, rows in parts))
+
+
+def gathered(work: Work, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """An allgather that has a gradient if it needs one."""
+    if needs_gradient(tensors):
+        return list(_Allgather.apply(work, *tensors))
+    return operations.start_allgather(tensors, False, work, handles.run)
 
 
 def allreduce(
@@ -151,10 +165,8 @@ def grouped_allreduce(
     work = operations.allreduce_of(name, chosen, scales, process_set, wire or 0, priority)
     if graphs.is_compiling():
         results: Sequence[torch.Tensor] = graphs.allreduce(work, given)
-    elif needs_gradient(given):
-        results = _Allreduce.apply(work, *given)
     else:
-        results = operations.start_new(work, given, False, handles.run)
+        results = _reduced(work, given)
     if wire is not None:
         return list(results)
     return [compression.decompress(one, context) for one, (_, context) in zip(results, compressed)]
@@ -240,9 +252,7 @@ def grouped_allgather(
     work = operations.allgather_of(name, process_set, priority)
     if graphs.is_compiling():
         return [graphs.allgather(work._replace(name=None), tensor) for tensor in tensors]
-    if needs_gradient(tensors):
-        return list(_Allgather.apply(work, *tensors))
-    return operations.start_allgather(tensors, False, work, handles.run)
+    return gathered(work, tensors)
 
 
 def broadcast(

@@ -70,17 +70,15 @@ class _Exchange(torch.autograd.Function):
         kind, process_set, root = ctx.work.kind, ctx.work.process_set, ctx.work.root
         if kind == _lib.ALLTOALL:
             work = Work(_lib.ALLTOALL, process_set=process_set)
-            back = _start(gradient, ctx.counts, work, False, handles.run)
+            back = _run(gradient, ctx.counts, work, False)
         elif kind == _lib.GATHER:
             work = Work(_lib.SCATTER, process_set=process_set, root=root)
             splits = ctx.counts if api.rank() == root else None
-            back = _start(gradient, splits, work, False, handles.run)
+            back = _run(gradient, splits, work, False)
         else:
             work = Work(_lib.GATHER, process_set=process_set, root=root)
-            back = _start(gradient, None, work, False, handles.run)
-            if api.rank() != root:
-                back = gradient.new_zeros(ctx.shape)
-        # Rows that went nowhere changed nothing.
+            back = _run(gradient, None, work, False)
+        # Rows that went nowhere changed nothing; nor did those of a rank that is not root.
         rest = ctx.shape.numel() - back.numel()
         if rest > 0:
             back = torch.cat([back.reshape(-1), back.new_zeros(rest)])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
@@ -14,6 +15,7 @@ from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs, operations
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
+from hvd.torch.differentiable import gathered
 from hvd.work import Average, Sum, Work, check_group, work_among
 
 
@@ -95,9 +97,7 @@ class _Reducescatter(torch.autograd.Function):
                 "reducescatter: only Sum and Average have a gradient; use detach() on the input"
             )
         number = work.process_set
-        back = operations.start_allgather(
-            gradients, False, Work(_lib.ALLGATHER, process_set=number), handles.run
-        )
+        back = gathered(Work(_lib.ALLGATHER, process_set=number), gradients)
         # As Horovod has it: the gradient of a sum is multiplied by the ranks.
         factor = work.scales[0] * work.scales[1]
         if work.op == Sum:
@@ -205,6 +205,7 @@ class _Reduce(torch.autograd.Function):
         return tensor.new_empty(0) if result is None else result
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         work = ctx.work
         if work.op not in (Average, Sum):
