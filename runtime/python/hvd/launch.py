@@ -109,7 +109,8 @@ def run(
     environment = rank_environment(os.environ, env or {})
     command = [hvdrun_path(), "run"]
     if in_allocation:
-        environment, flags = _allocation_size(environment, np, nodes)
+        sizes, flags = allocation_size(environment, np, nodes)
+        environment = with_variables(environment, sizes)
         command += flags
     else:
         command += _flag("-np", np) + _flag("--nodes", nodes)
@@ -203,11 +204,7 @@ def rank_environment(here: Mapping[str, str], asked: Mapping[str, str | None]) -
     environment = dict(here)
     if environment.get("MPLBACKEND", "").startswith("module://"):
         del environment["MPLBACKEND"]
-    for name, value in asked.items():
-        if value is None:
-            environment.pop(name, None)
-        else:
-            environment[name] = str(value)
+    environment = with_variables(environment, asked)
     # The ranks import this very package before they know the caller's sys.path.
     package = str(Path(__file__).resolve().parents[1])
     given = environment.get("PYTHONPATH", "")
@@ -216,17 +213,24 @@ def rank_environment(here: Mapping[str, str], asked: Mapping[str, str | None]) -
     return environment
 
 
-def _allocation_size(
-    environment: dict[str, str], np: int | None, nodes: int | None
-) -> tuple[dict[str, str], list[str]]:
+def with_variables(here: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """An environment with other values; None removes a variable."""
+    both: dict[str, str | None] = dict(here)
+    both.update(changes)
+    return {name: str(value) for name, value in both.items() if value is not None}
+
+
+def allocation_size(
+    environment: Mapping[str, str], np: int | None, nodes: int | None = None
+) -> tuple[dict[str, str | None], list[str]]:
     """Variables and flags for `np` ranks in an allocation: hvdrun and srun take them so."""
     if np is None:
-        return environment, _flag("--nodes", nodes)
-    for name in ("SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"):
-        environment.pop(name, None)
-    environment.update(SLURM_NTASKS=str(np), SLURM_NPROCS=str(np))
-    most = int(environment.get("SLURM_JOB_NUM_NODES", environment.get("SLURM_NNODES", "1")))
-    return environment, ["--nodes", str(nodes or min(np, most))]
+        return {}, _flag("--nodes", nodes)
+    variables: dict[str, str | None] = {"SLURM_NTASKS": str(np), "SLURM_NPROCS": str(np)}
+    # What the job was asked for counts no more.
+    variables.update(SLURM_TASKS_PER_NODE=None, SLURM_NTASKS_PER_NODE=None)
+    most = environment.get("SLURM_JOB_NUM_NODES") or environment.get("SLURM_NNODES") or "1"
+    return variables, ["--nodes", str(nodes or min(np, int(most)))]
 
 
 def hvdrun_path() -> str:

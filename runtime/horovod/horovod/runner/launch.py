@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from horovod.common.basics import HorovodBasics
 from horovod.runner import options as known
-from hvd.launch import hvdrun_path, in_slurm_shell
+from hvd.launch import allocation_size, hvdrun_path, in_slurm_shell, with_variables
 
 
 class Refusal(ValueError):
@@ -102,13 +102,8 @@ def choose(options: argparse.Namespace, environment: Mapping[str, str] = os.envi
         return Plan(["-np", str(options.np)], variables, said)
     if hosts:
         said.append("-H, --hostfile: the nodes are those of the job of Slurm")
-    if options.np is None:
-        return Plan([], variables, said)
-    # As srun would be told: so many tasks, whatever the job was asked for.
-    variables["SLURM_NTASKS"] = variables["SLURM_NPROCS"] = str(options.np)
-    variables["SLURM_TASKS_PER_NODE"] = variables["SLURM_NTASKS_PER_NODE"] = None
-    nodes = environment.get("SLURM_JOB_NUM_NODES") or environment.get("SLURM_NNODES") or "1"
-    return Plan(["--nodes", str(min(options.np, int(nodes)))], variables, said)
+    sizes, flags = allocation_size(environment, options.np)
+    return Plan(flags, {**variables, **sizes}, said)
 
 
 def plan(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Plan:
@@ -203,9 +198,8 @@ def run_commandline(argv: Sequence[str] | None = None) -> int:
     for sentence in chosen.said:
         print(f"horovodrun: {sentence}", file=sys.stderr)
     sys.stderr.flush()
-    environment: dict[str, str | None] = {**os.environ, **chosen.variables}
-    given = {name: value for name, value in environment.items() if value is not None}
-    os.execve(program, [program, "run", *chosen.arguments], given)
+    environment = with_variables(os.environ, chosen.variables)
+    os.execve(program, [program, "run", *chosen.arguments], environment)
 
 
 if __name__ == "__main__":
