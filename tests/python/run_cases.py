@@ -313,7 +313,10 @@ class Decisions(unittest.TestCase):
         job = {"SLURM_JOB_ID": "7"}
         step = {**job, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
         interactive = {**step, "SLURM_STEP_ID": str(0xFFFFFFFA)}
+        last = {"SLURM_JOBID": "7", "SLURM_STEPID": str(0xFFFFFFF0), "SLURM_STEP_NUM_TASKS": "1"}
         self.assertFalse(launch.in_slurm_shell({}))
+        self.assertFalse(launch.in_slurm_shell(last))
+        self.assertTrue(launch.in_slurm_shell({"SLURM_JOBID": "7"}))
         self.assertTrue(launch.in_slurm_shell(job))
         self.assertTrue(launch.in_slurm_shell(interactive))
         self.assertFalse(launch.in_slurm_shell(step))

@@ -23,7 +23,7 @@ from hvd.live_process import LiveProcess
 
 _STACK_SECONDS = 2.0
 _FILE_SYSTEM_SECONDS = 5.0  # a file that another node wrote may be that late
-_FIRST_INTERNAL_STEP = 0xFFFFFFF0  # batch and interactive shells are steps, too
+_LAST_STEP = 0xFFFFFFF0  # batch and interactive shells are steps, too, with numbers above
 _MAX_SOURCE_CHARACTERS = 1 << 20
 
 
@@ -181,7 +181,8 @@ def _flag(name: str, value: object) -> list[str]:
 
 def in_slurm_shell(environment: Mapping[str, str]) -> bool:
     """True in a batch or salloc shell, as hvdrun sees it: a job, but no task of a step."""
-    return "SLURM_JOB_ID" in environment and not _in_step(environment)
+    is_job = "SLURM_JOB_ID" in environment or "SLURM_JOBID" in environment
+    return is_job and not _in_step(environment)
 
 
 def is_rank(environment: Mapping[str, str]) -> bool:
@@ -191,12 +192,10 @@ def is_rank(environment: Mapping[str, str]) -> bool:
 
 
 def _in_step(environment: Mapping[str, str]) -> bool:
-    step = environment.get("SLURM_STEP_ID", "")
-    return (
-        "SLURM_STEP_NUM_TASKS" in environment
-        and step.isdigit()
-        and int(step) < _FIRST_INTERNAL_STEP
-    )
+    """As in_slurm_step() of runtime/topology/identity.cc."""
+    step = environment.get("SLURM_STEP_ID", environment.get("SLURM_STEPID", ""))
+    is_real = step.isdigit() and int(step) <= _LAST_STEP
+    return is_real and "SLURM_STEP_NUM_TASKS" in environment
 
 
 def rank_environment(here: Mapping[str, str], asked: Mapping[str, str | None]) -> dict[str, str]:

@@ -83,7 +83,9 @@ def _wire(wire: str | None) -> int:
 
 
 def _do(work: Work, tensors: Sequence[Any], memory: Any, result: Any, async_op: bool) -> Any:
-    return (handles.start if async_op else handles.run)(work, tensors, memory, result)
+    if async_op:
+        return handles.start(work, tensors, memory, result)
+    return handles.run(work, tensors, memory, result)
 
 
 def allreduce(
