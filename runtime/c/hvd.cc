@@ -380,3 +380,19 @@ hvd_status hvd_statistics(hvd_counters* statistics) noexcept {
     return Status::ok();
   });
 }
+
+hvd_status hvd_timeline_start(const char* path, int mark_batches) noexcept {
+  return guarded([&]() -> Status {
+    if (path == nullptr) return null_argument("hvd_timeline_start", "path");
+    HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
+    return engine->start_timeline({path, mark_batches != 0});
+  });
+}
+
+hvd_status hvd_timeline_stop() noexcept {
+  return guarded([]() -> Status {
+    if (!Process::instance().is_running()) return Status::ok();
+    HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
+    return engine->stop_timeline();
+  });
+}

@@ -157,7 +157,9 @@ void Process::end(int exit_code) {
   if (exit_code != 0) {
     // No more than a farewell: the others learn of the end when the launcher does, not before.
     const std::shared_ptr<Engine> engine = state_->current();
-    if (engine != nullptr) engine->leave_farewell(state_->farewell_of(exit_code));
+    if (engine == nullptr) return;
+    engine->leave_farewell(state_->farewell_of(exit_code));
+    static_cast<void>(engine->stop_timeline());  // what failed last is what one looks for
     return;
   }
   // Held: another thread still waits for ranks in init or shutdown, and ends with the process.

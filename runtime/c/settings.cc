@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "topology/launch_env.h"
 
@@ -29,6 +30,20 @@ Result<std::optional<long long>> first_int(const Environment& environment,
     if (value) return value;
   }
   return std::optional<long long>();
+}
+
+/// DYNAMIC is Horovod's word for none until the program starts one.
+Result<TimelineOptions> timeline_of(const Environment& environment) {
+  TimelineOptions timeline;
+  for (const char* name : {"HOROVOD_TIMELINE", "HVD_TIMELINE"}) {
+    if (auto path = environment.get(name)) timeline.path = std::move(*path);
+  }
+  if (timeline.path == "DYNAMIC") timeline.path.clear();
+  HVD_TRY_ASSIGN(
+      const auto marks,
+      first_int(environment, {"HVD_TIMELINE_MARK_BATCHES", "HOROVOD_TIMELINE_MARK_CYCLES"}, 0, 1));
+  timeline.mark_batches = marks == 1;
+  return timeline;
 }
 
 /// The fields that the caller's version of the struct has; zero in those it does not know.
@@ -79,6 +94,7 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
   if (fusion) settings.engine.fusion_bytes = static_cast<std::size_t>(*fusion);
   if (options.fusion_bytes != 0) settings.engine.fusion_bytes = options.fusion_bytes;
   settings.engine.backend = environment.get("HVD_BACKEND").value_or("");
+  HVD_TRY_ASSIGN(settings.engine.timeline, timeline_of(environment));
 
   HVD_TRY_ASSIGN(
       const auto stall,

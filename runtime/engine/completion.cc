@@ -32,6 +32,7 @@ void Completion::finish(const PendingPtr& pending, const Status& status) {
   // relaxed: only the holder of the progress lock, which is us, ever sets it.
   if (pending->done.load(std::memory_order_relaxed)) return;
   pending->status = status;
+  pending->trace.completed(status);
   // seq_cst: publishes the status, and comes before the look at the sleepers.
   pending->done.store(true);
   if (pending->request.on_complete) {

@@ -79,12 +79,14 @@ std::size_t node_memory_bytes(std::span<const BackendEntry> table, int local_siz
 
 Engine::Impl::Impl(Wiring wiring, std::span<const BackendEntry> table, const EngineOptions& options,
                    Poller poller)
-    : world_(make_world(wiring)),
+    : timeline_(wiring.rank, wiring.peers[static_cast<std::size_t>(wiring.rank)].host),
+      world_(make_world(wiring)),
       peers_(wiring.peers),
       options_(options),
       table_(table.begin(), table.end()),
       wiring_(std::move(wiring)),
       poller_(std::move(poller)),
+      submission_(timeline_),
       left_(world_.size),
       lost_(world_.size) {
   const PeerInfo& me = peers_[static_cast<std::size_t>(wiring_.rank)];
@@ -263,6 +265,7 @@ Result<std::unique_ptr<Engine>> Engine::start(Wiring wiring, std::span<const Bac
   HVD_TRY_ASSIGN(auto poller, Poller::create());
   auto impl = std::make_unique<Impl>(std::move(wiring), table, options, std::move(poller));
   HVD_TRY(impl->open());
+  if (!options.timeline.path.empty()) HVD_TRY(impl->timeline_.start(options.timeline));
   impl->start_thread();
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -314,6 +317,10 @@ void Engine::abandon_after_fork() { impl_->abandon_after_fork(); }
 std::shared_ptr<SharedArena> Engine::arena() const { return impl_->arena(); }
 const Communicator& Engine::world() const { return impl_->world_; }
 const std::vector<PeerInfo>& Engine::peers() const { return impl_->peers_; }
+Status Engine::start_timeline(const TimelineOptions& options) {
+  return impl_->timeline_.start(options);
+}
+Status Engine::stop_timeline() { return impl_->timeline_.stop(); }
 std::string Engine::describe() const { return impl_->describe(); }
 Engine::Statistics Engine::statistics() const { return impl_->statistics(); }
 

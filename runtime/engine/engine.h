@@ -14,6 +14,7 @@
 #include "bootstrap/wiring.h"
 #include "collective/backend.h"
 #include "engine/request.h"
+#include "engine/timeline_options.h"
 
 namespace hvd {
 
@@ -25,7 +26,8 @@ struct EngineOptions {
   int spin = -1;                                     ///< Polls before yielding; -1: from the CPUs.
   /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
   std::function<void(int)> on_loss;
-  std::string backend;  ///< HVD_BACKEND: use this backend only; empty: the first that can.
+  std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.
+  TimelineOptions timeline;  ///< HVD_TIMELINE: on from the start; without a path: off.
 };
 
 /// Bytes of NodeGroup::memory that the engine and the backends of `table` need for a node of
@@ -110,6 +112,11 @@ class Engine {
     std::chrono::nanoseconds waited{0};  ///< Time callers spent in wait().
   };
   Statistics statistics() const;
+
+  /// Takes down from now on what becomes of each request, until stop_timeline() or the end of the
+  /// engine; requests that are in flight are not in it. See Timeline.
+  Status start_timeline(const TimelineOptions& options);
+  Status stop_timeline();
 
  private:
   class Impl;

@@ -15,6 +15,7 @@
 #include "engine/set_change.h"
 #include "engine/set_plane.h"
 #include "engine/submission.h"
+#include "engine/timeline.h"
 #include "transport/poller.h"
 
 namespace hvd {
@@ -51,6 +52,8 @@ class Engine::Impl {
   Statistics statistics() const;
   std::shared_ptr<SharedArena> arena() const { return wiring_.node.arena; }
 
+  /// Requests have a hand on it: it goes last.
+  Timeline timeline_;
   Completion completion_;
   Communicator world_;
   std::vector<PeerInfo> peers_;

@@ -122,11 +122,16 @@ void Engine::Impl::apply(Decision& decision) {
 
 void Engine::Impl::run_together(RunTogether& run) {
   statistics_.requests += run.requests.size();
+  SetPlane* plane = find_plane(run.process_set);
+  const std::uint64_t number = plane == nullptr ? 0 : ++plane->batches;
+  if (timeline_.is_on()) {
+    timeline_.decided_batch(number, run.process_set, run.requests.size());
+  }
   for (const PendingPtr& pending : run.requests) {
+    pending->trace.decided(number);
     // A barrier is done once every rank has announced it.
     if (pending->request.tensors.empty()) finish(pending, Status::ok());
   }
-  SetPlane* plane = find_plane(run.process_set);
   if (plane == nullptr) return;  // nothing of a set runs once it is closed
   for (const PendingPtr& pending : run.requests) {
     if (pending->neutral == nullptr) continue;
@@ -370,7 +375,9 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
     flush();
     completion_.wait_until_done(*pending, deadline);
   }
-  waited_ns_.fetch_add((Clock::now() - begin).count());
+  const Clock::duration waited = Clock::now() - begin;
+  waited_ns_.fetch_add(waited.count());
+  pending->trace.waited(pending->request.name, waited);
   if (pending->done.load()) return pending->status;
   return error(Code::kTimeout,
                "rank {}: '{}' ({}) has not completed in time; it is still under way", wiring_.rank,

@@ -9,6 +9,7 @@
 
 #include "engine/description.h"
 #include "engine/request.h"
+#include "engine/traced_request.h"
 
 namespace hvd {
 
@@ -23,6 +24,8 @@ struct Pending {
   int batches_left = 0;                ///< Batches of this request that the backends still work on.
   Status failure;                      ///< The first failure among them.
   std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.
+
+  TracedRequest trace;  ///< Set as it is queued.
 
   bool active_average = false;  ///< Join: averages divide by the ranks that take part.
   int last_joined = -1;         ///< Join, once it is done.

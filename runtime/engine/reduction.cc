@@ -2,6 +2,7 @@
 #include "engine/reduction.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 
@@ -63,7 +64,12 @@ bool Reducer::advance() {
   bool moved = false;
   for (auto running = running_.begin(); running != running_.end();) {
     const Progress progress = running->task->advance();
-    moved = moved || progress != Progress::kBlocked;
+    if (progress != Progress::kBlocked) {
+      moved = true;
+      if (!std::exchange(running->moved, true)) {
+        for (const PendingPtr& owner : running->owners) owner->trace.started();
+      }
+    }
     if (progress == Progress::kDone || progress == Progress::kFailed) {
       finished_.push_back({std::move(running->owners),
                            progress == Progress::kDone ? Status::ok() : running->task->status()});

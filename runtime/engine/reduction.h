@@ -61,6 +61,7 @@ class Reducer {
     std::unique_ptr<Task> task;
     std::vector<PendingPtr> owners;
     bool polled;
+    bool moved = false;  ///< Something of it has.
   };
   struct Choice {
     std::size_t kind = 0;

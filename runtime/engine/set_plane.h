@@ -30,6 +30,7 @@ struct SetPlane {
   SetLinks links;
   ArenaView arena;
   std::unique_ptr<Reducer> reduction;
+  std::uint64_t batches = 0;  ///< As the log decided on them.
   /// Requests that were submitted and have not completed. Thread-safe.
   std::atomic<std::size_t> in_flight{0};
 

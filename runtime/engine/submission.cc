@@ -171,6 +171,9 @@ void Submission::push(const PendingPtr& pending) {
     request.name = format_text("{}{}{}", kind_name(request.operation), kUnnamed,
                                unnamed_[request.process_set][request.operation.index()]++);
   }
+  if (timeline_.is_on()) {
+    pending->trace = timeline_.submitted(request, pending->description.bytes(), pending->cacheable);
+  }
   queue_.push_back(pending);
   count_.store(queue_.size());
 }

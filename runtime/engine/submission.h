@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "collective/communicator.h"
 #include "engine/pending.h"
+#include "engine/timeline.h"
 
 namespace hvd {
 
@@ -25,6 +26,9 @@ void complete_splits(Request& request, const Communicator& world);
 /// Thread-safe.
 class Submission {
  public:
+  /// `timeline` outlives the requests.
+  explicit Submission(Timeline& timeline) : timeline_(timeline) {}
+
   /// Names the request if it has no name, and queues it.
   void push(const PendingPtr& pending);
   /// Moves all queued requests to the end of `taken`; false when there were none.
@@ -34,6 +38,7 @@ class Submission {
   bool is_empty() const { return count_.load() == 0; }
 
  private:
+  Timeline& timeline_;
   Mutex mutex_;
   std::vector<PendingPtr> queue_ HVD_GUARDED_BY(mutex_);
   using Counts = std::array<std::uint64_t, std::variant_size_v<Operation>>;

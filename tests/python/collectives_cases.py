@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+import tempfile
 import threading
 import unittest
 from pathlib import Path
@@ -300,6 +302,47 @@ class Others(unittest.TestCase):
         self.assertLess(ht.cross_rank(), ht.cross_size())
         self.assertIn(f"{ht.size()} rank", ht.describe())
         self.assertGreater(ht.statistics().requests, 0)
+
+
+class Timeline(unittest.TestCase):
+    def test_has_each_operation_on_each_rank(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            ht.start_timeline(Path(folder) / "rank-{rank}.json", mark_cycles=True)
+            with self.assertRaisesRegex(ValueError, f"rank-{ht.rank()}.json"):
+                hvd.start_timeline(f"{folder}/other-{{rank}}.json")
+            for _ in range(2):
+                ht.allreduce(torch.ones(7), name='q"uoted\n')
+            ht.broadcast(torch.ones(7), 0, name="weights")
+            ht.stop_timeline()
+            ht.stop_timeline()
+            trace = json.loads((Path(folder) / f"rank-{ht.rank()}.json").read_text())
+            # Without a place for the rank in its name the file is that of rank 0.
+            ht.start_timeline(f"{folder}/alone.json")
+            ht.stop_timeline()
+            self.assertEqual((Path(folder) / "alone.json").exists(), ht.rank() == 0)
+        self.assertEqual({event["pid"] for event in trace}, {ht.rank()})
+        rows = {
+            event["args"]["name"]: event["tid"]
+            for event in trace
+            if event.get("name") == "thread_name"
+        }
+        begun = {
+            title: [one["name"] for one in trace if one.get("tid") == row and one["ph"] == "B"]
+            for title, row in rows.items()
+        }
+        phases = ["NEGOTIATE_ALLREDUCE", "QUEUE", "ALLREDUCE"]
+        self.assertEqual(begun['q"uoted\n'], ['q"uoted\n', *phases] * 2)
+        phases = [phase.replace("ALLREDUCE", "BROADCAST") for phase in phases]
+        self.assertEqual(begun["weights"], ["weights", *phases])
+        self.assertEqual(trace[-1]["args"], {"requests": 3, "left_out": 0})
+        self.assertEqual(sum(one.get("name", "").startswith("batch ") for one in trace), 3)
+        times = [one["ts"] for one in trace if one["ph"] in "BE"]
+        self.assertEqual(times, sorted(times))
+
+    def test_says_why_there_is_no_file(self) -> None:
+        with self.assertRaisesRegex(hvd.OperatingSystemError, "/no/such.*No such file"):
+            hvd.start_timeline("/no/such/rank-{rank}.json")
+        hvd.stop_timeline()
 
 
 class Disagreements(unittest.TestCase):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import tempfile
@@ -68,6 +69,37 @@ class Deaths(unittest.TestCase):
                     after = float(text.split("AFTER")[1].split()[0])
                     print(f"{name}: rank {rank} knew after {after:.3f} s", flush=True)
                     self.assertLess(after, 2.0, text)
+
+
+class Timelines(unittest.TestCase):
+    def test_can_be_read_of_a_rank_that_was_killed_and_of_one_that_failed(self) -> None:
+        program = """
+import os, signal, sys, time
+folder = sys.argv[1]
+os.environ["HVD_TIMELINE"] = folder + "/rank-{rank}.json"
+import hvd
+hvd.init()
+hvd.barrier()
+if hvd.rank() == 0:
+    deadline = time.monotonic() + 30
+    for rank, what in ((0, '"outcome":"ok"'), (1, "barrier.noname.1")):
+        while what not in open(folder + f"/rank-{rank}.json").read():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
+hvd.barrier()
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            outcomes = ranks.run_ranks([sys.executable, "-c", program, folder], 2, 60)
+            killed = (Path(folder) / "rank-0.json").read_text()
+            failed = json.loads((Path(folder) / "rank-1.json").read_text())
+        self.assertEqual(outcomes[1].code, 1, outcomes[1].text)
+        self.assertTrue(killed.endswith(",\n"), killed[-200:])
+        begun = [one.get("name") for one in json.loads(killed.rstrip(",\n") + "]")]
+        self.assertIn("NEGOTIATE_BARRIER", begun)
+        ends = [one["args"] for one in failed if one["ph"] == "E" and "args" in one]
+        self.assertEqual([end["outcome"] for end in ends], ["ok", "peer lost"])
+        self.assertIn("rank 0", ends[1]["error"])
 
 
 class TorchDistributed(unittest.TestCase):

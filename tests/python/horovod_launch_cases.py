@@ -47,7 +47,8 @@ class Horovodrun(unittest.TestCase):
         plan = planned(
             "-np 2 -H localhost:4 --verbose --output-filename out --start-timeout 90 "
             "--network-interfaces ib0,ib1 --fusion-threshold-mb 32 --log-level TRACE "
-            "--prefix-output-with-timestamp --stall-check-warning-time-seconds 5 python t.py --mpi"
+            "--prefix-output-with-timestamp --stall-check-warning-time-seconds 5 "
+            "--timeline-filename t-{rank}.json --timeline-mark-cycles python t.py --mpi"
         )
         self.assertEqual(
             plan.arguments,
@@ -61,13 +62,16 @@ class Horovodrun(unittest.TestCase):
                 "HVD_FUSION_THRESHOLD": "33554432",
                 "HVD_STALL_CHECK_TIME_SECONDS": "5",
                 "HVD_LOG": "debug",
+                "HVD_TIMELINE": "t-{rank}.json",
+                "HVD_TIMELINE_MARK_BATCHES": "1",
             },
         )
+        self.assertEqual(planned("-np 1 --timeline-mark-cycles python t.py").variables, {})
 
     def test_options_without_effect_say_why(self) -> None:
-        said = planned("-np 1 --gloo --cycle-time-ms 3.5 -p 22 --timeline-filename t x").said
+        said = planned("-np 1 --gloo --cycle-time-ms 3.5 -p 22 --cache-capacity 9 x").said
         self.assertEqual(len(said), 4, said)
-        for word in ("--gloo has no effect", "no cycle", "never through ssh", "hvd.statistics()"):
+        for word in ("--gloo has no effect", "no cycle", "never through ssh", "without a limit"):
             self.assertTrue(any(word in sentence for sentence in said), word)
         for names, reason in launch.known.IGNORED_VALUES + launch.known.IGNORED_SWITCHES:
             value = "1" if (names, reason) in launch.known.IGNORED_VALUES else ""

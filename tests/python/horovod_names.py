@@ -314,8 +314,11 @@ STATES = {
     "grouped_reducescatter_async": ("better", _ANY_TENSOR),
     "join": ("better", 'right for every reduction; of a process set; `average="active"`'),
     "init": ("better", "Ctrl-C works, `start_timeout=` in `hvd.init`; `comm` of all ranks only"),
-    "start_timeline": ("different", "a warning that names what there is: no timeline is written"),
-    "stop_timeline": ("different", "does nothing"),
+    "start_timeline": (
+        "better",
+        "with and without HOROVOD_TIMELINE; `{rank}` for a file of each rank",
+    ),
+    "stop_timeline": ("better", "the file is whole, or it says why not"),
     "mpi_threads_supported": ("better", "True: mpi4py may be used beside hvd"),
     "mpi_enabled": ("different", "whether MPI moves the bytes"),
     "mpi_built": ("different", _NOT_BUILT),

@@ -10,7 +10,6 @@ from collections.abc import Callable, MutableMapping
 _NO_CYCLE = "there is no cycle: operations start as they come"
 _NO_CACHE = "what ranks agreed on is kept without a limit to set"
 _NO_TUNING = "there is nothing to tune: batches form from what is ready"
-_NO_TIMELINE = "there is no timeline; hvd.statistics() counts, hvd.describe() says what was chosen"
 _NO_GPU = "the GPU data plane is not part of this version"
 _ONE_ENGINE = "libhvd has one controller and chooses the plane; hvd.describe() says which"
 
@@ -19,7 +18,6 @@ WITHOUT_EFFECT = {
     "HOROVOD_CYCLE_TIME": _NO_CYCLE,
     "HOROVOD_CACHE_CAPACITY": _NO_CACHE,
     "HOROVOD_AUTOTUNE*": _NO_TUNING,
-    "HOROVOD_TIMELINE*": _NO_TIMELINE,
     "HOROVOD_HIERARCHICAL_*": "on several nodes reductions always have two levels",
     "HOROVOD_TORUS_ALLREDUCE": _NO_GPU,
     "HOROVOD_BATCH_D2D_MEMCOPIES": _NO_GPU,

@@ -467,6 +467,25 @@ HVD_API const char* hvd_build_info(void) HVD_NOEXCEPT;
 /** Fills the fields that fit into statistics->struct_size. */
 HVD_API hvd_status hvd_statistics(hvd_counters* statistics) HVD_NOEXCEPT;
 
+/**
+ * Writes from now on what becomes of each operation into a file that chrome://tracing and
+ * ui.perfetto.dev show: when it was submitted, when all ranks had it, when its bytes moved, what it
+ * came to. Not collective. Operations that are in flight are not in it. HVD_TIMELINE does so from
+ * hvd_init() on. The file is whole after hvd_timeline_stop() or hvd_shutdown(); of a program that
+ * died it lacks a second at most.
+ *
+ * @param path what was in the file is lost. With "{rank}" in its name every rank that calls writes
+ *   its own, else rank 0 alone does, and elsewhere nothing happens.
+ * @param mark_batches 1: also when each batch was decided on.
+ * @return HVD_SYSTEM: the file cannot be opened (its name and why); HVD_INVALID_ARGUMENT: no name,
+ *   or a timeline is on; HVD_ABORTED: not initialised.
+ */
+HVD_API hvd_status hvd_timeline_start(const char* path, int mark_batches) HVD_NOEXCEPT;
+
+/** Ends the file; none, or not initialised: ok. HVD_SYSTEM: it is not whole, as the disk was full,
+ * or so. */
+HVD_API hvd_status hvd_timeline_stop(void) HVD_NOEXCEPT;
+
 #if defined(__cplusplus)
 }
 #endif

@@ -17,7 +17,9 @@ from hvd.api import (
     rank,
     shutdown,
     size,
+    start_timeline,
     statistics,
+    stop_timeline,
 )
 from hvd.errors import (
     AbortedError,
@@ -90,7 +92,9 @@ __all__ = [
     "should_stop",
     "shutdown",
     "size",
+    "start_timeline",
     "statistics",
+    "stop_timeline",
     "time_left",
 ]
 

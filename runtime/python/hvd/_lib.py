@@ -226,6 +226,8 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_describe": (c_char_p, []),
     "hvd_build_info": (c_char_p, []),
     "hvd_statistics": (c_int, [POINTER(Counters)]),
+    "hvd_timeline_start": (c_int, [c_char_p, c_int]),
+    "hvd_timeline_stop": (c_int, []),
     "hvd_gradients_create": (
         c_int,
         [

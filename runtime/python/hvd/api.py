@@ -7,6 +7,7 @@ import atexit
 import ctypes
 import json
 import math
+import os
 import sys
 import threading
 import time
@@ -217,6 +218,43 @@ def statistics() -> Statistics:
     counters = _lib.Counters(struct_size=ctypes.sizeof(_lib.Counters))
     check(quick.hvd_statistics(ctypes.byref(counters)))
     return Statistics(counters.batches, counters.requests, counters.bytes, counters.waited_seconds)
+
+
+def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
+    """Writes from now on what becomes of each operation: see docs/how-to/read-a-timeline.md.
+
+    Parameters
+    ----------
+    file_path
+        Where to; what was in the file is lost. With ``{rank}`` in its name every rank that calls
+        writes its own, else rank 0 alone does.
+    mark_cycles
+        Also when each batch was decided on: there are no cycles.
+
+    Raises
+    ------
+    OperatingSystemError
+        The file cannot be opened.
+    InvalidArgumentError
+        A timeline is on already.
+
+    >>> start_timeline("/dev/null")
+    >>> stop_timeline()
+    """
+    check(waiting.hvd_timeline_start(os.fsencode(file_path), mark_cycles))
+
+
+def stop_timeline() -> None:
+    """Ends the file of ``start_timeline()``; without one: nothing.
+
+    Raises
+    ------
+    OperatingSystemError
+        The file is not whole.
+
+    >>> stop_timeline()
+    """
+    check(waiting.hvd_timeline_stop())
 
 
 def learning_rate(

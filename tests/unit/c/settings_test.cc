@@ -44,6 +44,21 @@ TEST(Settings, ReadTheBackendThatAUserWants) {
   EXPECT_EQ(settings_from(environment, nullptr).value().engine.backend, "tcp");
 }
 
+TEST(Settings, ReadTheTimelineUnderBothNames) {
+  Environment environment;
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.timeline.path, "");
+  environment.set("HOROVOD_TIMELINE", "theirs.json");
+  environment.set("HOROVOD_TIMELINE_MARK_CYCLES", "1");
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.timeline.path, "theirs.json");
+  EXPECT_TRUE(settings_from(environment, nullptr).value().engine.timeline.mark_batches);
+  environment.set("HVD_TIMELINE", "ours.json");
+  environment.set("HVD_TIMELINE_MARK_BATCHES", "0");
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.timeline.path, "ours.json");
+  EXPECT_FALSE(settings_from(environment, nullptr).value().engine.timeline.mark_batches);
+  environment.set("HVD_TIMELINE", "DYNAMIC");
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.timeline.path, "");
+}
+
 TEST(Settings, OptionsPrecedeTheEnvironment) {
   Environment environment;
   environment.set("HVD_FUSION_THRESHOLD", "2000");

@@ -150,7 +150,8 @@ TEST(Submission, SharesOutEvenlyWhatHasNoSplits) {
 }
 
 TEST(Submission, CountsUnnamedRequestsThatOthersMadeWithoutThisRank) {
-  Submission submission;
+  Timeline timeline(0, "host");
+  Submission submission(timeline);
   const auto next_name = [&](Operation operation, int process_set) {
     const auto pending = std::make_shared<Pending>();
     pending->request.operation = operation;

@@ -135,6 +135,10 @@ def _variables(options: argparse.Namespace) -> dict[str, str | None]:
         found["HVD_INTERFACE"] = options.nics
     if options.fusion_threshold_mb is not None:
         found["HVD_FUSION_THRESHOLD"] = str(int(float(options.fusion_threshold_mb) * 1024 * 1024))
+    if options.timeline_filename:
+        found["HVD_TIMELINE"] = options.timeline_filename
+        if options.timeline_mark_cycles and not options.no_timeline_mark_cycles:
+            found["HVD_TIMELINE_MARK_BATCHES"] = "1"
     if options.no_stall_check:
         found["HVD_STALL_CHECK_TIME_SECONDS"] = "0"
     elif options.stall_seconds:

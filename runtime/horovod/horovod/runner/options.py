@@ -10,7 +10,6 @@ _NO_SSH = "ranks start on this machine or through Slurm, never through ssh"
 _NO_CYCLE = "there is no cycle: operations start as they come"
 _NO_CACHE = "what ranks agreed on is kept without a limit to set"
 _NO_TUNING = "there is nothing to tune: batches form from what is ready"
-_NO_TIMELINE = "there is no timeline; hvd.statistics() counts, hvd.describe() says what was chosen"
 _NO_GPU = "the GPU data plane is not part of this version"
 _NO_MPIRUN = "mpirun is not called; `mpirun -np N python train.py` works without horovodrun, too"
 _TWO_LEVELS = "on several nodes reductions always have two levels"
@@ -33,7 +32,6 @@ IGNORED_VALUES: list[tuple[list[str], str]] = [
     (["--slots-per-host"], _SAME_SIZE),
     (["--elastic-timeout"], _SAME_SIZE),
     (["--reset-limit"], "hvd.elastic.run(reset_limit=...) has it, in the program"),
-    (["--timeline-filename"], _NO_TIMELINE),
     (["--stall-check-shutdown-time-seconds"], "a stall is reported, with who is missing"),
     (["--mpi-args"], _NO_MPIRUN),
     (["--binding-args"], "hvdrun --bind places ranks"),
@@ -52,8 +50,6 @@ IGNORED_SWITCHES: list[tuple[list[str], str]] = [
     (["--no-torus-allreduce"], _NO_GPU),
     (["--autotune"], _NO_TUNING),
     (["--no-autotune"], _NO_TUNING),
-    (["--timeline-mark-cycles"], _NO_TIMELINE),
-    (["--no-timeline-mark-cycles"], _NO_TIMELINE),
     (["--mpi-threads-disable"], "libhvd calls MPI only where it was started with all threads"),
     (["--no-mpi-threads-disable"], "libhvd calls MPI only where it was started with all threads"),
     (["--tcp"], _NO_MPIRUN),
@@ -101,6 +97,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--verbose", action="store_true", help="say what is decided and why")
     made.add_argument("--config-file", help="a YAML file with some of these options")
     made.add_argument("--fusion-threshold-mb", type=_amount, help="as in HVD_FUSION_THRESHOLD")
+    made.add_argument("--timeline-filename", help="as in HVD_TIMELINE")
+    marks = made.add_mutually_exclusive_group()
+    marks.add_argument("--timeline-mark-cycles", action="store_true", help="mark batches, too")
+    marks.add_argument("--no-timeline-mark-cycles", action="store_true", help="(the default)")
     made.add_argument(
         *("-prefix-timestamp", "--prefix-timestamp", "--prefix-output-with-timestamp"),
         *("--prefix-with-timestamp",),
@@ -148,6 +148,7 @@ def _amount(text: str) -> float:
 CONFIGURED = {
     ("params", "fusion_threshold_mb"): "fusion_threshold_mb",
     ("stall_check", "warning_time_seconds"): "stall_seconds",
+    ("timeline", "filename"): "timeline_filename",
     ("logging", "level"): "log_level",
 }
 
@@ -162,6 +163,8 @@ def configure(options: argparse.Namespace, settings: Any, name: str) -> list[str
             label = section if key is None else f"{section}.{key}"
             if (section, key) == ("stall_check", "enabled"):
                 options.no_stall_check = options.no_stall_check or not value
+            elif (section, key) == ("timeline", "mark_cycles"):
+                options.timeline_mark_cycles = options.timeline_mark_cycles or bool(value)
             elif option is None:
                 said.append(f"{name}: {label} has no effect")
             elif getattr(options, option) is None:

@@ -25,7 +25,9 @@ from hvd.api import (
     rank,
     shutdown,
     size,
+    start_timeline,
     statistics,
+    stop_timeline,
 )
 from hvd.errors import HvdError
 from hvd.handles import poll, synchronize
@@ -167,7 +169,9 @@ __all__ = [
     "size",
     "sparse_allreduce",
     "sparse_allreduce_async",
+    "start_timeline",
     "statistics",
+    "stop_timeline",
     "synchronize",
     "time_left",
 ]
