@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
-from hvd.elastic import ObjectState
 from hvd.errors import HvdError
+from hvd.state_handlers import HandledState, Registry, StateHandler
 from hvd.torch.elastic.sampler import ElasticSampler
 from hvd.torch.state import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 
 
-class TorchState(ObjectState):
+class TorchState(HandledState):
     """Models, optimizers and samplers that survive a reset, and plain objects as well.
 
     Parameters
@@ -27,8 +27,6 @@ class TorchState(ObjectState):
         through their ``state_dict()``, other values by deepcopy.
     """
 
-    _handlers: dict[str, StateHandler]
-
     def __init__(
         self,
         model: torch.nn.Module | None = None,
@@ -36,71 +34,7 @@ class TorchState(ObjectState):
         **kwargs: Any,
     ) -> None:
         kwargs.update({"model": model, "optimizer": optimizer})
-        handlers = {}
-        for name in list(kwargs):
-            handler = _handler_of(kwargs[name])
-            if handler is not None:
-                handlers[name] = handler
-                del kwargs[name]
-        for name, handler in handlers.items():
-            setattr(self, name, handler.value)
-        self._handlers = handlers
-        super().__init__(broadcast_object, None, **kwargs)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        handlers = self.__dict__.get("_handlers", {})
-        if name in handlers:
-            handlers[name].set_value(value)
-        super().__setattr__(name, value)
-
-    def save(self) -> None:
-        for handler in self._handlers.values():
-            handler.save()
-        super().save()
-
-    def restore(self) -> None:
-        for handler in self._handlers.values():
-            handler.restore()
-        super().restore()
-
-    def sync(self) -> None:
-        for handler in self._handlers.values():
-            handler.sync()
-        super().sync()
-
-    def reset(self) -> None:
-        for handler in self._handlers.values():
-            handler.reset()
-
-
-class StateHandler:
-    """How values of one type are saved, restored and made equal; for types of your own, too.
-
-    Parameters
-    ----------
-    value
-        What ``TorchState`` was given.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def save(self) -> None:
-        """Keeps a copy of the value's state in memory."""
-
-    def restore(self) -> None:
-        """Brings back what ``save()`` kept."""
-
-    def sync(self) -> None:
-        """Gives every rank the state of rank 0."""
-
-    def reset(self) -> None:
-        """Adapts to the job that has started again."""
-
-    def set_value(self, value: Any) -> None:
-        """Takes another value in place of the first."""
-        self.value = value
-        self.save()
+        super().__init__(_registry, **kwargs)
 
 
 class ModelStateHandler(StateHandler):
@@ -178,8 +112,6 @@ class SamplerStateHandler(StateHandler):
         self.value.reset()
 
 
-Registry = list[tuple[type, Callable[[Any], StateHandler]]]
-
 _registry: Registry = [
     (ElasticSampler, SamplerStateHandler),
     (torch.nn.Module, ModelStateHandler),
@@ -196,10 +128,3 @@ def set_handler_registry(registry: Registry) -> None:
     """Replaces the pairs, for states made from now on."""
     global _registry
     _registry = registry
-
-
-def _handler_of(value: Any) -> StateHandler | None:
-    for kind, handler in _registry:
-        if isinstance(value, kind):
-            return handler(value)
-    return None

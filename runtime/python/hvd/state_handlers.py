@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic states that save some values in a way of their own, for any framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hvd.elastic import ObjectState
+
+
+class StateHandler:
+    """How values of one type are saved, restored and made equal; for types of your own, too.
+
+    Parameters
+    ----------
+    value
+        What the state was given.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def save(self) -> None:
+        """Keeps a copy of the value's state in memory."""
+
+    def restore(self) -> None:
+        """Brings back what ``save()`` kept."""
+
+    def sync(self) -> None:
+        """Gives every rank the state of rank 0."""
+
+    def reset(self) -> None:
+        """Adapts to the job that has started again."""
+
+    def set_value(self, value: Any) -> None:
+        """Takes another value in place of the first."""
+        self.value = value
+        self.save()
+
+
+Registry = list[tuple[type, Callable[[Any], StateHandler]]]
+
+
+class HandledState(ObjectState):
+    """Attributes that survive a reset, some of them through handlers.
+
+    Parameters
+    ----------
+    registry
+        Pairs of a type and its handler; the first that fits a value counts.
+    **kwargs
+        Name and first value of each attribute. Values that no handler fits are saved by deepcopy.
+    """
+
+    _handlers: dict[str, StateHandler]
+
+    def __init__(self, registry: Registry, /, **kwargs: Any) -> None:
+        found = {name: _handler_of(value, registry) for name, value in kwargs.items()}
+        handlers = {name: handler for name, handler in found.items() if handler is not None}
+        for name, handler in handlers.items():
+            setattr(self, name, handler.value)
+        self._handlers = handlers
+        rest = {name: value for name, value in kwargs.items() if name not in handlers}
+        super().__init__(None, None, **rest)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        handlers = self.__dict__.get("_handlers", {})
+        if name in handlers:
+            handlers[name].set_value(value)
+        super().__setattr__(name, value)
+
+    def save(self) -> None:
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        for handler in self._handlers.values():
+            handler.sync()
+        super().sync()
+
+    def reset(self) -> None:
+        for handler in self._handlers.values():
+            handler.reset()
+
+
+def _handler_of(value: Any, registry: Registry) -> StateHandler | None:
+    for kind, handler in registry:
+        if isinstance(value, kind):
+            return handler(value)
+    return None
