@@ -7,39 +7,38 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping
 
-_NO_CYCLE = "there is no cycle: operations start as they come"
-_NO_CACHE = "what ranks agreed on is kept without a limit to set"
-_NO_TUNING = "there is nothing to tune: batches form from what is ready"
-_NO_GPU = "the GPU data plane is not part of this version"
+from horovod import _reasons
+
 _ONE_ENGINE = "libhvd has one controller and chooses the plane; hvd.describe() says which"
 
 # Variables of no effect, and why; a name that ends in `*` stands for all that begin so.
 WITHOUT_EFFECT = {
-    "HOROVOD_CYCLE_TIME": _NO_CYCLE,
-    "HOROVOD_CACHE_CAPACITY": _NO_CACHE,
-    "HOROVOD_AUTOTUNE*": _NO_TUNING,
-    "HOROVOD_HIERARCHICAL_*": "on several nodes reductions always have two levels",
-    "HOROVOD_TORUS_ALLREDUCE": _NO_GPU,
-    "HOROVOD_BATCH_D2D_MEMCOPIES": _NO_GPU,
-    "HOROVOD_NUM_NCCL_STREAMS": _NO_GPU,
-    "HOROVOD_ENABLE_ASYNC_COMPLETION": _NO_GPU,
-    "HOROVOD_DISABLE_NVTX_RANGES": _NO_GPU,
+    "HOROVOD_CYCLE_TIME": _reasons.NO_CYCLE,
+    "HOROVOD_CACHE_CAPACITY": _reasons.NO_CACHE,
+    "HOROVOD_AUTOTUNE*": _reasons.NO_TUNING,
+    "HOROVOD_HIERARCHICAL_*": _reasons.TWO_LEVELS,
+    "HOROVOD_TORUS_ALLREDUCE": _reasons.NO_GPU,
+    "HOROVOD_BATCH_D2D_MEMCOPIES": _reasons.NO_GPU,
+    "HOROVOD_NUM_NCCL_STREAMS": _reasons.NO_GPU,
+    "HOROVOD_ENABLE_ASYNC_COMPLETION": _reasons.NO_GPU,
+    "HOROVOD_DISABLE_NVTX_RANGES": _reasons.NO_GPU,
     "HOROVOD_ENABLE_XLA_OPS": "horovod.tensorflow is not part of this version",
     "HOROVOD_DISABLE_GROUP_FUSION": "groups complete as one, whatever else is in their batch",
     "HOROVOD_CPU_OPERATIONS": _ONE_ENGINE + "; HVD_BACKEND forces one",
     "HOROVOD_CONTROLLER": _ONE_ENGINE,
-    "HOROVOD_MPI_THREADS_DISABLE": "libhvd calls MPI only where it was started with all threads",
+    "HOROVOD_MPI_THREADS_DISABLE": _reasons.ALL_THREADS,
     "HOROVOD_ADASUM_MPI_CHUNK_SIZE": "messages have no largest size",
-    "HOROVOD_THREAD_AFFINITY": "hvdrun --bind places ranks with their threads",
+    "HOROVOD_THREAD_AFFINITY": _reasons.BINDING,
     "HOROVOD_CCL_CACHE": "there is no oneCCL plane",
-    "HOROVOD_LOG_HIDE_TIME": "messages have no time; hvdrun --timestamp adds it",
-    "HOROVOD_GLOO_TIMEOUT_SECONDS": "a lost rank is noticed at once, a slow one awaited",
+    "HOROVOD_LOG_HIDE_TIME": _reasons.NO_TIME,
+    "HOROVOD_GLOO_TIMEOUT_SECONDS": _reasons.LOST_AT_ONCE,
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "a stall is reported, with who is missing; nothing ends",
     "HOROVOD_ELASTIC_TIMEOUT": "a job keeps its size",
 }
 
 
-def _log_level(level: str) -> str | None:
+def log_level(level: str) -> str | None:
+    """The value of HVD_LOG for a level of Horovod's; None where there is none."""
     names = {"trace": "debug", "fatal": "error"}
     level = level.lower()
     level = names.get(level, level)
@@ -56,7 +55,7 @@ def _disabled(text: str) -> str | None:
 
 TRANSLATED: dict[str, tuple[str, Callable[[str], str | None]]] = {
     "HOROVOD_GLOO_IFACE": ("HVD_INTERFACE", lambda text: text or None),
-    "HOROVOD_LOG_LEVEL": ("HVD_LOG", _log_level),
+    "HOROVOD_LOG_LEVEL": ("HVD_LOG", log_level),
     "HOROVOD_STALL_CHECK_DISABLE": ("HVD_STALL_CHECK_TIME_SECONDS", _disabled),
     "HOROVOD_START_TIMEOUT": ("HVD_START_TIMEOUT_SECONDS", _whole_seconds),
 }

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from horovod import _reasons
+
 _SAME_SIZE = "a job keeps its size: num_proc says how many ranks"
 # Arguments of Horovod's that have no counterpart, and what to do instead.
 _REFUSED = {
@@ -18,8 +20,8 @@ _REFUSED = {
     "mpi_args": "mpirun is not called: start `mpirun ... python script.py`, and hvd.init() in it",
 }
 _WITHOUT_EFFECT = {
-    "ssh_port": "ranks start on this machine or through Slurm, never through ssh",
-    "ssh_identity_file": "ranks start on this machine or through Slurm, never through ssh",
+    "ssh_port": _reasons.NO_SSH,
+    "ssh_identity_file": _reasons.NO_SSH,
 }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from horovod import _environment
 from horovod.common.basics import HorovodBasics
 from horovod.runner import options as known
 from hvd.launch import allocation_size, hvdrun_path, in_slurm_shell, with_variables
@@ -144,8 +145,7 @@ def _variables(options: argparse.Namespace) -> dict[str, str | None]:
     elif options.stall_seconds:
         found["HVD_STALL_CHECK_TIME_SECONDS"] = str(options.stall_seconds)
     if options.log_level:
-        levels = {"TRACE": "debug", "FATAL": "error"}
-        found["HVD_LOG"] = levels.get(options.log_level, options.log_level.lower())
+        found["HVD_LOG"] = _environment.log_level(options.log_level)
     return found
 
 

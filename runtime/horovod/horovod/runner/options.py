@@ -6,27 +6,23 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-_NO_SSH = "ranks start on this machine or through Slurm, never through ssh"
-_NO_CYCLE = "there is no cycle: operations start as they come"
-_NO_CACHE = "what ranks agreed on is kept without a limit to set"
-_NO_TUNING = "there is nothing to tune: batches form from what is ready"
-_NO_GPU = "the GPU data plane is not part of this version"
+from horovod import _reasons
+
 _NO_MPIRUN = "mpirun is not called; `mpirun -np N python train.py` works without horovodrun, too"
-_TWO_LEVELS = "on several nodes reductions always have two levels"
 _SAME_SIZE = "a job keeps its size; -np says how many"
 _ONE_ENGINE = "libhvd has one controller, with and without MPI"
 
 # Options that take a value and change nothing: names, then why.
 IGNORED_VALUES: list[tuple[list[str], str]] = [
-    (["-p", "--ssh-port"], _NO_SSH),
-    (["-i", "--ssh-identity-file"], _NO_SSH),
-    (["--cycle-time-ms"], _NO_CYCLE),
-    (["--cache-capacity"], _NO_CACHE),
-    (["--autotune-log-file"], _NO_TUNING),
-    (["--autotune-warmup-samples"], _NO_TUNING),
-    (["--autotune-steps-per-sample"], _NO_TUNING),
-    (["--autotune-bayes-opt-max-samples"], _NO_TUNING),
-    (["--autotune-gaussian-process-noise"], _NO_TUNING),
+    (["-p", "--ssh-port"], _reasons.NO_SSH),
+    (["-i", "--ssh-identity-file"], _reasons.NO_SSH),
+    (["--cycle-time-ms"], _reasons.NO_CYCLE),
+    (["--cache-capacity"], _reasons.NO_CACHE),
+    (["--autotune-log-file"], _reasons.NO_TUNING),
+    (["--autotune-warmup-samples"], _reasons.NO_TUNING),
+    (["--autotune-steps-per-sample"], _reasons.NO_TUNING),
+    (["--autotune-bayes-opt-max-samples"], _reasons.NO_TUNING),
+    (["--autotune-gaussian-process-noise"], _reasons.NO_TUNING),
     (["--min-np", "--min-num-proc"], _SAME_SIZE),
     (["--max-np", "--max-num-proc"], _SAME_SIZE),
     (["--slots-per-host"], _SAME_SIZE),
@@ -35,28 +31,28 @@ IGNORED_VALUES: list[tuple[list[str], str]] = [
     (["--stall-check-shutdown-time-seconds"], "a stall is reported, with who is missing"),
     (["--mpi-args"], _NO_MPIRUN),
     (["--binding-args"], "hvdrun --bind places ranks"),
-    (["--num-nccl-streams"], _NO_GPU),
-    (["--thread-affinity"], "hvdrun --bind places ranks with their threads"),
-    (["--gloo-timeout-seconds"], "a lost rank is noticed at once, a slow one awaited"),
+    (["--num-nccl-streams"], _reasons.NO_GPU),
+    (["--thread-affinity"], _reasons.BINDING),
+    (["--gloo-timeout-seconds"], _reasons.LOST_AT_ONCE),
 ]
 
 IGNORED_SWITCHES: list[tuple[list[str], str]] = [
     (["--disable-cache"], "nothing about hosts is kept between runs"),
-    (["--hierarchical-allreduce"], _TWO_LEVELS),
-    (["--no-hierarchical-allreduce"], _TWO_LEVELS),
-    (["--hierarchical-allgather"], _TWO_LEVELS),
-    (["--no-hierarchical-allgather"], _TWO_LEVELS),
-    (["--torus-allreduce"], _NO_GPU),
-    (["--no-torus-allreduce"], _NO_GPU),
-    (["--autotune"], _NO_TUNING),
-    (["--no-autotune"], _NO_TUNING),
-    (["--mpi-threads-disable"], "libhvd calls MPI only where it was started with all threads"),
-    (["--no-mpi-threads-disable"], "libhvd calls MPI only where it was started with all threads"),
+    (["--hierarchical-allreduce"], _reasons.TWO_LEVELS),
+    (["--no-hierarchical-allreduce"], _reasons.TWO_LEVELS),
+    (["--hierarchical-allgather"], _reasons.TWO_LEVELS),
+    (["--no-hierarchical-allgather"], _reasons.TWO_LEVELS),
+    (["--torus-allreduce"], _reasons.NO_GPU),
+    (["--no-torus-allreduce"], _reasons.NO_GPU),
+    (["--autotune"], _reasons.NO_TUNING),
+    (["--no-autotune"], _reasons.NO_TUNING),
+    (["--mpi-threads-disable"], _reasons.ALL_THREADS),
+    (["--no-mpi-threads-disable"], _reasons.ALL_THREADS),
     (["--tcp"], _NO_MPIRUN),
-    (["--log-with-timestamp"], "messages have no time; --prefix-timestamp adds it"),
+    (["--log-with-timestamp"], _reasons.NO_TIME),
     (["--log-without-timestamp"], "messages have no time"),
     (["--log-hide-timestamp"], "messages have no time"),
-    (["--no-log-hide-timestamp"], "messages have no time; --prefix-timestamp adds it"),
+    (["--no-log-hide-timestamp"], _reasons.NO_TIME),
     (["--gloo"], _ONE_ENGINE),
     (["--mpi"], _ONE_ENGINE),
     (["--jsrun"], "ranks start on this machine or through Slurm"),
