@@ -26,6 +26,12 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], A
     ----------
     write
         Gets an open file, and writes the content to it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(f"{folder}/note", lambda file: file.write(b"whole"))
+    ...     Path(f"{folder}/note").read_text()
+    'whole'
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")

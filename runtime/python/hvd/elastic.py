@@ -206,6 +206,8 @@ def hosts_updated(timestamp: float, update_res: int) -> None:
         Grows from one change to the next.
     update_res
         One of :class:`HostUpdateResult`.
+
+    >>> hosts_updated(1.0, HostUpdateResult.added)  # nobody trains here
     """
     with _lock:
         states = list(_running)
@@ -283,7 +285,11 @@ def _check_limit(in_a_row: int, limit: int, error: HvdError | None) -> None:
 def run_fn(
     func: Callable[..., Any], reset: Callable[[], Any], reset_limit: int = RESET_LIMIT
 ) -> Callable[..., Any]:
-    """The function that ``run`` makes, with another way to leave and join the job."""
+    """The function that ``run`` makes, with another way to leave and join the job.
+
+    >>> run_fn(lambda state: state.epoch, reset=lambda: None)(ObjectState(epoch=3))
+    3
+    """
 
     def try_until_done(state: State, *args: Any, **kwargs: Any) -> Any:
         is_equal, in_a_row, commits = False, 0, state._commits
@@ -346,6 +352,14 @@ def run(
         A rank has ended, so that the job cannot start again with as many.
     ResetLimitError
         The limit is reached, on every rank. Other errors pass as they are.
+
+    >>> @run
+    ... def train(state):
+    ...     state.epoch += 1
+    ...     state.commit()
+    ...     return state.epoch
+    >>> train(ObjectState(epoch=0))
+    1
     """
     if func is None:
         return functools.partial(run, reset_limit=reset_limit, timeout=timeout)

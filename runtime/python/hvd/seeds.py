@@ -58,6 +58,8 @@ def worker_init_fn(worker_id: int) -> None:
 
     The seed comes from that of this rank's PyTorch, so ``seed_everything()`` goes first; epochs differ,
     too. Without it ``random`` and NumPy of the workers repeat each other in old versions of PyTorch.
+
+    >>> worker_init_fn(0)
     """
     import torch
 

@@ -115,6 +115,12 @@ class BaseDataLoader(ABC):
     """Batches from ``_iterate()``, each passed through ``_process_batch()``; for subclasses.
 
     They have ``__len__()`` as well, where something asks for it.
+
+    >>> class Numbers(BaseDataLoader):
+    ...     def _iterate(self):
+    ...         return range(3)
+    >>> list(Numbers())
+    [0, 1, 2]
     """
 
     @abstractmethod
@@ -145,6 +151,12 @@ class AsyncDataLoaderMixin:
         Print how many batches were ahead when one was taken.
     *args, **kwargs
         For the class beside it, which has ``_iterate()`` and ``_process_batch()``.
+
+    >>> class Numbers(AsyncDataLoaderMixin, BaseDataLoader):
+    ...     def _iterate(self):
+    ...         return range(3)
+    >>> list(Numbers(async_loader_queue_size=2))
+    [0, 1, 2]
     """
 
     def __init__(

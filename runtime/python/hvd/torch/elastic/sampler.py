@@ -26,6 +26,9 @@ class ElasticSampler(torch.utils.data.Sampler):
         Another order in every epoch, the same on all ranks.
     seed
         Equal on all ranks.
+
+    >>> len(ElasticSampler(range(4 * api.size())))
+    4
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:

@@ -25,6 +25,9 @@ class TorchState(HandledState):
     **kwargs
         Name and first value of each attribute. Modules, optimizers and ``ElasticSampler`` are saved
         through their ``state_dict()``, other values by deepcopy.
+
+    >>> TorchState(torch.nn.Linear(1, 1), epoch=2).epoch
+    2
     """
 
     def __init__(
@@ -120,11 +123,18 @@ _registry: Registry = [
 
 
 def get_handler_registry() -> Registry:
-    """Pairs of a type and its handler; the first that fits a value counts."""
+    """Pairs of a type and its handler; the first that fits a value counts.
+
+    >>> len(get_handler_registry()) >= 3
+    True
+    """
     return _registry
 
 
 def set_handler_registry(registry: Registry) -> None:
-    """Replaces the pairs, for states made from now on."""
+    """Replaces the pairs, for states made from now on.
+
+    >>> set_handler_registry(get_handler_registry())
+    """
     global _registry
     _registry = registry
