@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import re
 import unittest
@@ -64,6 +65,16 @@ def without_name(argument: str) -> str:
 
 
 class Header(unittest.TestCase):
+    def test_no_other_file_imports_ctypes(self) -> None:
+        package = Path(_lib.__file__).parent
+        found = set()
+        for path in package.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+                if "ctypes" in names or getattr(node, "module", None) == "ctypes":
+                    found.add(path.relative_to(package).as_posix())
+        self.assertEqual(found, {"_lib.py"})
+
     def test_functions(self) -> None:
         found = {}
         for match in re.finditer(r"HVD_API\s+([^;]+?)(\w+)\(([^;]*?)\)\s*HVD_NOEXCEPT;", TEXT):

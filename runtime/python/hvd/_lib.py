@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hvd.h`` for Python: the only file that knows ctypes. Declarations, no logic."""
+"""``hvd.h`` for Python: the only file that imports ctypes. Declarations, no logic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import os
 from ctypes import (
     CFUNCTYPE,
     POINTER,
+    Array,
     Structure,
+    byref,
     c_char_p,
     c_double,
     c_int,
@@ -18,8 +20,13 @@ from ctypes import (
     c_uint32,
     c_uint64,
     c_void_p,
+    create_string_buffer,
+    sizeof,
 )
 from pathlib import Path
+
+# What callers of the functions below need of ctypes.
+__all__ = ["Array", "byref", "create_string_buffer", "sizeof"]
 
 OK = 0
 INVALID_ARGUMENT = 1
@@ -308,6 +315,6 @@ def copy_bytes(target: int, source: int | None, size: int) -> None:
         ctypes.memmove(target, source, size)
 
 
-def shape_array(shape: tuple[int, ...]) -> ctypes.Array:
+def shape_array(shape: tuple[int, ...]) -> Array:
     """A C array of int64."""
     return (c_int64 * len(shape))(*shape)

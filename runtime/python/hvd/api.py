@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import json
 import math
 import os
@@ -53,17 +52,17 @@ def job() -> int:
     return _jobs
 
 
-def start(start_timeout: float | None, process_sets: ctypes.Array[_lib.Ranks]) -> None:
+def start(start_timeout: float | None, process_sets: _lib.Array[_lib.Ranks]) -> None:
     """Joins the job, with process sets 1, 2, ..."""
     global _jobs
-    options = _lib.InitOptions(struct_size=ctypes.sizeof(_lib.InitOptions))
+    options = _lib.InitOptions(struct_size=_lib.sizeof(_lib.InitOptions))
     options.start_timeout_seconds = start_timeout or 0.0
     options.process_sets = process_sets
     options.process_set_count = len(process_sets)
     outcome: list[HvdError] = []
 
     def begin() -> None:
-        status = waiting.hvd_init(ctypes.byref(options))
+        status = waiting.hvd_init(_lib.byref(options))
         if status != _lib.OK:
             outcome.append(failure(status))
 
@@ -215,8 +214,8 @@ def statistics() -> Statistics:
     >>> statistics().requests >= 0
     True
     """
-    counters = _lib.Counters(struct_size=ctypes.sizeof(_lib.Counters))
-    check(quick.hvd_statistics(ctypes.byref(counters)))
+    counters = _lib.Counters(struct_size=_lib.sizeof(_lib.Counters))
+    check(quick.hvd_statistics(_lib.byref(counters)))
     return Statistics(counters.batches, counters.requests, counters.bytes, counters.waited_seconds)
 
 
@@ -305,7 +304,7 @@ def submit(
     """
     array = (_lib.Tensor * len(tensors))(*tensors)
     request = _lib.Request(
-        ctypes.sizeof(_lib.Request),
+        _lib.sizeof(_lib.Request),
         name.encode() if name else None,
         kind,
         process_set,
@@ -323,15 +322,15 @@ def submit(
         wire,
         priority,
     )
-    handle = ctypes.c_uint64()
-    check(quick.hvd_submit(ctypes.byref(request), ctypes.byref(handle)))
+    handle = _lib.c_uint64()
+    check(quick.hvd_submit(_lib.byref(request), _lib.byref(handle)))
     return handle.value
 
 
 def is_done(handle: int) -> bool:
     """True when the operation has completed, well or not."""
-    done = ctypes.c_int()
-    check(quick.hvd_poll(handle, ctypes.byref(done)))
+    done = _lib.c_int()
+    check(quick.hvd_poll(handle, _lib.byref(done)))
     return bool(done.value)
 
 
@@ -377,7 +376,7 @@ class Gathered(NamedTuple):
 def gathered(handle: int, index: int = 0) -> Gathered:
     """The rows of all ranks, after the operation has completed."""
     result = _lib.Gather()
-    check(quick.hvd_gathered(handle, index, ctypes.byref(result)))
+    check(quick.hvd_gathered(handle, index, _lib.byref(result)))
     return Gathered(
         result.data,
         tuple(result.shape[i] for i in range(result.dimensions)),

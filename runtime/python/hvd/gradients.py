@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -35,23 +34,23 @@ class Gradients:
     def __init__(
         self, names: Sequence[str], tensors: Sequence[_lib.Tensor], reduction: Reduction
     ) -> None:
-        self._set = ctypes.c_void_p()
+        self._set = _lib.c_void_p()
         count = len(names)
         options = _lib.GradientsOptions(
-            ctypes.sizeof(_lib.GradientsOptions), reduction.op, reduction.passes_per_step, 1.0, 1.0
+            _lib.sizeof(_lib.GradientsOptions), reduction.op, reduction.passes_per_step, 1.0, 1.0
         )
         options.predivide = reduction.predivide
         options.process_set = reduction.process_set
         api.check(
             quick.hvd_gradients_create(
-                ctypes.byref(options),
-                (ctypes.c_char_p * count)(*[name.encode() for name in names]),
+                _lib.byref(options),
+                (_lib.c_char_p * count)(*[name.encode() for name in names]),
                 (_lib.Tensor * count)(*tensors),
                 count,
-                ctypes.byref(self._set),
+                _lib.byref(self._set),
             )
         )
-        self._missing = (ctypes.c_uint32 * max(count, 1))()
+        self._missing = (_lib.c_uint32 * max(count, 1))()
 
     def __del__(self) -> None:
         if getattr(self, "_set", None):
@@ -66,18 +65,18 @@ class Gradients:
 
         It must not be called when this set is gone.
         """
-        return functools.partial(quick.hvd_gradient_ready, self._set, ctypes.c_uint32(index))
+        return functools.partial(quick.hvd_gradient_ready, self._set, _lib.c_uint32(index))
 
     def describe(self, index: int, tensor: _lib.Tensor) -> None:
         """Gradient `index` has another type, shape or layout from now on."""
-        api.check(quick.hvd_gradient_describe(self._set, index, ctypes.byref(tensor)))
+        api.check(quick.hvd_gradient_describe(self._set, index, _lib.byref(tensor)))
 
     def compress(
         self, index: int, method: int, rank: int = 0, ratio: float = 0.0, smallest: int = 0
     ) -> None:
         """Chooses how gradient `index` travels; 0: the default of the method."""
-        chosen = _lib.Compression(ctypes.sizeof(_lib.Compression), method, rank, ratio, smallest)
-        api.check(quick.hvd_gradient_compress(self._set, index, ctypes.byref(chosen)))
+        chosen = _lib.Compression(_lib.sizeof(_lib.Compression), method, rank, ratio, smallest)
+        api.check(quick.hvd_gradient_compress(self._set, index, _lib.byref(chosen)))
 
     def start(self, index: int, address: int) -> None:
         """This step reduces what changes in the values at `address`, which are float32."""
@@ -85,10 +84,10 @@ class Gradients:
 
     def missing(self) -> list[int]:
         """Gradients not submitted in this step."""
-        count = ctypes.c_uint32()
+        count = _lib.c_uint32()
         capacity = len(self._missing)
         api.check(
-            quick.hvd_gradients_missing(self._set, self._missing, capacity, ctypes.byref(count))
+            quick.hvd_gradients_missing(self._set, self._missing, capacity, _lib.byref(count))
         )
         return list(self._missing[: count.value])
 
@@ -107,10 +106,10 @@ class Gradients:
 
     def save(self) -> bytes:
         """What compression keeps between steps on this rank."""
-        size = ctypes.c_size_t()
-        api.check(quick.hvd_gradients_save(self._set, None, 0, ctypes.byref(size)))
-        state = ctypes.create_string_buffer(size.value)
-        api.check(quick.hvd_gradients_save(self._set, state, size.value, ctypes.byref(size)))
+        size = _lib.c_size_t()
+        api.check(quick.hvd_gradients_save(self._set, None, 0, _lib.byref(size)))
+        state = _lib.create_string_buffer(size.value)
+        api.check(quick.hvd_gradients_save(self._set, state, size.value, _lib.byref(size)))
         return state.raw
 
     def load(self, state: bytes) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Union
@@ -32,12 +31,12 @@ class _Single:
     def __init__(self, dtype: int, shape: tuple[int, ...], layout: int) -> None:
         array = (_lib.Tensor * 1)(api.tensor_struct(dtype, shape, layout))
         self.tensor = array[0]
-        self.request = _lib.Request(struct_size=ctypes.sizeof(_lib.Request))
+        self.request = _lib.Request(struct_size=_lib.sizeof(_lib.Request))
         self.request.tensor_count = 1
         self.request.tensors = array
-        self.handle = ctypes.c_uint64()
-        self.request_reference = ctypes.byref(self.request)
-        self.handle_reference = ctypes.byref(self.handle)
+        self.handle = _lib.c_uint64()
+        self.request_reference = _lib.byref(self.request)
+        self.handle_reference = _lib.byref(self.handle)
 
     def submit(self, work: Work, source: int, target: int, waits: bool) -> int:
         """Starts an operation; returns its handle."""

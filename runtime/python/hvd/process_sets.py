@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,17 +135,15 @@ def add_process_set(
     if process_set.process_set_id is not None:
         raise InvalidArgumentError(f"{process_set} is there already")
     limit = -1.0 if timeout is None else timeout
-    number = ctypes.c_int32()
+    number = _lib.c_int32()
     if process_set.mpi_comm is not None:
         address, size = handle_of(process_set.mpi_comm)
-        api.check(waiting.hvd_process_set_add_mpi(address, size, limit, ctypes.byref(number)))
+        api.check(waiting.hvd_process_set_add_mpi(address, size, limit, _lib.byref(number)))
         process_set.ranks = process_set_ranks(number.value)
     else:
         ranks = process_set.ranks or []
-        list_of_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
-        api.check(
-            waiting.hvd_process_set_add(list_of_ranks, len(ranks), limit, ctypes.byref(number))
-        )
+        list_of_ranks = (_lib.c_int32 * len(ranks))(*ranks)
+        api.check(waiting.hvd_process_set_add(list_of_ranks, len(ranks), limit, _lib.byref(number)))
     process_set.process_set_id = number.value
     return process_set
 
@@ -182,10 +179,10 @@ def process_set_ids() -> list[int]:
     >>> 0 in process_set_ids()  # the set of all ranks
     True
     """
-    count = ctypes.c_uint32()
-    api.check(quick.hvd_process_set_ids(None, 0, ctypes.byref(count)))
-    ids = (ctypes.c_int32 * count.value)()
-    api.check(quick.hvd_process_set_ids(ids, count.value, ctypes.byref(count)))
+    count = _lib.c_uint32()
+    api.check(quick.hvd_process_set_ids(None, 0, _lib.byref(count)))
+    ids = (_lib.c_int32 * count.value)()
+    api.check(quick.hvd_process_set_ids(ids, count.value, _lib.byref(count)))
     return list(ids)
 
 
@@ -195,10 +192,10 @@ def process_set_ranks(process_set: int) -> list[int]:
     >>> process_set_ranks(0) == list(range(api.size()))
     True
     """
-    count = ctypes.c_uint32()
-    api.check(quick.hvd_process_set_ranks(process_set, None, 0, ctypes.byref(count)))
-    ranks = (ctypes.c_int32 * count.value)()
-    api.check(quick.hvd_process_set_ranks(process_set, ranks, count.value, ctypes.byref(count)))
+    count = _lib.c_uint32()
+    api.check(quick.hvd_process_set_ranks(process_set, None, 0, _lib.byref(count)))
+    ranks = (_lib.c_int32 * count.value)()
+    api.check(quick.hvd_process_set_ranks(process_set, ranks, count.value, _lib.byref(count)))
     return list(ranks)
 
 
@@ -241,10 +238,10 @@ def join(
     """
     if average not in ("all", "active"):
         raise ValueError(f"join: average is {average!r}; say 'all' or 'active'")
-    last = ctypes.c_int32()
+    last = _lib.c_int32()
     while True:
         status = waiting.hvd_join(
-            process_set_id(process_set), average == "active", api.SLICE_SECONDS, ctypes.byref(last)
+            process_set_id(process_set), average == "active", api.SLICE_SECONDS, _lib.byref(last)
         )
         if status != _lib.TIMEOUT:
             api.check(status)
@@ -290,7 +287,7 @@ def init(
     lists = (_lib.Ranks * late)()
     for entry, process_set in zip(lists, sets):
         ranks = process_set.ranks or []
-        entry.ranks = (ctypes.c_int32 * len(ranks))(*ranks)
+        entry.ranks = (_lib.c_int32 * len(ranks))(*ranks)
         entry.count = len(ranks)
     api.start(start_timeout, lists)
     for number, process_set in enumerate(sets[:late], start=1):
