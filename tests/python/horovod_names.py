@@ -265,9 +265,6 @@ is_version_greater_equal_than(ver, target)
 """,
 }
 
-# Parameters that are called otherwise here; they are given by position.
-RENAMED = {("ProcessSet", "ranks_or_comm"): "ranks", ("decompress", "ctx"): "context"}
-
 _ANY_TENSOR = "any memory order, every type, more than 2^31 elements; `priority=`"
 _GRADIENT = _ANY_TENSOR + "; a gradient through any view"
 _NOT_BUILT = "tells what libhvd has"

@@ -72,7 +72,6 @@ def wrong_parameters(name: Name, callee: object) -> str:
     gaps = len(wanted) - len(name.arguments.defaults)
     given = [inspect.Parameter.empty] * gaps + [default(one) for one in name.arguments.defaults]
     for place, (parameter, value) in enumerate(zip(wanted, given)):
-        parameter = table.RENAMED.get((name.name, parameter), parameter)
         if place >= len(ours):
             return f"no parameter {parameter}"
         mine = ours[place]

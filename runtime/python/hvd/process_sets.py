@@ -17,7 +17,7 @@ class ProcessSet:
 
     Parameters
     ----------
-    ranks
+    ranks_or_comm
         Ranks of the job, in any order; or the communicator of mpi4py that this rank is in, see
         :meth:`from_mpi`.
 
@@ -25,15 +25,15 @@ class ProcessSet:
     [0, 2]
     """
 
-    def __init__(self, ranks: Sequence[int] | Any) -> None:
+    def __init__(self, ranks_or_comm: Sequence[int] | Any) -> None:
         self._number: int | None = None
         self._job = 0
         self.mpi_comm: Any = None
         self.ranks: list[int] | None = None
-        if is_communicator(ranks):
-            self.mpi_comm = ranks
+        if is_communicator(ranks_or_comm):
+            self.mpi_comm = ranks_or_comm
         else:
-            self.ranks = sorted(int(rank) for rank in ranks)
+            self.ranks = sorted(int(rank) for rank in ranks_or_comm)
 
     @classmethod
     def from_mpi(cls, communicator: Any) -> ProcessSet:

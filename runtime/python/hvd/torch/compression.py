@@ -22,9 +22,9 @@ class Compressor:
         return tensor, None
 
     @staticmethod
-    def decompress(tensor: torch.Tensor, context: Any) -> torch.Tensor:
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
         """The received tensor in its original type."""
-        return tensor if context is None else tensor.to(context)
+        return tensor if ctx is None else tensor.to(ctx)
 
 
 class NoneCompressor(Compressor):
