@@ -48,6 +48,14 @@ class Mistakes(Case):
         )
         model.state_dict()
 
+    def test_models_that_differ(self) -> None:
+        layers = [torch.nn.Linear(4, 4) for _ in range(2 + (ht.rank() == 1))]
+        model = torch.nn.Sequential(*layers)
+        if ht.size() > 1:
+            with self.assertRaisesRegex(hvd.MismatchError, "rank 1 alone has .*2.bias"):
+                ht.broadcast_parameters(model.state_dict())
+        ht.broadcast_parameters(model[:2].named_parameters())
+
     def test_operations(self) -> None:
         self.refused("not float: use", lambda: ht.allreduce(1.5))
         self.refused("not list: use", lambda: ht.allgather([1.0]))

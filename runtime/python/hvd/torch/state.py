@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
 from hvd import api
-from hvd.errors import InvalidArgumentError
+from hvd.errors import InvalidArgumentError, MismatchError
 from hvd.objects import allgather_object, broadcast_object
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import operations
@@ -33,7 +34,12 @@ def broadcast_parameters(
     ----------
     params
         A ``state_dict()``, or (name, tensor) pairs such as ``model.named_parameters()``. Entries
-        that are no tensors, or none on some rank, must be equal already.
+        that are no tensors must be equal already.
+
+    Raises
+    ------
+    MismatchError
+        On every rank, if names differ between ranks.
 
     >>> model = torch.nn.Linear(2, 1)
     >>> broadcast_parameters(model.state_dict(), root_rank=0)
@@ -56,13 +62,34 @@ def broadcast_parameters(
             entry if isinstance(entry, tuple) else (str(number), entry)  # type: ignore[misc]
             for number, entry in enumerate(params)
         ]
+    named = [(name, tensor.data) for name, tensor in pairs if isinstance(tensor, torch.Tensor)]
+    _check_names([str(name) for name, _ in named], process_set)
     handles = [
-        operations.broadcast_async_(tensor.data, root_rank, f"broadcast.{name}", process_set)
-        for name, tensor in pairs
-        if isinstance(tensor, torch.Tensor)
+        operations.broadcast_async_(tensor, root_rank, f"broadcast.{name}", process_set)
+        for name, tensor in named
     ]
     for handle in handles:
         operations.synchronize(handle)
+
+
+def _check_names(names: list[str], process_set: ProcessSet) -> None:
+    """Refuses, on every rank, parameters that not all ranks have: they would wait for ever."""
+    mark = torch.tensor([[len(names), zlib.crc32("\n".join(names).encode())]])
+    marks = operations.synchronize(
+        operations.allgather_async(mark, "broadcast_parameters.names", process_set)
+    )
+    if bool((marks == marks[0]).all()):
+        return
+    ranks = process_set.ranks or []
+    every = allgather_object(names, "broadcast_parameters.names", process_set)
+    common = set(every[0]).intersection(*every)
+    extra = {rank: sorted(set(mine) - common)[:5] for rank, mine in zip(ranks, every)}
+    what = "; ".join(f"rank {rank} alone has {found}" for rank, found in extra.items() if found)
+    counts = ", ".join(f"{len(mine)} on rank {rank}" for rank, mine in zip(ranks, every))
+    raise MismatchError(
+        f"rank {api.rank()}: broadcast_parameters: ranks have different parameters ({counts}): "
+        f"{what or 'the same names in another order'}; build the same model on every rank"
+    )
 
 
 class _Placeholder(NamedTuple):
