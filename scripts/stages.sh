@@ -131,6 +131,9 @@ stage_newest_torch() {
   "$MESON" configure "$build" -Dpython="$venv/bin/python" -Dtorch_python="$venv/bin/python" || return 1
   local code=0
   "$MESON" test -C "$build" --suite python --logbase testlog-newest --print-errorlogs || code=$?
+  # What Debian's PyTorch lacks: a gradient scaler for CPUs, DDP's later ways.
+  "$MESON" test -C "$build" --no-rebuild --logbase testlog-newest-examples --print-errorlogs \
+    example_amp_2 example_ddp_2 || code=$?
   "$MESON" configure "$build" -Dpython="$HVD_PYTHON" -Dtorch_python=
   return "$code"
 }

@@ -5,9 +5,9 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/stages.sh"
 
-usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style|long]...
-  --all         also: clang without warnings, a static hvdrun, a wheel, sanitizers, clang-tidy, fuzzing, the newest
-                PyTorch, large tensors (suite long)
+usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style|examples|long]...
+  --all         also: every example (suite examples), clang without warnings, a static hvdrun, a wheel, sanitizers,
+                clang-tidy, fuzzing, the newest PyTorch, large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
 stages=(clang asan fuzz tidy static wheel tsan newest_torch long)
@@ -17,7 +17,8 @@ while [ $# -gt 0 ]; do
   case $1 in
     --all) all=yes ;;
     --suite)
-      [[ " ${every_suite[*]} long " == *" ${2:-} "* ]] || fail "--suite needs one of: ${every_suite[*]} long" "got '${2:-}'"
+      [[ " ${every_suite[*]} examples long " == *" ${2:-} "* ]] ||
+        fail "--suite needs one of: ${every_suite[*]} examples long" "got '${2:-}'"
       suites+=("$2")
       shift
       ;;
@@ -29,7 +30,10 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ ${#suites[@]} -gt 0 ] || suites=("${every_suite[@]}")
+if [ ${#suites[@]} -eq 0 ]; then
+  suites=("${every_suite[@]}")
+  [ "$all" = no ] || suites+=(examples)
+fi
 
 passed=0 failed=0 skipped=0
 table=()

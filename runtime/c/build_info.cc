@@ -45,8 +45,9 @@ constexpr std::array kBootstraps{
 constexpr std::array kLibraries{
     Part{"libsodium", true, "linked in: connections are authenticated"},
     Part{"hwloc", HVD_HAS_HWLOC != 0,
-         HVD_HAS_HWLOC != 0 ? "hvdrun topo reads nodes that lstopo recorded (--xml)"
-                            : "left out at build time: hvdrun topo --xml is refused, all else works"},
+         HVD_HAS_HWLOC != 0
+             ? "hvdrun topo reads nodes that lstopo recorded (--xml)"
+             : "left out at build time: hvdrun topo --xml is refused, all else works"},
     Part{"nccl", false, "the GPU data plane is not part of this version"},
 };
 

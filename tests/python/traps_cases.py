@@ -211,6 +211,10 @@ class Forks(unittest.TestCase):
 
     def test_fifty_while_operations_are_on_their_way(self) -> None:
         stop, sums = threading.Event(), []
+        # PyTorch makes the parser of a function's arguments at its first call, under a lock of the C
+        # library (glibc 2.36) that a child of that moment would inherit.
+        ht.allreduce(torch.ones(1) + torch.tensor([1.0]))
+        ht.synchronize(ht.allreduce_async(torch.ones(1)))
 
         def work() -> None:
             # As many turns on every rank: the last is the first in which all want to stop.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -49,6 +50,15 @@ def _watch() -> None:
         _before[number] = signal.signal(number, _note)
     # A child, as a loader's worker, must end when it is told to.
     os.register_at_fork(after_in_child=_unwatch)
+    atexit.register(_ignore_reminders)
+
+
+def _ignore_reminders() -> None:
+    # Slurm and hvdrun may both tell; a program that ends already, whose handlers Python removes
+    # before the process has gone, must not die of the second signal.
+    if _was_told or _has_agreed:
+        for number in _before:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _unwatch() -> None:
