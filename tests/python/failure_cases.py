@@ -18,7 +18,6 @@ import os, signal, sys, time
 import hvd
 hvd.init()
 note = os.environ["HVD_RENDEZVOUS_DIR"] + "/died"
-allreduce(ones(4))
 def survive():
     try:
         while True:
@@ -71,7 +70,8 @@ class Deaths(unittest.TestCase):
         for name, death in DEATHS.items():
             with self.subTest(death=name):
                 outcomes = run(
-                    f"if hvd.rank() == 1:\n    leave_note()\n    {death}\nelse:\n    survive()\n",
+                    "if hvd.rank() == 1:\n    allreduce(ones(1000))\n    leave_note()\n"
+                    f"    {death}\nelse:\n    survive()\n",
                     NUMPY,
                 )
                 self.assertNotEqual(outcomes[1].code, 0)
