@@ -257,6 +257,19 @@ print("END")
             self.assertEqual(outcome.code, 0, outcome.text)
             self.assertIn("END", outcome.text)
 
+    def test_one_that_was_told_to_stop_is_not_killed_by_a_reminder(self) -> None:
+        program = """
+hvd.should_stop()
+os.kill(os.getpid(), signal.SIGTERM)
+assert hvd.should_stop()
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGTERM):
+        kill(process, number)
+late = Late()
+"""
+        for outcome in run(program, NUMPY):
+            self.assertEqual(outcome.code, 0, outcome.text)
+
     def test_shutdown_ends_the_job(self) -> None:
         program = """
 hvd.shutdown()

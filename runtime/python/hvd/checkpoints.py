@@ -116,7 +116,7 @@ class Checkpoints:
             write_atomically(path, lambda file: self._write(state, file))
             self._drop_old(step)
 
-        self._on_root(write, f"checkpoint {path} could not be written")
+        self.on_root(write, f"checkpoint {path} could not be written")
         return path
 
     def load(self) -> Checkpoint | None:
@@ -129,7 +129,7 @@ class Checkpoints:
         CheckpointError
             On every rank: there are some, and none can be read.
         """
-        found = self._on_root(self._newest, f"no checkpoint in {self.folder} can be read")
+        found = self.on_root(self.read_newest, f"no checkpoint in {self.folder} can be read")
         return objects.broadcast_object(found, 0, "checkpoint")
 
     def steps(self) -> list[int]:
@@ -149,7 +149,7 @@ class Checkpoints:
     def _read(self, file: BinaryIO) -> Any:
         return pickle.load(file)
 
-    def _on_root(self, act: Callable[[], Any], what: str) -> Any:
+    def on_root(self, act: Callable[[], Any], what: str) -> Any:
         """Acts on rank 0; its failure is an error of all. The result is that of rank 0 alone."""
         result, trouble, cause = None, None, None
         if api.rank() == 0:
@@ -162,7 +162,8 @@ class Checkpoints:
             raise CheckpointError(trouble) from cause
         return result
 
-    def _newest(self) -> Checkpoint | None:
+    def read_newest(self) -> Checkpoint | None:
+        """The newest that can be read here; damaged ones are passed over with a warning."""
         troubles = []
         for step in reversed(self.steps()):
             try:

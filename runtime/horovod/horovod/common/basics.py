@@ -3,31 +3,13 @@
 
 from __future__ import annotations
 
-import array
 from typing import Any
 
 import hvd
 from horovod import _environment
-from hvd import _lib, api, handles
 
 # By init(): the local size of every rank.
 _local_sizes: list[int] = []
-
-
-def _gather_local_sizes() -> list[int]:
-    mine = array.array("i", [hvd.local_size()])
-
-    def result(handle: int) -> list[int]:
-        made = api.gathered(handle)
-        everyone = array.array("i")
-        if made.address:
-            everyone.frombytes(_lib.bytes_at(made.address, sum(made.rows) * mine.itemsize))
-        return everyone.tolist()
-
-    work = handles.Work(_lib.ALLGATHER, "horovod.local_size")
-    address = mine.buffer_info()[0]
-    flat = (_lib.DTYPES["int32"], (1,), 0, address, 0)
-    return handles.run(work, [flat], mine, result)
 
 
 def is_built(part: str, name: str) -> bool:
@@ -64,7 +46,7 @@ class HorovodBasics:
             cross_rank=hvd.cross_rank(),
             cross_size=hvd.cross_size(),
         )
-        _local_sizes[:] = _gather_local_sizes()
+        _local_sizes[:] = hvd.allgather_object(hvd.local_size(), "horovod.local_size")
 
     def shutdown(self) -> None:
         """Leaves the job."""

@@ -104,7 +104,7 @@ class Checkpoints:
         """
 
         def read() -> Resumed | None:
-            found = self.files._newest()
+            found = self.files.read_newest()
             if found is None:
                 return None
             for name, target in (("model", model), ("optimizer", optimizer)):
@@ -115,7 +115,7 @@ class Checkpoints:
                 target.load_state_dict(found.state[name])
             return Resumed(found.step, found.state["extra"])
 
-        resumed = self.files._on_root(read, f"no checkpoint in {self.files.folder} can be used")
+        resumed = self.files.on_root(read, f"no checkpoint in {self.files.folder} can be used")
         if model is not None:
             broadcast_parameters(model.state_dict(), root_rank=0)
         if optimizer is not None:

@@ -63,7 +63,7 @@ def broadcast_parameters(
             for number, entry in enumerate(params)
         ]
     named = [(name, tensor.data) for name, tensor in pairs if isinstance(tensor, torch.Tensor)]
-    _check_names([str(name) for name, _ in named], process_set)
+    _check_names(sorted(str(name) for name, _ in named), process_set)
     handles = [
         operations.broadcast_async_(tensor, root_rank, f"broadcast.{name}", process_set)
         for name, tensor in named
@@ -88,7 +88,7 @@ def _check_names(names: list[str], process_set: ProcessSet) -> None:
     counts = ", ".join(f"{len(mine)} on rank {rank}" for rank, mine in zip(ranks, every))
     raise MismatchError(
         f"rank {api.rank()}: broadcast_parameters: ranks have different parameters ({counts}): "
-        f"{what or 'the same names in another order'}; build the same model on every rank"
+        f"{what or 'some have a name more than once'}; build the same model on every rank"
     )
 
 
