@@ -19,18 +19,21 @@ import ranks
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LIMIT_S = 150
+NEEDS = {"pytorch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow"}  # by folder
 
 
 def main() -> int:
     """0 when the example ended well and printed the pattern."""
     hvdrun, count, pattern, name, *arguments = sys.argv[1:]
-    python = ranks.interpreter_with("torch")
+    module = NEEDS[Path(name).parts[0]]
+    python = ranks.interpreter_with(module)
     if python is None:
-        print("skipped: no Python here has torch (apt-get install python3-torch)")
+        print(f"skipped: no Python here has {module} ({ranks.remedy(module)})")
         return ranks.SKIPPED
     launcher = [] if count == "0" else [hvdrun, "-np", count]
     environment = {
         **os.environ,
+        **ranks.TENSORFLOW_VARIABLES,
         "PYTHONPATH": str(ranks.PACKAGES),
         "PATH": os.pathsep.join([str(Path(hvdrun).parent), os.environ.get("PATH", "")]),
         "OMP_NUM_THREADS": "1",

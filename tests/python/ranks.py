@@ -3,6 +3,7 @@
 
     ranks.py --ranks 3 collectives_cases.py     every rank runs the unittest cases of the file
     ranks.py header_cases.py                    one process that is no rank
+    ranks.py ../tensorflow/NAME_cases.py        a file of tests/tensorflow
 
 Exit code 77, and a sentence, when a framework the file needs is missing.
 """
@@ -20,10 +21,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
+TENSORFLOW = HERE.parent / "tensorflow"
 RUNTIME = HERE.parent.parent / "runtime"
 # hvd, then horovod, then what tests import.
-PACKAGES = os.pathsep.join(map(str, (RUNTIME / "python", RUNTIME / "horovod", HERE)))
+PACKAGES = os.pathsep.join(map(str, (RUNTIME / "python", RUNTIME / "horovod", HERE, TENSORFLOW)))
 SKIPPED = 77
+# Ranks share the cores; and TensorFlow tells at its start what it was built with.
+TENSORFLOW_VARIABLES = {
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+}
 
 
 class Outcome(NamedTuple):
@@ -40,6 +48,7 @@ def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.
     for rank in range(count):
         environment = {
             **os.environ,
+            **TENSORFLOW_VARIABLES,
             "RANK": str(rank),
             "WORLD_SIZE": str(count),
             "LOCAL_RANK": str(rank),
@@ -99,25 +108,31 @@ def interpreter_with(module: str) -> str | None:
     return None
 
 
+def remedy(module: str) -> str:
+    """How to get a module that no Python here has."""
+    if module in ("tensorflow", "keras"):  # no Debian 12 package has them
+        return f"pip install {module} into an environment, and start this with its Python"
+    return f"apt-get install python3-{module}"
+
+
 def main() -> int:
     """0 when every rank passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=120)
-    parser.add_argument("--needs", default="torch")
+    parser.add_argument("--needs", help="module; default: tensorflow for its files, else torch")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     if options.program[0].endswith(".py"):
-        python = interpreter_with(options.needs)
+        file = (HERE / options.program[0]).resolve()
+        module = options.needs or ("tensorflow" if file.parent == TENSORFLOW else "torch")
+        python = interpreter_with(module)
         if python is None:
-            print(
-                f"skipped: no Python here has {options.needs} "
-                f"(apt-get install python3-{options.needs})"
-            )
+            print(f"skipped: no Python here has {module} ({remedy(module)})")
             return SKIPPED
-        options.program = [python, str(HERE / options.program[0]), *options.program[1:]]
+        options.program = [python, str(file), *options.program[1:]]
     if options.ranks == 0:
-        os.environ["PYTHONPATH"] = PACKAGES
+        os.environ.update(TENSORFLOW_VARIABLES, PYTHONPATH=PACKAGES)
         return subprocess.run(options.program, timeout=options.timeout, check=False).returncode
     outcomes = run_ranks(options.program, options.ranks, options.timeout)
     for rank, outcome in enumerate(outcomes):

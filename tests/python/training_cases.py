@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import itertools
 import pickle
+import sys
 import unittest
 import warnings
 from collections.abc import Callable
+from unittest import mock
 
 import torch
 from small_network import Case, examples, loss_of, network, own, sgd
@@ -247,14 +250,17 @@ class State(Case):
             ht.broadcast_parameters(form(model), root_rank=ht.size() - 1)
             self.assertTrue(torch.equal(model[0].weight, network(ht.size() - 1)[0].weight))
 
+    def test_objects_that_pickle_refuses_without_cloudpickle(self) -> None:
+        with mock.patch.dict(sys.modules, cloudpickle=None):
+            ranks = ", ".join(map(str, range(ht.size())))
+            text = f"rank {ranks} could not pickle its object: Can't "
+            with self.assertRaisesRegex(ValueError, text) as caught:
+                ht.allgather_object(lambda: ht)
+        self.assertIsInstance(caught.exception.__cause__, (AttributeError, pickle.PicklingError))
+
+    @unittest.skipUnless(importlib.util.find_spec("cloudpickle"), "cloudpickle is not installed")
     def test_objects_that_pickle_refuses(self) -> None:
         step = ht.rank() + 1
-        try:
-            import cloudpickle  # noqa: F401
-        except ImportError:
-            with self.assertRaises((AttributeError, pickle.PicklingError)):
-                ht.allgather_object(lambda value: value + step)
-            return
         functions = ht.allgather_object(lambda value: value + step)
         self.assertEqual([one(1) for one in functions], [2 + rank for rank in range(ht.size())])
         same = ht.broadcast_object(lambda: step, root_rank=0)
