@@ -18,6 +18,7 @@ from small_network import Case, examples, loss_of, network, own, sgd
 
 import hvd
 import hvd.torch as ht
+from hvd.settings import checked_settings
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)
@@ -45,6 +46,24 @@ class Mistakes(Case):
         self.refused("op is 'average'", lambda: make(sgd(model), op="average"))
         self.refused("compression is 'fp16'", lambda: make(sgd(model), compression="fp16"))
         self.refused("process_set is \\[0\\]", lambda: make(sgd(model), process_set=[0]))
+        mine = f"rank {ht.rank()}: "
+        self.refused(
+            f"{mine}gradient_predivide_factor is 0",
+            lambda: make(sgd(model), gradient_predivide_factor=0.0),
+        )
+        self.refused(
+            f"{mine}backward_passes_per_step is -1",
+            lambda: optimizer.set_backward_passes_per_step(-1),
+        )
+        self.refused(
+            f"{mine}Adasum does not support average_aggregated_gradients",
+            lambda: checked_settings(
+                ht.Compression.none,
+                ht.Adasum,
+                ht.global_process_set,
+                average_aggregated_gradients=True,
+            ),
+        )
         self.refused("state_dict", lambda: ht.broadcast_parameters(model, root_rank=0))
         self.refused(
             "broadcast_optimizer_state", lambda: ht.broadcast_parameters(optimizer.state_dict(), 0)

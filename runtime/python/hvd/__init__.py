@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data-parallel training over many processes; see ``hvd.torch`` for PyTorch."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hvd.api import (
     Statistics,
@@ -21,6 +20,7 @@ from hvd.api import (
     statistics,
     stop_timeline,
 )
+from hvd.attributes import late_attributes
 from hvd.errors import (
     AbortedError,
     CheckpointError,
@@ -106,18 +106,6 @@ _LATER = {
     "should_stop": "hvd.stopping",
     "time_left": "hvd.stopping",
 }
-_MODULES = ("checkpoints", "data", "elastic", "metrics", "seeds")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"hvd.{name}")
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_LATER[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late_attributes(
+    __name__, _LATER, ("checkpoints", "data", "elastic", "metrics", "seeds")
+)

@@ -52,6 +52,10 @@ class AbortedError(HvdError):
     status = 7
 
 
+class BackwardPassError(InvalidArgumentError, AssertionError):
+    """A gradient came where none was expected; Horovod has an AssertionError there."""
+
+
 class NotInitializedError(AbortedError, ValueError):
     """A question about the job before ``init()`` or after ``shutdown()``."""
 

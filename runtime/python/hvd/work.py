@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hvd import _lib
-from hvd.errors import InvalidArgumentError
 from hvd.process_sets import ProcessSet, process_set_id
+from hvd.refusals import refused
 
 Average = _lib.AVERAGE
 Sum = _lib.SUM
@@ -57,7 +57,7 @@ def work_among(
 def checked_op(op: int) -> int:
     """The reduction, if it is one."""
     if not isinstance(op, int):
-        raise InvalidArgumentError(f"op is {op!r}: give hvd.Average, hvd.Sum or another of hvd")
+        raise refused(f"op is {op!r}: give hvd.Average, hvd.Sum or another of hvd")
     return op
 
 
@@ -68,7 +68,7 @@ def chosen_op(average: bool | None, op: int | None) -> int:
     (True, True)
     """
     if average is not None and op is not None:
-        raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+        raise refused("The op parameter supersedes average. Please provide only one of them.")
     if op is not None:
         return op
     return Sum if average is False else Average
@@ -77,4 +77,4 @@ def chosen_op(average: bool | None, op: int | None) -> int:
 def check_group(what: str, group: Sequence[Any]) -> None:
     """Refuses a group of nothing."""
     if len(group) == 0:
-        raise ValueError(f"{what}: the list is empty; give one tensor or more")
+        raise refused(f"{what}: the list is empty; give one tensor or more")

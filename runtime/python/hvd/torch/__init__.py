@@ -10,8 +10,7 @@ Five lines make a script distributed::
     sampler = DistributedSampler(dataset, num_replicas=hvd.size(), rank=hvd.rank())
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hvd.api import (
     build_info,
@@ -29,6 +28,7 @@ from hvd.api import (
     statistics,
     stop_timeline,
 )
+from hvd.attributes import late_attributes
 from hvd.errors import HvdError
 from hvd.handles import poll, synchronize
 from hvd.process_sets import (
@@ -184,17 +184,4 @@ _LATER = {
     "should_stop": "hvd.stopping",
     "time_left": "hvd.stopping",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("elastic", "optim"):
-        return importlib.import_module(f"hvd.torch.{name}")
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_LATER[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late_attributes(__name__, _LATER, ("elastic", "optim"))

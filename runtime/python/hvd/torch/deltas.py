@@ -11,9 +11,9 @@ import torch
 
 from hvd import handles
 from hvd.errors import UnsupportedError
+from hvd.settings import Settings, check_passes, is_shared
 from hvd.torch import operations, tensors
 from hvd.torch.parameters import Named, trained
-from hvd.torch.reducer import Settings, is_shared
 from hvd.torch.wrapping import Wrapped
 from hvd.work import Adasum
 
@@ -40,8 +40,7 @@ class DistributedDelta(Wrapped):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Any number of passes may add up before ``step()``."""
-        if passes <= 0:
-            raise ValueError("backward_passes_per_step must be > 0")
+        check_passes(passes)
 
     def synchronize(self) -> None:
         """Nothing: gradients stay local, ``step()`` reduces what it changed."""

@@ -12,14 +12,15 @@ from typing import Any
 import torch
 
 from hvd.errors import InvalidArgumentError
-from hvd.gradients import Reduction
-from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.groups import Groups, chosen_groups
+from hvd.process_sets import ProcessSet, global_process_set
+from hvd.settings import Settings, check_passes, checked_settings, is_shared
 from hvd.torch import operations
 from hvd.torch.compression import Compression
-from hvd.torch.parameters import Groups, Named, checked_names, chosen_groups, trained
-from hvd.torch.reducer import GradientReducer, Settings, is_shared
+from hvd.torch.parameters import Named, checked_names, trained
+from hvd.torch.reducer import GradientReducer
 from hvd.torch.wrapping import Wrapped, wrap
-from hvd.work import Adasum, Average, Sum, checked_op
+from hvd.work import Adasum, Average, Sum
 
 
 class _Distributed(Wrapped):
@@ -66,6 +67,7 @@ class _Distributed(Wrapped):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """How many backward passes add up before gradients are reduced."""
+        check_passes(passes)
         for reducer in self._hvd_reducers:
             reducer.set_passes(passes)
         reduction = self._hvd_settings.reduction._replace(passes_per_step=passes)
@@ -240,28 +242,21 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     >>> optimizer.step()
     """
     _check_optimizer(optimizer)
-    checked_op(op)
-    if not hasattr(compression, "compress") and not hasattr(compression, "method"):
-        raise InvalidArgumentError(
-            f"compression is {compression!r}: give one of hvd.Compression, such as "
-            "hvd.Compression.fp16"
-        )
-    if backward_passes_per_step <= 0:
-        raise ValueError("backward_passes_per_step must be > 0")
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")
-    groups = chosen_groups(num_groups, groups)
-    names = checked_names(named_parameters)
-    reduction = Reduction(
-        op, gradient_predivide_factor, backward_passes_per_step, process_set_id(process_set)
+    settings = checked_settings(
+        compression,
+        op,
+        process_set,
+        gradient_predivide_factor,
+        backward_passes_per_step,
+        sparse_as_dense,
+        chosen_groups(num_groups, groups, torch.Tensor, "torch.Tensor"),
     )
+    names = checked_names(named_parameters)
     kind: type = _Distributed
     if op == Adasum:
         from hvd.torch.deltas import DistributedDelta  # few scripts need it
 
         kind = DistributedDelta
     wrapped = wrap(optimizer, kind)
-    wrapped._hvd_begin(
-        Settings(compression, reduction, process_set, sparse_as_dense, groups), names
-    )
+    wrapped._hvd_begin(settings, names)
     return wrapped

@@ -7,18 +7,19 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, Optional
+from typing import Any, NoReturn, Optional
 
 import torch
 
 from hvd import _lib, api
-from hvd.errors import HvdError, InvalidArgumentError
-from hvd.gradients import Gradients, Reduction
+from hvd.errors import BackwardPassError, HvdError, InvalidArgumentError
+from hvd.gradients import Gradients
+from hvd.groups import Group, groups_that_hold
 from hvd.handles import synchronize
-from hvd.process_sets import ProcessSet
+from hvd.settings import Settings, is_shared
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
-from hvd.torch.parameters import Groups, Named, grouped_indices
+from hvd.torch.parameters import Named
 from hvd.torch.sparse import sparse_allreduce_async
 
 # What the data plane casts needs no tensors of its own.
@@ -30,25 +31,6 @@ _METHODS = {
 
 
 _Form = tuple[Optional[torch.dtype], int, Optional[tuple[int, ...]]]
-
-
-class BackwardPassError(InvalidArgumentError, AssertionError):
-    """A gradient came where none was expected; Horovod has an AssertionError there."""
-
-
-class Settings(NamedTuple):
-    """How the gradients of an optimizer are reduced."""
-
-    compression: Any
-    reduction: Reduction
-    process_set: ProcessSet
-    sparse_as_dense: bool = False
-    groups: Groups = None
-
-
-def is_shared(process_set: ProcessSet) -> bool:
-    """False where a rank steps by itself: alone, or not in the set."""
-    return process_set.included() and process_set.size() > 1
 
 
 class GradientReducer:
@@ -80,7 +62,7 @@ class GradientReducer:
             self._compress(index, parameter.dtype)
         self._hooks: list[Any] = []
         if is_shared(settings.process_set):
-            held = _groups_that_hold(settings.groups, self.parameters, reduction.passes_per_step)
+            held = groups_that_hold(settings.groups, self.parameters, reduction.passes_per_step)
             self._groups = list({id(group): group for group in held.values()}.values())
             for index, parameter in enumerate(self.parameters):
                 hook = self._hook(index, held.get(index))
@@ -111,7 +93,7 @@ class GradientReducer:
             wire, _ = self._compressor.compress(wire)
         return api.tensor_struct(*_tensors.in_place(wire, "gradient"))
 
-    def _hook(self, index: int, group: _Group | None) -> Callable[[torch.Tensor], None]:
+    def _hook(self, index: int, group: Group | None) -> Callable[[torch.Tensor], None]:
         """What runs when gradient `index` is complete; refers to this reducer weakly."""
         reducer = weakref.ref(self)
         dtype, count, strides = self._forms[index]
@@ -166,7 +148,7 @@ class GradientReducer:
         """What the library knows of a gradient."""
         return self._forms[index]
 
-    def complete(self, index: int, parameter: torch.Tensor, group: _Group | None) -> None:
+    def complete(self, index: int, parameter: torch.Tensor, group: Group | None) -> None:
         """One backward pass has completed the gradient of `parameter`."""
         gradient = parameter.grad
         if gradient is not None and gradient.is_sparse and not self._sparse_as_dense:
@@ -296,49 +278,6 @@ class GradientReducer:
     def load(self, state: bytes) -> None:
         """Takes over what ``save()`` gave."""
         self._gradients.load(state)
-
-
-class _Group:
-    """Gradients that leave together: none before the last has its last pass."""
-
-    def __init__(self, members: list[int], passes_per_step: int) -> None:
-        self._members = members
-        self.passes_per_step = passes_per_step
-        self._passes: dict[int, int] = {}
-        self._complete: dict[int, int] = {}
-
-    def add(self, index: int, address: int, name: str) -> list[tuple[int, int]]:
-        """One more pass of a member; index and address of what the library may know now."""
-        passes = self._passes[index] = self._passes.get(index, 0) + 1
-        if passes < self.passes_per_step:
-            return [(index, address)]
-        if index in self._complete and len(self._complete) < len(self._members):
-            raise BackwardPassError(
-                f"rank {api.rank()}: gradient '{name}': another backward pass after {passes - 1} of "
-                f"{self.passes_per_step}; call optimizer.step() first, or raise "
-                "backward_passes_per_step"
-            )
-        if len(self._complete) == len(self._members):
-            return [(index, address)]  # which is a pass too many for the library
-        self._complete[index] = address
-        if len(self._complete) < len(self._members):
-            return []
-        return list(self._complete.items())
-
-    def begin_step(self) -> None:
-        """Nothing is held any more."""
-        self._passes.clear()
-        self._complete.clear()
-
-
-def _groups_that_hold(
-    groups: Groups, parameters: list[torch.nn.Parameter], passes: int
-) -> dict[int, _Group]:
-    held: dict[int, _Group] = {}
-    for members in grouped_indices(groups, parameters):
-        group = _Group(members, passes)
-        held.update((index, group) for index in members)
-    return held
 
 
 def _form(tensor: torch.Tensor) -> _Form:

@@ -11,8 +11,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from hvd import _lib, handles
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.settings import is_shared
 from hvd.torch import operations
-from hvd.torch.reducer import is_shared
 from hvd.work import Sum, Work
 
 

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an optimizer was told about the gradients that it reduces, for any framework."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from hvd.gradients import Reduction
+from hvd.groups import Groups
+from hvd.process_sets import ProcessSet, process_set_id
+from hvd.refusals import refused
+from hvd.work import Adasum, Average, checked_op
+
+
+class Settings(NamedTuple):
+    """How the gradients of an optimizer are reduced.
+
+    Attributes
+    ----------
+    compression
+        How they travel: an object of the framework's, with ``compress()`` and ``decompress()`` or
+        with a ``method``.
+    reduction
+        The reduction, and how many backward passes add up before it.
+    process_set
+        The ranks that train together.
+    sparse_as_dense
+        Sparse gradients are made dense first.
+    groups
+        Which leave together, as ``hvd.groups.chosen_groups()`` returns it.
+    averages_passes
+        Passes are averaged on each rank where they add up; else summed.
+    """
+
+    compression: Any
+    reduction: Reduction
+    process_set: ProcessSet
+    sparse_as_dense: bool = False
+    groups: Groups = None
+    averages_passes: bool = False
+
+
+def checked_settings(
+    compression: Any,
+    op: int,
+    process_set: ProcessSet,
+    gradient_predivide_factor: float = 1.0,
+    backward_passes_per_step: int = 1,
+    sparse_as_dense: bool = False,
+    groups: Groups = None,
+    average_aggregated_gradients: bool = False,
+) -> Settings:
+    """The settings that the arguments of a ``DistributedOptimizer`` mean, under Horovod's names.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument is wrong, or does not go with another.
+
+    >>> from hvd.process_sets import global_process_set
+    >>> class Whole: method = 0
+    >>> checked_settings(Whole, Average, global_process_set).reduction.passes_per_step
+    1
+    """
+    checked_op(op)
+    if not hasattr(compression, "compress") and not hasattr(compression, "method"):
+        raise refused(
+            f"compression is {compression!r}: give one of hvd.Compression, such as "
+            "hvd.Compression.fp16"
+        )
+    check_passes(backward_passes_per_step)
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise refused(
+            f"gradient_predivide_factor={gradient_predivide_factor!r} not supported with "
+            "op != Average: leave it out, or pass op=hvd.Average"
+        )
+    if not math.isfinite(gradient_predivide_factor) or gradient_predivide_factor <= 0:
+        raise refused(
+            f"gradient_predivide_factor is {gradient_predivide_factor!r}: it must be above 0; 1 "
+            "has no effect"
+        )
+    if average_aggregated_gradients and op == Adasum:
+        raise refused(
+            "Adasum does not support average_aggregated_gradients == True: leave it out, for "
+            "Adasum chooses the scale itself"
+        )
+    number = process_set_id(process_set)
+    return Settings(
+        compression,
+        Reduction(op, gradient_predivide_factor, backward_passes_per_step, number),
+        process_set,
+        sparse_as_dense,
+        groups,
+        average_aggregated_gradients,
+    )
+
+
+def check_passes(passes: int) -> None:
+    """Refuses a number of backward passes for each step that is below 1.
+
+    >>> check_passes(1)
+    """
+    if passes <= 0:
+        raise refused(f"backward_passes_per_step is {passes!r}: it must be > 0; 1 has no effect")
+
+
+def is_shared(process_set: ProcessSet) -> bool:
+    """False where a rank steps by itself: alone, or not in the set."""
+    return process_set.included() and process_set.size() > 1
