@@ -299,6 +299,13 @@ waiting = _declared(ctypes.CDLL, _path)
 quick = _declared(ctypes.PyDLL, _path)
 
 
+def plugin_problem(path: str, function: str) -> str:
+    """Why a plugin that is loaded does not work, as its `function` says; "" when it does."""
+    ask = getattr(ctypes.CDLL(path), function)
+    ask.restype = c_char_p
+    return (ask() or b"").decode(errors="replace")
+
+
 def immortal(value: object) -> None:
     """Keeps `value` and all it refers to in memory until the process has ended."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data-parallel training with TensorFlow 2.
+
+Five lines make a script distributed::
+
+    import hvd.tensorflow as hvd
+    hvd.init()
+    with tf.GradientTape() as tape:
+        loss = loss_of(model(images), labels)
+    tape = hvd.DistributedGradientTape(tape)
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+    hvd.broadcast_variables(variables, root_rank=0)  # after the first step
+"""
+
+from hvd.api import (
+    build_info,
+    cross_rank,
+    cross_size,
+    describe,
+    is_initialized,
+    learning_rate,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    statistics,
+    stop_timeline,
+)
+from hvd.errors import HvdError
+from hvd.process_sets import (
+    ProcessSet,
+    add_process_set,
+    barrier,
+    global_process_set,
+    init,
+    process_set_ids,
+    process_set_ranks,
+    remove_process_set,
+)
+from hvd.tensorflow import differentiable as _gradients  # noqa: F401  (registers them)
+from hvd.tensorflow.collectives import (
+    allgather,
+    allreduce,
+    broadcast,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_reducescatter,
+    reducescatter,
+)
+from hvd.tensorflow.compression import Compression
+from hvd.tensorflow.exchanges import alltoall, gather, reduce, scatter
+from hvd.tensorflow.queries import (
+    join,
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
+    rank_op,
+    size_op,
+)
+from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "BitAnd",
+    "BitOr",
+    "BitXor",
+    "Compression",
+    "HvdError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "broadcast",
+    "build_info",
+    "cross_rank",
+    "cross_size",
+    "describe",
+    "gather",
+    "global_process_set",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "init",
+    "is_initialized",
+    "join",
+    "learning_rate",
+    "local_rank",
+    "local_rank_op",
+    "local_size",
+    "local_size_op",
+    "process_set_ids",
+    "process_set_included_op",
+    "process_set_ranks",
+    "rank",
+    "rank_op",
+    "reduce",
+    "reducescatter",
+    "remove_process_set",
+    "scatter",
+    "shutdown",
+    "size",
+    "size_op",
+    "start_timeline",
+    "statistics",
+    "stop_timeline",
+]

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions, allgather and broadcast of tensors, with Horovod's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hvd import _lib
+from hvd.process_sets import ProcessSet, global_process_set
+from hvd.tensorflow.compression import Compression
+from hvd.tensorflow.operations import named, reduced, submit
+from hvd.tensorflow.sparse import sparse_allreduce
+from hvd.work import Average, check_group, chosen_op, work_among
+
+
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """The reduction of `tensor` over all ranks (their average unless `op` says otherwise).
+
+    Parameters
+    ----------
+    tensor
+        Same shape and type on all ranks; ``tf.IndexedSlices`` give such, with the rows of all.
+    device_dense, device_sparse
+        Horovod's; the data plane is that of the host, so that nothing is to be placed.
+    name
+        Equal on all ranks. Made from the order of calls in eager mode, from the name of the op in
+        a graph.
+    prescale_factor, postscale_factor
+        Multiply before and after the reduction.
+
+    Raises
+    ------
+    hvd.errors.HvdError
+        In eager mode. In a graph: the ``tf.errors.OpError`` that is also raised here; see
+        ``hvd.tensorflow.errors.translated()``.
+
+    >>> allreduce(tf.ones(2)).numpy()
+    array([1., 1.], dtype=float32)
+    """
+    chosen = chosen_op(average, op)
+    scales = (prescale_factor, postscale_factor)
+    if isinstance(tensor, tf.IndexedSlices):
+        return sparse_allreduce(tensor, chosen, scales, compression, name, process_set)
+    name = named(name, "HvdAllreduce", ignore_name_scope)
+    work = work_among(process_set, _lib.ALLREDUCE, name, chosen, scales)
+    return reduced(work, [tf.convert_to_tensor(tensor)], compression)[0]
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+) -> list[Any]:
+    """The same for a group that completes as one; types and shapes may differ within it.
+
+    >>> [one.numpy().tolist() for one in grouped_allreduce([tf.ones(2), tf.zeros(1)])]
+    [[1.0, 1.0], [0.0]]
+    """
+    check_group("grouped_allreduce", tensors)
+    chosen = chosen_op(average, op)
+    scales = (prescale_factor, postscale_factor)
+    if any(isinstance(tensor, tf.IndexedSlices) for tensor in tensors):
+        return [
+            allreduce(
+                tensor,
+                compression=compression,
+                op=chosen,
+                prescale_factor=prescale_factor,
+                postscale_factor=postscale_factor,
+                name=f"{name}.{index}" if name else None,
+                process_set=process_set,
+                ignore_name_scope=ignore_name_scope,
+            )
+            for index, tensor in enumerate(tensors)
+        ]
+    name = named(name, "HvdAllreduce", ignore_name_scope)
+    work = work_among(process_set, _lib.ALLREDUCE, name, chosen, scales)
+    return reduced(work, [tf.convert_to_tensor(tensor) for tensor in tensors], compression)
+
+
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> tf.Tensor:
+    """This rank's share of the rows of the reduction; the first ranks have one row more.
+
+    >>> reducescatter(tf.ones([2, 1])).numpy().tolist()
+    [[1.0], [1.0]]
+    """
+    return grouped_reducescatter(
+        [tensor],
+        device_dense,
+        compression,
+        op,
+        process_set,
+        ignore_name_scope,
+        name,
+        prescale_factor,
+        postscale_factor,
+    )[0]
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[tf.Tensor]:
+    """The same for a group that completes as one.
+
+    >>> [one.numpy().tolist() for one in grouped_reducescatter([tf.ones(1), tf.zeros(1)])]
+    [[1.0], [0.0]]
+    """
+    check_group("grouped_reducescatter", tensors)
+    name = named(name, "HvdReducescatter", ignore_name_scope)
+    scales = (prescale_factor, postscale_factor)
+    work = work_among(process_set, _lib.REDUCESCATTER, name, op, scales)
+    return reduced(work, [tf.convert_to_tensor(tensor) for tensor in tensors], compression)
+
+
+def allgather(
+    tensor: Any,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """The rows of all ranks, by rank; the number of rows may differ by rank.
+
+    >>> allgather(tf.ones([1, 2])).numpy().tolist()
+    [[1.0, 1.0]]
+    """
+    return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
+
+
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[tf.Tensor]:
+    """The same for a group that completes as one.
+
+    >>> [one.numpy().tolist() for one in grouped_allgather([tf.ones(1), tf.zeros(2)])]
+    [[1.0], [0.0, 0.0]]
+    """
+    check_group("grouped_allgather", tensors)
+    name = named(name, "HvdAllgather", ignore_name_scope)
+    return submit(work_among(process_set, _lib.ALLGATHER, name), tensors)
+
+
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """The tensor of `root_rank`, a rank of the job, on every rank.
+
+    >>> broadcast(tf.ones(2), root_rank=0).numpy()
+    array([1., 1.], dtype=float32)
+    """
+    name = named(name, "HvdBroadcast", ignore_name_scope)
+    return submit(work_among(process_set, _lib.BROADCAST, name, root=root_rank), [tensor])[0]
