@@ -10,6 +10,7 @@ from typing import Any, Union
 from hvd import api
 from hvd.errors import BackwardPassError
 from hvd.refusals import refused
+from hvd.work import share
 
 # How many, or the members of each.
 Groups = Union[int, Sequence[Sequence[Any]], None]
@@ -101,7 +102,7 @@ def grouped_indices(
         parts: list[list[int]] = []
         begin = 0
         for number in range(count):
-            end = begin + len(members) // count + (number < len(members) % count)
+            end = begin + share(len(members), number, count)
             parts.append(list(range(begin, end)))
             begin = end
     else:

@@ -20,6 +20,20 @@ BitAnd = _lib.BIT_AND
 BitOr = _lib.BIT_OR
 BitXor = _lib.BIT_XOR
 
+# What users call the operations.
+KINDS = {
+    _lib.ALLREDUCE: "allreduce",
+    _lib.ALLGATHER: "allgather",
+    _lib.BROADCAST: "broadcast",
+    _lib.BARRIER: "barrier",
+    _lib.REDUCESCATTER: "reducescatter",
+    _lib.ALLTOALL: "alltoall",
+    _lib.REDUCE: "reduce",
+    _lib.GATHER: "gather",
+    _lib.SCATTER: "scatter",
+    _lib.JOIN: "join",
+}
+
 
 class Work(NamedTuple):
     """What an operation does, as ``hvd_request`` has it."""
@@ -78,3 +92,12 @@ def check_group(what: str, group: Sequence[Any]) -> None:
     """Refuses a group of nothing."""
     if len(group) == 0:
         raise refused(f"{what}: the list is empty; give one tensor or more")
+
+
+def share(rows: Any, place: int, ranks: int) -> Any:
+    """How many of `rows` the rank at `place` gets: the first ranks have one more.
+
+    >>> [share(5, place, 3) for place in range(3)]
+    [2, 2, 1]
+    """
+    return (rows + ranks - 1 - place) // ranks

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from hvd import _lib, api, handles
-from hvd.errors import UnsupportedError
+from hvd.derivatives import derivative, is_of_extremes
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs, operations
 from hvd.torch.compression import Compression, wire_for
 from hvd.torch.operations import needs_gradient
-from hvd.work import Average, Max, Min, Sum, Work, chosen_op
+from hvd.work import Work, chosen_op
 
 
 def _reduced(work: Work, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -24,13 +25,21 @@ def _reduced(work: Work, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tens
     return operations.start_new(work, tensors, False, handles.run)
 
 
-# Each backward pass is made of differentiable operations, so that gradients have gradients.
-def _sum(
-    tensors: Sequence[torch.Tensor], work: Work, op: int = Sum, scales: Any = (1.0, 1.0)
-) -> Sequence[torch.Tensor]:
-    """The sum of what comes back, among the ranks of `work`."""
-    back = Work(_lib.ALLREDUCE, None, op, scales, work.process_set, wire=work.wire)
-    return _reduced(back, tensors)
+def _back(work: Work, gradients: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """The reduction of what comes back; differentiable, so that gradients have gradients."""
+    return _reduced(derivative(work).work, gradients)
+
+
+def through_extremes(
+    gradients: Sequence[torch.Tensor],
+    given: Sequence[torch.Tensor],
+    results: Sequence[torch.Tensor],
+    total: Callable[[list[torch.Tensor]], Sequence[torch.Tensor]],
+) -> Iterator[torch.Tensor]:
+    """The gradients of what was `given` to Min or Max; `total`: the sums over ranks."""
+    hits = [(one == extreme).to(one.dtype) for one, extreme in zip(given, results)]
+    sums = total([*gradients, *hits])
+    return (t * hit / count for t, hit, count in zip(sums, hits, sums[len(hits) :]))
 
 
 class _Allreduce(torch.autograd.Function):
@@ -38,27 +47,17 @@ class _Allreduce(torch.autograd.Function):
     def forward(ctx: Any, work: Work, *tensors: torch.Tensor) -> Any:
         ctx.work = work
         results = tuple(operations.start_new(work, tensors, False, handles.run))
-        if work.op in (Min, Max):
+        if is_of_extremes(work):
             ctx.save_for_backward(*tensors, *results)
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        work = ctx.work
-        if work.op in (Average, Sum):
-            # The derivative of a sum over ranks is the same sum of what comes back.
-            return (None, *_sum(gradients, work, work.op, work.scales))
-        if work.op not in (Min, Max) or work.scales != (1.0, 1.0):
-            raise UnsupportedError(
-                "allreduce: Sum and Average have a gradient, and Min and Max without scales; use "
-                "detach() on the input"
-            )
-        # Whoever has the extreme gets the gradient; several share it.
-        given, results = ctx.saved_tensors[: len(gradients)], ctx.saved_tensors[len(gradients) :]
-        hits = [(one == extreme).to(one.dtype) for one, extreme in zip(given, results)]
-        sums = _sum([*gradients, *hits], work)
-        totals, counts = sums[: len(hits)], sums[len(hits) :]
-        return (None, *(t * hit / count for t, hit, count in zip(totals, hits, counts)))
+        work, count = ctx.work, len(gradients)
+        if not is_of_extremes(work):
+            return (None, *_back(work, gradients))
+        given, results = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        return (None, *through_extremes(gradients, given, results, partial(_back, work)))
 
 
 class _Broadcast(torch.autograd.Function):
@@ -69,7 +68,7 @@ class _Broadcast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        (total,) = _sum([gradient], ctx.work, Average)
+        (total,) = _back(ctx.work, [gradient])
         if api.rank() != ctx.work.root:
             total = total.masked_fill(torch.tensor(True), 0)  # zeros that lead back to it
         return total, None
@@ -85,7 +84,7 @@ class _Allgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         number = ctx.work.process_set
-        totals = _sum(gradients, ctx.work, Average)
+        totals = _back(ctx.work, gradients)
         mine = torch.tensor([ctx.rows])
         work = Work(_lib.ALLGATHER, process_set=number)
         everyone = operations.start_allgather([mine], True, work, handles.run)

@@ -9,10 +9,12 @@ from typing import Any, Union
 import torch
 
 from hvd import _lib, api, handles
+from hvd.derivatives import derivative, splits_back
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.refusals import refused
 from hvd.torch import graphs, operations
 from hvd.torch import tensors as _tensors
-from hvd.work import Work, work_among
+from hvd.work import KINDS, Work, work_among
 
 Splits = Union[Sequence[int], torch.Tensor]
 
@@ -22,7 +24,7 @@ def _counts(splits: Splits | None, what: str) -> list[int] | None:
         return None
     if isinstance(splits, torch.Tensor):
         if splits.dim() != 1 or splits.is_floating_point() or splits.is_complex():
-            raise ValueError(f"{what}: splits must be one integer for each rank, not {splits}")
+            raise refused(f"{what}: splits must be one integer for each rank, not {splits}")
         return splits.tolist()
     return [int(one) for one in splits]
 
@@ -35,7 +37,7 @@ def _start(
     start: Any = handles.start,
 ) -> Any:
     """`with_rows`: the result is a pair, of which the second is the rows from each rank."""
-    source = _tensors.plain(tensor, _KINDS[work.kind], work.name)
+    source = _tensors.plain(tensor, KINDS[work.kind], work.name)
     # Of equal parts as many come as go.
     is_even = work.kind == _lib.ALLTOALL and splits is None
     room = torch.empty_like(source) if is_even else None
@@ -47,9 +49,6 @@ def _start(
         return rows, torch.tensor(api.gathered(handle).rows, dtype=torch.int32)
 
     return start(work, [_tensors.rows_of(source, room, splits)], (source, room), result)
-
-
-_KINDS = {_lib.ALLTOALL: "alltoall", _lib.GATHER: "gather", _lib.SCATTER: "scatter"}
 
 
 class _Exchange(torch.autograd.Function):
@@ -67,17 +66,8 @@ class _Exchange(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, *unused: Any) -> Any:
-        kind, process_set, root = ctx.work.kind, ctx.work.process_set, ctx.work.root
-        if kind == _lib.ALLTOALL:
-            work = Work(_lib.ALLTOALL, process_set=process_set)
-            back = _run(gradient, ctx.counts, work, False)
-        elif kind == _lib.GATHER:
-            work = Work(_lib.SCATTER, process_set=process_set, root=root)
-            splits = ctx.counts if api.rank() == root else None
-            back = _run(gradient, splits, work, False)
-        else:
-            work = Work(_lib.GATHER, process_set=process_set, root=root)
-            back = _run(gradient, None, work, False)
+        work = ctx.work
+        back = _run(gradient, splits_back(work, ctx.counts), derivative(work).work, False)
         # Rows that went nowhere changed nothing; nor did those of a rank that is not root.
         rest = ctx.shape.numel() - back.numel()
         if rest > 0:

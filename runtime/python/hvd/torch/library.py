@@ -9,14 +9,17 @@ in forward and in backward. Unnamed ones are therefore matched by the order of c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from hvd import _lib, api, handles
+from hvd.derivatives import derivative, is_of_extremes
 from hvd.errors import MismatchError, UnsupportedError
 from hvd.torch import exchanges, operations, reductions
-from hvd.work import Average, Max, Min, Sum, Work
+from hvd.torch.differentiable import through_extremes
+from hvd.work import Work, share
 
 if not hasattr(torch.library, "register_autograd"):
     raise UnsupportedError(
@@ -129,7 +132,7 @@ def _fake_reducescatter(tensor: torch.Tensor, op: int, *scales: Any) -> torch.Te
     process_set = scales[3]
     place, ranks = api.process_set_rank(process_set), api.process_set_size(process_set)
     rows = tensor.shape[0] if tensor.dim() else 1
-    return _row_major(tensor, (rows + ranks - 1 - place) // ranks)
+    return _row_major(tensor, share(rows, place, ranks))
 
 
 def _fake_alltoall_rows(
@@ -152,55 +155,49 @@ FAKES: dict[str, Callable[..., Any]] = {
 # ---- their gradients, which are those of the eager functions ----
 
 
+def _reduced(work: Work, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    pre, post = work.scales
+    return torch.ops.hvd.allreduce(
+        tensors, work.op, pre, post, work.wire, None, work.process_set, 0
+    )
+
+
 def _keep_allreduce(ctx: Any, inputs: Any, output: Any) -> None:
-    tensors, *ctx.rest = inputs
-    if ctx.rest[0] in (Min, Max):
+    tensors, op, pre, post, wire, _, process_set, _ = inputs
+    work = Work(_lib.ALLREDUCE, None, op, (pre, post), process_set, wire=wire)
+    ctx.work = work
+    if is_of_extremes(work):
         ctx.save_for_backward(*tensors, *output)
 
 
-def _sum(tensors: Sequence[torch.Tensor], op: int, process_set: int) -> list[torch.Tensor]:
-    return torch.ops.hvd.allreduce(tensors, op, 1.0, 1.0, 0, None, process_set, 0)
-
-
 def _allreduce_back(ctx: Any, gradients: Sequence[torch.Tensor]) -> Any:
-    op, prescale, postscale, wire, _, process_set, _ = ctx.rest
-    nothing = [None] * 7
-    if op in (Average, Sum):
-        back = torch.ops.hvd.allreduce(
-            gradients, op, prescale, postscale, wire, None, process_set, 0
-        )
-        return back, *nothing
-    if op not in (Min, Max) or (prescale, postscale) != (1.0, 1.0):
-        raise UnsupportedError(
-            "allreduce: Sum and Average have a gradient, and Min and Max without scales; use "
-            "detach() on the input"
-        )
-    count = len(gradients)
+    back, count = derivative(ctx.work).work, len(gradients)
+    if not is_of_extremes(ctx.work):
+        return _reduced(back, gradients), *[None] * 7
     given, results = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
-    hits = [(one == extreme).to(one.dtype) for one, extreme in zip(given, results)]
-    sums = _sum([*gradients, *hits], Sum, process_set)
-    parts = zip(sums[:count], hits, sums[count:])
-    return [total * hit / number for total, hit, number in parts], *nothing
+    return list(through_extremes(gradients, given, results, partial(_reduced, back))), *[None] * 7
 
 
 def _keep_allgather(ctx: Any, inputs: Any, output: Any) -> None:
-    tensor, _, _, ctx.process_set, _ = inputs
+    tensor, _, _, process_set, _ = inputs
+    ctx.work = Work(_lib.ALLGATHER, process_set=process_set)
     ctx.rows = tensor.shape[0]
 
 
 def _allgather_back(ctx: Any, gradient: torch.Tensor) -> Any:
-    (total,) = _sum([gradient], Average, ctx.process_set)
-    begin = ctx.rows * api.process_set_rank(ctx.process_set)
+    (total,) = _reduced(derivative(ctx.work).work, [gradient])
+    begin = ctx.rows * api.process_set_rank(ctx.work.process_set)
     return total[begin : begin + ctx.rows].clone(), None, None, None, None
 
 
 def _keep_broadcast(ctx: Any, inputs: Any, output: Any) -> None:
-    _, ctx.root, _, ctx.process_set, _ = inputs
+    _, root, _, process_set, _ = inputs
+    ctx.work = Work(_lib.BROADCAST, process_set=process_set, root=root)
 
 
 def _broadcast_back(ctx: Any, gradient: torch.Tensor) -> Any:
-    (total,) = _sum([gradient], Average, ctx.process_set)
-    mine = total if api.rank() == ctx.root else torch.zeros_like(total)
+    (total,) = _reduced(derivative(ctx.work).work, [gradient])
+    mine = total if api.rank() == ctx.work.root else torch.zeros_like(total)
     return mine, None, None, None, None
 
 
@@ -227,20 +224,15 @@ def _alltoall_rows_back(ctx: Any, gradient: torch.Tensor, unused: Any) -> Any:
 
 
 def _keep_reducescatter(ctx: Any, inputs: Any, output: Any) -> None:
-    tensor, ctx.op, ctx.prescale, ctx.postscale, _, ctx.process_set, _ = inputs
+    tensor, op, pre, post, _, process_set, _ = inputs
+    ctx.work = Work(_lib.REDUCESCATTER, None, op, (pre, post), process_set)
     ctx.shape = tensor.shape
 
 
 def _reducescatter_back(ctx: Any, gradient: torch.Tensor) -> Any:
-    if ctx.op not in (Average, Sum):
-        raise UnsupportedError(
-            "reducescatter: only Sum and Average have a gradient; use detach() on the input"
-        )
+    work, factor = derivative(ctx.work)
     rows = ctx.shape[0] if ctx.shape else 1
-    back = torch.ops.hvd.allgather(gradient, rows, None, ctx.process_set, 0)
-    factor = ctx.prescale * ctx.postscale
-    if ctx.op == Sum:
-        factor *= api.process_set_size(ctx.process_set)
+    back = torch.ops.hvd.allgather(gradient, rows, None, work.process_set, 0)
     return (back * factor).view(ctx.shape), *[None] * 6
 
 

@@ -10,25 +10,19 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from hvd import _lib, api, handles
-from hvd.errors import UnsupportedError
+from hvd.derivatives import derivative
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs, operations
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
 from hvd.torch.differentiable import gathered
-from hvd.work import Average, Sum, Work, check_group, work_among
+from hvd.work import Average, Work, check_group, share, work_among
 
 
 def _reducescatter_of(
     name: str | None, op: int, scales: Any, process_set: ProcessSet, priority: int = 0
 ) -> Work:
     return work_among(process_set, _lib.REDUCESCATTER, name, op, scales, priority=priority)
-
-
-def _share(source: torch.Tensor, place: int, ranks: int) -> tuple[int, ...]:
-    """The shape of this rank's part: the first ranks have one row more."""
-    rows = len(source) if source.dim() else 1
-    return (rows // ranks + (place < rows % ranks), *source.shape[1:])
 
 
 def _start_reducescatter(
@@ -39,8 +33,12 @@ def _start_reducescatter(
 
     place = api.process_set_rank(work.process_set)
     ranks = api.process_set_size(work.process_set)
-    shares = [source.new_empty(_share(source, place, ranks)) for source in sources]
-    flat = [_tensors.to_result(source, share) for source, share in zip(sources, shares)]
+    rows = [len(source) if source.dim() else 1 for source in sources]
+    shares = [
+        source.new_empty((share(count, place, ranks), *source.shape[1:]))
+        for source, count in zip(sources, rows)
+    ]
+    flat = [_tensors.to_result(source, mine) for source, mine in zip(sources, shares)]
     result: Any = shares[0] if single else shares
     return start(work, flat, (sources, shares), lambda handle: result)
 
@@ -91,17 +89,8 @@ class _Reducescatter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        work = ctx.work
-        if work.op not in (Average, Sum):
-            raise UnsupportedError(
-                "reducescatter: only Sum and Average have a gradient; use detach() on the input"
-            )
-        number = work.process_set
-        back = gathered(Work(_lib.ALLGATHER, process_set=number), gradients)
-        # As Horovod has it: the gradient of a sum is multiplied by the ranks.
-        factor = work.scales[0] * work.scales[1]
-        if work.op == Sum:
-            factor *= api.process_set_size(number)
+        work, factor = derivative(ctx.work)
+        back = gathered(work, gradients)
         return (None, *(gradient * factor if factor != 1 else gradient for gradient in back))
 
 
@@ -124,6 +113,7 @@ def reducescatter(
     op
         Any reduction but Adasum.
 
+    >>> from hvd.work import Sum
     >>> reducescatter(torch.ones(api.size(), 2), op=Sum).shape
     torch.Size([1, 2])
     """
@@ -207,18 +197,10 @@ class _Reduce(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        work = ctx.work
-        if work.op not in (Average, Sum):
-            raise UnsupportedError(
-                "reduce: only Sum and Average have a gradient; use detach() on the input"
-            )
+        work, factor = derivative(ctx.work)
         if api.rank() != work.root:
             gradient = torch.empty(ctx.shape, dtype=ctx.dtype)
-        back = Work(_lib.BROADCAST, process_set=work.process_set, root=work.root)
-        total = operations.start_broadcast(gradient, back, handles.run)
-        factor = work.scales[0] * work.scales[1]
-        if work.op == Average:
-            factor /= api.process_set_size(work.process_set)
+        total = operations.start_broadcast(gradient, work, handles.run)
         return total * factor, None
 
 
