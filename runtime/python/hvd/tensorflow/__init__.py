@@ -51,6 +51,7 @@ from hvd.tensorflow.collectives import (
 )
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.exchanges import alltoall, gather, reduce, scatter
+from hvd.tensorflow.optimizer import DistributedOptimizer
 from hvd.tensorflow.queries import (
     join,
     local_rank_op,
@@ -59,6 +60,7 @@ from hvd.tensorflow.queries import (
     rank_op,
     size_op,
 )
+from hvd.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 
 __all__ = [
@@ -68,9 +70,12 @@ __all__ = [
     "BitOr",
     "BitXor",
     "Compression",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
     "HvdError",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
     "ProcessSet",
     "Product",
     "Sum",
