@@ -12,7 +12,7 @@ import unittest
 import hvd
 
 # Where the framework is missing, its part has no examples to run.
-FRAMEWORKS = {"hvd.numpy": "numpy", "hvd.torch": "torch"}
+FRAMEWORKS = {"hvd.keras": "keras", "hvd.numpy": "numpy", "hvd.torch": "torch"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Keras computes with: one module for each, with the same functions.
+
+VARIABLES
+    The classes that it has for variables.
+Compression
+    The choices for the argument `compression`.
+reduce_gradients(gradients, settings, variables, names)
+    The gradients of all ranks; None stays None.
+scaled(gradient, factor)
+    A gradient times a number.
+all_true(flag, name, process_set)
+    True where the flag is true on every rank.
+broadcast(variables, root_rank, process_set)
+    Gives variables of Keras the values of one rank.
+broadcast_global_variables(root_rank)
+    The same of all variables that there are, where a framework keeps a list of them.
+average(values, process_set)
+    Averages of numbers of Python over ranks.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from hvd.errors import UnsupportedError
+
+_NAMES = ("tensorflow", "torch")
+
+
+def chosen() -> ModuleType:
+    """The module of this folder for what Keras computes with; no other is imported.
+
+    Raises
+    ------
+    UnsupportedError
+        Keras computes with something else.
+    """
+    import keras
+
+    name = keras.backend.backend()
+    if name not in _NAMES:
+        raise UnsupportedError(
+            f"hvd.keras: Keras computes with {name} here: set the environment variable "
+            "KERAS_BACKEND to tensorflow or torch before Keras is imported"
+        )
+    return importlib.import_module(f"hvd.keras.backends.{name}")

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras that computes with PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+import hvd.torch
+from hvd import api
+from hvd.errors import UnsupportedError
+from hvd.keras.backends.numbers import average
+from hvd.process_sets import ProcessSet, global_process_set
+from hvd.settings import Settings, is_shared
+from hvd.torch.compression import Compression
+from hvd.work import Min
+
+VARIABLES = (torch.nn.Parameter,)
+
+__all__ = [
+    "VARIABLES",
+    "Compression",
+    "all_true",
+    "average",
+    "broadcast",
+    "broadcast_global_variables",
+    "reduce_gradients",
+    "scaled",
+]
+
+
+def reduce_gradients(
+    gradients: Sequence[Any], settings: Settings, variables: Sequence[Any], names: Sequence[str]
+) -> list[Any]:
+    """The gradients of all ranks, which travel as one group whatever groups there are.
+
+    None stays None, sparse gradients are made dense. A method of compression that keeps state is refused.
+    """
+    if not hasattr(settings.compression, "compress") or hasattr(settings.compression, "method"):
+        raise UnsupportedError(
+            f"rank {api.rank()}: compression={settings.compression!r} is no choice for an "
+            "optimizer of Keras: use hvd.Compression.fp16 or hvd.Compression.bf16"
+        )
+    present = [index for index, gradient in enumerate(gradients) if gradient is not None]
+    if not present or not is_shared(settings.process_set):
+        return list(gradients)
+    with torch.no_grad():
+        tensors = [gradients[index].detach() for index in present]
+        tensors = [one.to_dense() if one.is_sparse else one for one in tensors]
+        reduced = hvd.torch.grouped_allreduce(
+            tensors,
+            name=names[present[0]],
+            compression=settings.compression,
+            op=settings.reduction.op,
+            prescale_factor=1 / settings.reduction.predivide,
+            postscale_factor=settings.reduction.predivide,
+            process_set=settings.process_set,
+        )
+    result = list(gradients)
+    for index, gradient in zip(present, reduced):
+        result[index] = gradient
+    return result
+
+
+def scaled(gradient: Any, factor: float) -> Any:
+    """The gradient times a number."""
+    return gradient * factor
+
+
+def all_true(flag: Any, name: str, process_set: ProcessSet = global_process_set) -> Any:
+    """True where the flag is true on every rank."""
+    if not is_shared(process_set):
+        return flag
+    number = torch.as_tensor(flag).to("cpu", torch.int32)
+    return hvd.torch.allreduce(number, name=name, op=Min, process_set=process_set).bool()
+
+
+def broadcast(
+    variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
+    """Gives variables of Keras, or tensors, the values of one rank."""
+    tensors = [getattr(variable, "value", variable) for variable in variables]
+    if not tensors or not is_shared(process_set):
+        return
+    with torch.no_grad():
+        handles = [
+            hvd.torch.broadcast_async_(tensor.detach(), root_rank, f"variable.{place}", process_set)
+            for place, tensor in enumerate(tensors)
+        ]
+        for handle in handles:
+            hvd.torch.synchronize(handle)
+
+
+def broadcast_global_variables(root_rank: int) -> None:
+    """Raises: PyTorch keeps no list of all variables."""
+    raise UnsupportedError(
+        "broadcast_global_variables: Keras on torch keeps no list of all variables: give model.fit "
+        f"hvd.keras.callbacks.BroadcastGlobalVariablesCallback({root_rank})"
+    )

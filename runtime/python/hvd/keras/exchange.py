@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How one optimizer of Keras exchanges its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import keras
+
+from hvd import api
+from hvd.keras import backends
+from hvd.settings import Settings
+
+# How many optimizers have a name in a process set; of the job whose number stands first.
+_numbers: tuple[int, dict[tuple[int, str], int]] = (-1, {})
+
+
+def plain(variable: Any) -> Any:
+    """What the framework has for a variable of Keras."""
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def key(variable: Any) -> int:
+    """Equal for a variable of Keras and what the framework has for it."""
+    return id(plain(variable))
+
+
+class Exchange:
+    """What a distributed optimizer knows of the other ranks; one thread at a time.
+
+    Parameters
+    ----------
+    settings
+        How gradients are reduced.
+    name
+        What the names of the operations begin with.
+    factor
+        What each gradient is multiplied by at the end.
+    local_layers
+        Layers whose gradients stay on their rank.
+    scales_local
+        Gradients that stay are divided by the number of ranks, as those are that are averaged.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        name: str | None,
+        factor: float = 1.0,
+        local_layers: Iterable[Any] = (),
+        scales_local: bool = True,
+    ) -> None:
+        self.settings = settings
+        self.backend = backends.chosen()
+        self.updated: Sequence[Any] = ()  # the variables of the update that Keras does now
+        self._name = name or "optimizer"
+        self._factor = factor
+        self._local: dict[int, Any] = {}
+        self._local_layers = list(local_layers)
+        self._scales_local = scales_local
+        self._job, self._prefix = -1, ""
+
+    def keep_local(self, variable: Any) -> None:
+        """The gradient of this variable stays on its rank."""
+        self._local[key(variable)] = variable
+
+    @property
+    def has_local(self) -> bool:
+        """True when gradients stay on their rank."""
+        return bool(self._local or self._local_layers)
+
+    def prefix(self) -> str:
+        """What the names of the operations begin with.
+
+        Two optimizers must not share it: where a graph does not order them, ranks might. Equal on
+        all ranks that use their optimizers for the first time in the same order.
+        """
+        global _numbers
+        job = api.job()
+        if self._job == job:
+            return self._prefix
+        if _numbers[0] != job:
+            _numbers = job, {}
+        counted = (self.settings.reduction.process_set, self._name)
+        number = _numbers[1].get(counted, 0)
+        _numbers[1][counted] = number + 1
+        self._job, self._prefix = job, f"{self._name}.{number}" if number else self._name
+        return self._prefix
+
+    def reduce(
+        self, gradients: Sequence[Any], variables: Sequence[Any], places: Sequence[int]
+    ) -> list[Any]:
+        """The gradients to apply.
+
+        Parameters
+        ----------
+        gradients
+            Of this rank; None where a variable has none.
+        variables
+            Theirs, in the same order.
+        places
+            The number of each among all variables of the optimizer: its name on all ranks.
+        """
+        result = list(gradients)
+        stay = self._staying()
+        travel = [index for index, variable in enumerate(variables) if key(variable) not in stay]
+        reduced = self.backend.reduce_gradients(
+            [result[index] for index in travel],
+            self.settings,
+            [variables[index] for index in travel],
+            [f"{self.prefix()}.gradient.{places[index]}" for index in travel],
+        )
+        for index, gradient in zip(travel, reduced):
+            result[index] = gradient
+        share = 1 / self.settings.process_set.size() if stay and self._scales_local else 1.0
+        factors = [self._factor * (share if key(one) in stay else 1.0) for one in variables]
+        return [
+            one if one is None or factor == 1.0 else self.backend.scaled(one, factor)
+            for one, factor in zip(result, factors)
+        ]
+
+    def all_true(self, flag: Any) -> Any:
+        """True where the flag, a tensor, is true on every rank."""
+        return self.backend.all_true(flag, f"{self.prefix()}.finite", self.settings.process_set)
+
+    def _staying(self) -> set[int]:
+        """The keys of the variables whose gradients stay; layers may have been built since."""
+        layers = {key(one) for layer in self._local_layers for one in layer.trainable_variables}
+        return layers | self._local.keys()
