@@ -188,7 +188,8 @@ class Prefetch(Threads):
             self.assertEqual((measured.epochs, measured.items), (1, 5))
             self.assertGreaterEqual(measured.read_seconds, 0.05)
             self.assertGreater(measured.waited_seconds, 0)
-            self.assertGreaterEqual(measured.start_seconds, 0.01)
+            # A reader beside the loop may have begun to sleep before the loop came to wait.
+            self.assertGreaterEqual(measured.start_seconds, 0.01 if depth == 0 else 0)
             self.assertTrue(0 < measured.wait_share <= 1)
             loader.reset_statistics()
             self.assertEqual(loader.statistics(), (0, 0, 0, 0, 0, 0))

@@ -12,7 +12,12 @@ import unittest
 import hvd
 
 # Where the framework is missing, its part has no examples to run.
-FRAMEWORKS = {"hvd.keras": "keras", "hvd.numpy": "numpy", "hvd.torch": "torch"}
+FRAMEWORKS = {
+    "hvd.keras": "keras",
+    "hvd.numpy": "numpy",
+    "hvd.tensorflow": "tensorflow",
+    "hvd.torch": "torch",
+}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from hvd import _lib, outcomes
 from hvd.errors import InvalidArgumentError
 from hvd.live_process import LiveProcess
+from hvd.pickles import cloudpickle
 
 _STACK_SECONDS = 2.0
 _FILE_SYSTEM_SECONDS = 5.0  # a file that another node wrote may be that late
@@ -254,22 +255,19 @@ def hvdrun_path() -> str:
 
 
 def _pickled(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    try:
-        import cloudpickle
-    except ImportError:
-        cloudpickle = None
+    package = cloudpickle()
     name = getattr(fn, "__qualname__", repr(fn))
-    if cloudpickle is None and getattr(fn, "__module__", None) == "__main__":
+    if package is None and getattr(fn, "__module__", None) == "__main__":
         raise InvalidArgumentError(
             f"hvd.run: {name} is from a notebook or __main__, which plain pickle cannot send to a "
             "rank: install cloudpickle (pip install cloudpickle), or put it in a module of its own"
         )
     try:
-        return (cloudpickle or pickle).dumps((fn, args, kwargs))
+        return (package or pickle).dumps((fn, args, kwargs))
     except Exception as failure:
         remedy = (
             "open files, locks and generators cannot travel: make them in the function"
-            if cloudpickle
+            if package
             else "install cloudpickle (pip install cloudpickle)"
         )
         raise InvalidArgumentError(

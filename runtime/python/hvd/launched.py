@@ -16,6 +16,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from hvd.pickles import cloudpickle
+
 FAILED = 1
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -25,15 +27,6 @@ def whole_file(path: Path, content: bytes) -> None:
     part = path.with_name(path.name + ".part")
     part.write_bytes(content)
     part.replace(path)
-
-
-def pickler() -> Any:
-    """cloudpickle where it is installed, else pickle."""
-    try:
-        import cloudpickle
-    except ImportError:
-        return pickle
-    return cloudpickle
 
 
 def identity() -> tuple[int, int]:
@@ -61,7 +54,7 @@ class Report:
     def result(self, value: Any) -> int:
         """Exit code of a rank whose function returned."""
         try:
-            content = pickler().dumps(value)
+            content = (cloudpickle() or pickle).dumps(value)
         except Exception as failure:
             kind = type(value).__qualname__
             text = f"the result, a {kind}, cannot be pickled: {failure}"
@@ -78,7 +71,7 @@ class Report:
             frames = frames.tb_next
         lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
         try:
-            content = pickler().dumps(error)
+            content = (cloudpickle() or pickle).dumps(error)
         except Exception:
             content = None  # The text tells as much.
         self.write(

@@ -10,6 +10,7 @@ from typing import Any
 
 from hvd import _lib, api, handles
 from hvd.errors import InvalidArgumentError
+from hvd.pickles import dumps
 from hvd.process_sets import (
     ProcessSet,
     global_process_set,
@@ -27,23 +28,6 @@ def _flat(dtype: int, memory: array) -> handles.Flat:
     """The memory as input and output of an operation."""
     address = memory.buffer_info()[0] if len(memory) else 0
     return dtype, (len(memory),), 0, address, address
-
-
-def dumps(obj: Any) -> bytes:
-    """The object as pickle has it, else, with what pickle refuses, as cloudpickle if it is there.
-
-    In this order, for cloudpickle makes classes of the script anew where the object arrives.
-    """
-    try:
-        return pickle.dumps(obj)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        try:
-            import cloudpickle
-        except ImportError:
-            cloudpickle = None
-        if cloudpickle is None:
-            raise
-        return cloudpickle.dumps(obj)
 
 
 def broadcast_object(

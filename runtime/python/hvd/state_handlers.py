@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
+from hvd.data.elastic import ElasticIndices
 from hvd.elastic import ObjectState
+from hvd.objects import broadcast_object
 
 
 class StateHandler:
@@ -37,6 +40,29 @@ class StateHandler:
         """Takes another value in place of the first."""
         self.value = value
         self.save()
+
+
+class SamplerStateHandler(StateHandler):
+    """Epoch and progress of an ``ElasticIndices``, as ``hvd.torch.elastic.ElasticSampler`` is."""
+
+    def __init__(self, sampler: ElasticIndices) -> None:
+        super().__init__(sampler)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        # reset() follows, when there is a job again to share the rest out in.
+        self.value.epoch = self._saved["epoch"]
+        self.value.processed_num = self._saved["processed_num"]
+
+    def sync(self) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), 0, "sampler"))
+        self.save()
+
+    def reset(self) -> None:
+        self.value.reset()
 
 
 Registry = list[tuple[type, Callable[[Any], StateHandler]]]

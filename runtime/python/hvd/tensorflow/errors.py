@@ -27,7 +27,7 @@ _NAMES = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _both(ours: type[HvdError], theirs: type[tf.errors.OpError]) -> type:
     """A class that is both."""
     return type(ours.__name__, (ours, theirs), {"__module__": ours.__module__})

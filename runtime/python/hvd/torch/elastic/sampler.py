@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sized
-from typing import Any
-
 import torch.utils.data
 
-from hvd import api
+from hvd.data.elastic import ElasticIndices
 
 
-class ElasticSampler(torch.utils.data.Sampler):
+class ElasticSampler(ElasticIndices, torch.utils.data.Sampler):
     """Shares what is left of an epoch out among the ranks; for a DataLoader.
 
     Give it to ``TorchState``, call ``record_batch`` after each batch and ``set_epoch`` after each
@@ -27,54 +23,7 @@ class ElasticSampler(torch.utils.data.Sampler):
     seed
         Equal on all ranks.
 
+    >>> from hvd import api
     >>> len(ElasticSampler(range(4 * api.size())))
     4
     """
-
-    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
-        self.dataset = dataset
-        self.shuffle = shuffle
-        self.seed = seed
-        self.epoch = 0
-        self.processed_num = 0
-        self.reset()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch: nothing of it is processed. Call it when an epoch ends, too."""
-        self.epoch = epoch
-        self.processed_num = 0
-        self.reset()
-
-    def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Every rank has processed a batch of this size; `batch_idx` is there for Horovod's scripts."""
-        self.processed_num += batch_size * self.num_replicas
-
-    def state_dict(self) -> dict[str, Any]:
-        """Epoch, and how much of it is processed."""
-        return {"epoch": self.epoch, "processed_num": self.processed_num}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what ``state_dict()`` gave, with the ranks of now."""
-        self.epoch = state_dict["epoch"]
-        self.processed_num = state_dict["processed_num"]
-        self.reset()
-
-    def reset(self) -> None:
-        """Shares what is left out anew among the ranks of now."""
-        self.num_replicas = api.size()
-        self.rank = api.rank()
-        indices = list(range(len(self.dataset)))
-        if self.shuffle:
-            random.Random(f"{self.seed}/{self.epoch}").shuffle(indices)
-        self.remaining_indices = indices[self.processed_num :]
-        self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
-        self.total_size = self.num_samples * self.num_replicas
-
-    def __iter__(self) -> Iterator[int]:
-        left = self.remaining_indices
-        # Fewer are left than ranks: then some come more than twice.
-        padded = (left * -(-self.total_size // max(len(left), 1)))[: self.total_size]
-        return iter(padded[self.rank :: self.num_replicas])
-
-    def __len__(self) -> int:
-        return self.num_samples

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from hvd.data.elastic import ElasticIndices
 from hvd.errors import HvdError
-from hvd.state_handlers import HandledState, Registry, StateHandler
-from hvd.torch.elastic.sampler import ElasticSampler
-from hvd.torch.state import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from hvd.state_handlers import HandledState, Registry, SamplerStateHandler, StateHandler
+from hvd.torch.state import broadcast_optimizer_state, broadcast_parameters
 
 
 class TorchState(HandledState):
@@ -92,31 +92,8 @@ def _end_step(optimizer: Any) -> None:
         optimizer._hvd_is_synchronized = False
 
 
-class SamplerStateHandler(StateHandler):
-    """Epoch and progress of an ``ElasticSampler``."""
-
-    def __init__(self, sampler: ElasticSampler) -> None:
-        super().__init__(sampler)
-        self.save()
-
-    def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
-
-    def restore(self) -> None:
-        # reset() follows, when there is a job again to share the rest out in.
-        self.value.epoch = self._saved["epoch"]
-        self.value.processed_num = self._saved["processed_num"]
-
-    def sync(self) -> None:
-        self.value.load_state_dict(broadcast_object(self.value.state_dict(), 0, "sampler"))
-        self.save()
-
-    def reset(self) -> None:
-        self.value.reset()
-
-
 _registry: Registry = [
-    (ElasticSampler, SamplerStateHandler),
+    (ElasticIndices, SamplerStateHandler),
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
 ]
