@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from hvd import _lib, api
-from hvd.errors import UnsupportedError
+from hvd.derivatives import derivative, is_of_extremes, splits_back
 from hvd.tensorflow.operations import submit
-from hvd.work import Average, Max, Min, Sum, Work
+from hvd.work import Work
 
 
 def _scale(op: Any, attribute: str) -> float:
@@ -19,8 +20,8 @@ def _scale(op: Any, attribute: str) -> float:
     return 1.0 if bits == 0 else struct.unpack("<d", struct.pack("<q", bits))[0]
 
 
-def _forward(op: Any, kind: int) -> Work:
-    """What the op did. Names of backward operations come from their own place in the graph."""
+def _work(op: Any, kind: int) -> Work:
+    """What the op did. Operations of the backward pass get their names from their own places."""
     return Work(
         kind,
         None,
@@ -33,120 +34,93 @@ def _forward(op: Any, kind: int) -> Work:
     )
 
 
-def _need_sum(work: Work, what: str) -> None:
-    if work.op not in (Average, Sum):
-        raise UnsupportedError(
-            f"{what}: only Sum and Average have a gradient; use tf.stop_gradient() on the input"
-        )
+def _sent_back(work: Work, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The operation of the derivative, with its factor."""
+    back, factor = derivative(work)
+    totals = submit(back, gradients)
+    return [one if factor == 1 else one * tf.cast(factor, one.dtype) for one in totals]
 
 
-def _inputs(op: Any, outputs: int) -> list[tf.Tensor]:
-    return list(op.inputs)[:outputs]
+def _zeros_after(awaited: Sequence[tf.Tensor], like: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Zeros that need `awaited`: a session would prune what this rank needs not and others await."""
+    with tf.control_dependencies(awaited):
+        return [tf.identity(tf.zeros_like(one)) for one in like]
 
 
 @tf.RegisterGradient("HvdAllreduce")
 def _allreduce(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
-    work = _forward(op, _lib.ALLREDUCE)
-    if work.op in (Average, Sum):
-        # The derivative of a sum over ranks is the same sum of what comes back.
-        return submit(work, gradients)
-    if work.op not in (Min, Max) or work.scales != (1.0, 1.0):
-        raise UnsupportedError(
-            "allreduce: Sum and Average have a gradient, and Min and Max without scales; use "
-            "tf.stop_gradient() on the input"
-        )
-    # Whoever has the extreme gets the gradient; several share it.
+    work = _work(op, _lib.ALLREDUCE)
+    if not is_of_extremes(work):
+        return _sent_back(work, gradients)
     count = len(gradients)
     hits = [
-        tf.cast(one == extreme, one.dtype)
-        for one, extreme in zip(_inputs(op, count), list(op.outputs))
+        tf.cast(tf.equal(one, extreme), one.dtype)
+        for one, extreme in zip(list(op.inputs)[:count], list(op.outputs))
     ]
-    sums = submit(work._replace(op=Sum), [*gradients, *hits])
+    sums = _sent_back(work, [*gradients, *hits])
     return [total * hit / number for total, hit, number in zip(sums, hits, sums[count:])]
 
 
 @tf.RegisterGradient("HvdBroadcast")
 def _broadcast(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
-    work = _forward(op, _lib.BROADCAST)
-    totals = submit(Work(_lib.ALLREDUCE, None, Average, process_set=work.process_set), gradients)
+    work = _work(op, _lib.BROADCAST)
+    totals = _sent_back(work, gradients)
     if api.rank() == work.root:
         return totals
-    return [tf.zeros_like(total) for total in totals]
+    return _zeros_after(totals, totals)
+
+
+@tf.RegisterGradient("HvdReducescatter")
+def _reducescatter(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
+    return _sent_back(_work(op, _lib.REDUCESCATTER), gradients)
+
+
+@tf.RegisterGradient("HvdReduce")
+def _reduce(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
+    work = _work(op, _lib.REDUCE)
+    if api.rank() == work.root:
+        return _sent_back(work, gradients)
+    return _sent_back(work, _zeros_after(gradients, op.inputs))
 
 
 @tf.RegisterGradient("HvdAllgather")
 def _allgather(op: Any, *gradients: Any) -> list[tf.Tensor]:
-    work = _forward(op, _lib.ALLGATHER)
-    *gradients, _ = gradients
-    rows = list(op.outputs)[-1]
-    totals = submit(Work(_lib.ALLREDUCE, None, Average, process_set=work.process_set), gradients)
+    work = _work(op, _lib.ALLGATHER)
+    rows = op.outputs[-1]  # [tensors, ranks]
     place = api.process_set_rank(work.process_set)
     results = []
-    for index, total in enumerate(totals):
+    for index, total in enumerate(_sent_back(work, gradients[:-1])):
         begin = tf.reduce_sum(rows[index, :place])
         results.append(total[begin : begin + rows[index, place]])
     return results
 
 
-@tf.RegisterGradient("HvdReducescatter")
-def _reducescatter(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
-    work = _forward(op, _lib.REDUCESCATTER)
-    _need_sum(work, "reducescatter")
-    back = submit(Work(_lib.ALLGATHER, process_set=work.process_set), gradients)
-    # As Horovod has it: the gradient of a sum is multiplied by the ranks.
-    factor = work.scales[0] * work.scales[1]
-    if work.op == Sum:
-        factor *= api.process_set_size(work.process_set)
-    return [_times(total, factor) for total in back]
-
-
-def _times(tensor: tf.Tensor, factor: float) -> tf.Tensor:
-    return tensor if factor == 1 else tensor * tf.cast(factor, tensor.dtype)
-
-
-@tf.RegisterGradient("HvdReduce")
-def _reduce(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
-    work = _forward(op, _lib.REDUCE)
-    _need_sum(work, "reduce")
-    if api.rank() != work.root:
-        gradients = tuple(tf.zeros_like(one) for one in _inputs(op, len(gradients)))
-    back = Work(_lib.BROADCAST, process_set=work.process_set, root=work.root)
-    factor = work.scales[0] * work.scales[1]
-    if work.op == Average:
-        factor /= api.process_set_size(work.process_set)
-    return [_times(total, factor) for total in submit(back, gradients)]
+def _rows_back(op: Any, kind: int, gradients: Sequence[Any]) -> list[tf.Tensor]:
+    """Rows go back the way that they came; those that went nowhere changed nothing."""
+    work = _work(op, kind)
+    back, _ = derivative(work)
+    rows = op.outputs[-1]
+    results = []
+    for index, gradient in enumerate(gradients[:-1]):
+        (returned,) = submit(back, [gradient], splits_back(work, rows[index]))
+        shape = tf.shape(op.inputs[index])
+        missing = shape[0] - tf.shape(returned)[0]
+        rest = tf.zeros(tf.concat([[missing], shape[1:]], 0), returned.dtype)
+        result = tf.concat([returned, rest], 0)
+        results.append(tf.ensure_shape(result, op.inputs[index].shape))
+    return results
 
 
 @tf.RegisterGradient("HvdAlltoall")
 def _alltoall(op: Any, *gradients: Any) -> list[tf.Tensor | None]:
-    work = Work(_lib.ALLTOALL, process_set=_forward(op, _lib.ALLTOALL).process_set)
-    return [*_sent_back(op, work, gradients, with_splits=True), None]
+    return [*_rows_back(op, _lib.ALLTOALL, gradients), None]
 
 
 @tf.RegisterGradient("HvdGather")
 def _gather(op: Any, *gradients: Any) -> list[tf.Tensor]:
-    forward = _forward(op, _lib.GATHER)
-    work = Work(_lib.SCATTER, process_set=forward.process_set, root=forward.root)
-    return _sent_back(op, work, gradients, with_splits=api.rank() == forward.root)
+    return _rows_back(op, _lib.GATHER, gradients)
 
 
 @tf.RegisterGradient("HvdScatter")
 def _scatter(op: Any, *gradients: Any) -> list[tf.Tensor | None]:
-    forward = _forward(op, _lib.SCATTER)
-    work = Work(_lib.GATHER, process_set=forward.process_set, root=forward.root)
-    return [*_sent_back(op, work, gradients, with_splits=False), None]
-
-
-def _sent_back(op: Any, work: Work, gradients: Any, with_splits: bool) -> list[tf.Tensor]:
-    """The gradients go back along the way that the rows came."""
-    *gradients, _ = gradients
-    rows = list(op.outputs)[-1]
-    results = []
-    for index, gradient in enumerate(gradients):
-        (back,) = submit(work, [gradient], rows[index] if with_splits else None)
-        source = op.inputs[index]
-        # Rows that went nowhere changed nothing; nor did those of a rank that is not root.
-        missing = tf.shape(source)[0] - tf.shape(back)[0]
-        rest = tf.zeros(tf.concat([[missing], tf.shape(source)[1:]], 0), source.dtype)
-        results.append(tf.ensure_shape(tf.concat([back, rest], 0), source.shape))
-    return results
+    return [*_rows_back(op, _lib.SCATTER, gradients), None]

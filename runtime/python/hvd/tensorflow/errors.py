@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
 from hvd.errors import BY_STATUS, HvdError
 
-# The plugin's failure.cc writes both.
-_PAYLOAD = b"type.hvd/status"
+# The plugin's failure.cc writes it. (Of its payload, which says the status again, graphs that are
+# called by graphs may lose sight.)
 _MARK = re.compile(r"HvdError status=([A-Z_]+): (.*?)(?:\s*\[Op:|\n\t? ?\[\[|$)", re.DOTALL)
 _NAMES = {
     "INVALID_ARGUMENT": 1,
@@ -27,10 +27,18 @@ _NAMES = {
 }
 
 
-@functools.cache
-def _both(ours: type[HvdError], theirs: type[tf.errors.OpError]) -> type:
-    """A class that is both."""
-    return type(ours.__name__, (ours, theirs), {"__module__": ours.__module__})
+_classes: dict[Any, type] = {}
+
+
+def _both(ours: type[HvdError], theirs: type) -> type:
+    """A class that is both; pickled as ours alone."""
+    if (ours, theirs) not in _classes:
+        _classes[ours, theirs] = type(
+            ours.__name__,
+            (ours, theirs),
+            {"__module__": ours.__module__, "__reduce__": lambda self: (ours, self.args)},
+        )
+    return _classes[ours, theirs]
 
 
 def of(error: BaseException) -> HvdError | None:
@@ -43,11 +51,10 @@ def of(error: BaseException) -> HvdError | None:
     if not isinstance(error, tf.errors.OpError):
         return None
     found = _MARK.search(error.message or "")
-    name = (error.experimental_payloads or {}).get(_PAYLOAD, b"").decode()
-    if not name and found is None:
+    if found is None:
         return None
-    ours = BY_STATUS.get(_NAMES.get(name or found.group(1), 0), HvdError)
-    text = found.group(2) if found else error.message
+    name, text = found.groups()
+    ours = BY_STATUS.get(_NAMES.get(name, 0), HvdError)
     result = _both(ours, type(error))(text)
     tf.errors.OpError.__init__(result, error.node_def, error.op, text, error.error_code)
     result._experimental_payloads = error.experimental_payloads

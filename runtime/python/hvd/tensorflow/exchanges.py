@@ -37,7 +37,7 @@ def alltoall(
     (result,), rows = operations.exchange(work, [tensor], splits)
     if splits is None:
         return result
-    return result, tf.cast(rows[0], tf.int32)
+    return result, tf.cast(tf.gather(rows, 0), tf.int32)
 
 
 def gather(
