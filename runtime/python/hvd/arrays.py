@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hvd import _lib, api
+from hvd.refusals import refused
 
 
 def flat(array: Any) -> np.ndarray:
@@ -33,8 +34,9 @@ def given(tensor: Any, source: np.ndarray, out: np.ndarray | None) -> Any:
     """The tensor, whose result goes to `out` if it fits."""
     if out is not None:
         if out.dtype != source.dtype or not (out.flags.c_contiguous and out.flags.writeable):
-            raise ValueError(
-                f"out must be a writeable, C-contiguous array of {source.dtype}, as the input is"
+            raise refused(
+                f"out must be a writeable, C-contiguous array of {source.dtype}, as the input is; "
+                "numpy.empty_like(input) makes one"
             )
         tensor.output = out.ctypes.data
         tensor.output_bytes = out.nbytes

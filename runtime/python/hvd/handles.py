@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Union
 
 from hvd import _lib, api
 from hvd._lib import quick
-from hvd.errors import InvalidArgumentError
+from hvd.refusals import refused
 from hvd.work import Work
 
 # Type, shape, layout, and the addresses of input and output.
@@ -86,8 +86,8 @@ def submit(work: Work, tensors: Sequence[Described], waits: bool) -> int:
 
 def _check_name(work: Work) -> None:
     if not isinstance(work.name, str):
-        raise InvalidArgumentError(
-            f"rank {api.rank()}: the name {work.name!r} is of type {type(work.name).__name__}: "
+        raise refused(
+            f"the name {work.name!r} is of type {type(work.name).__name__}: "
             "pass a string, equal on all ranks, or None"
         )
     key = (work.process_set, work.name)
@@ -97,7 +97,7 @@ def _check_name(work: Work) -> None:
     pending = _pending.get(running)
     # Numbers of handles begin anew after a shutdown.
     if pending is not None and pending.key == key and not api.is_done(running):
-        raise ValueError(
+        raise refused(
             f"tensor '{work.name}' is still being processed: Requested to allreduce, allgather, or "
             "broadcast a tensor with the same name as another tensor that is currently being "
             "processed. Synchronize it first, or give it another name."
@@ -166,7 +166,9 @@ def poll(handle: int) -> bool:
     True
     """
     if handle not in _pending:
-        raise ValueError(f"Handle {handle} was not created or has been cleared.")
+        raise refused(
+            f"Handle {handle} was not created or has been cleared. A handle can be waited for once."
+        )
     return api.is_done(handle)
 
 

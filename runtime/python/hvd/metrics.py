@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from hvd import api, objects
-from hvd.errors import InvalidArgumentError
+from hvd import objects
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.refusals import refused
 from hvd.work import Sum
 
 # Of a checksum of names: its square, summed over the ranks, is exact in a double.
@@ -50,9 +50,7 @@ def average_metrics(
     {'loss': 0.5}
     """
     if not (weight >= 0 and math.isfinite(weight)):
-        raise InvalidArgumentError(
-            f"average_metrics: rank {api.rank()}: weight is {weight}; 0 or more"
-        )
+        raise refused(f"average_metrics: weight is {weight}; 0 or more")
     names = sorted(metrics)
     values: list[float] = []
     for name in names:
@@ -74,7 +72,7 @@ def _means(
     # Without variance they are equal.
     if squares * ranks != checks * checks:
         by_rank = objects.allgather_object(names, "average_metrics", process_set)
-        raise InvalidArgumentError(
+        raise refused(
             "average_metrics: ranks have different names: "
             + "; ".join(f"{place}: {found}" for place, found in enumerate(by_rank[:4]))
             + ("; ..." if len(by_rank) > 4 else "")
@@ -88,9 +86,7 @@ def _flat(name: str, value: Any) -> list[float]:
             return [float(one) for one in value.reshape(-1).tolist()]
         return [float(value)]
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"average_metrics: rank {api.rank()}: '{name}' is {value!r}: {error}"
-        ) from error
+        raise refused(f"average_metrics: '{name}' is {value!r}: {error}") from error
 
 
 def _like(value: Any, means: Any) -> Any:
@@ -123,7 +119,7 @@ class WeightedMeans:
 
     def __init__(self, *names: str, process_set: ProcessSet = global_process_set) -> None:
         if not names or len(set(names)) != len(names):
-            raise InvalidArgumentError(f"WeightedMeans: names are {list(names)}; some, each once")
+            raise refused(f"WeightedMeans: names are {list(names)}; some, each once")
         self._process_set = process_set
         self._sums = dict.fromkeys(names, 0.0)
         self.weight = 0.0
@@ -131,10 +127,7 @@ class WeightedMeans:
     def add(self, weight: float, **metrics: Any) -> None:
         """Numbers that are means of `weight` samples of this rank."""
         if set(metrics) != set(self._sums):
-            raise InvalidArgumentError(
-                f"WeightedMeans: rank {api.rank()}: got {sorted(metrics)}, made for "
-                f"{sorted(self._sums)}"
-            )
+            raise refused(f"WeightedMeans: got {sorted(metrics)}, made for {sorted(self._sums)}")
         if not weight:
             return
         for name, value in metrics.items():

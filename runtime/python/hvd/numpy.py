@@ -28,9 +28,9 @@ import numpy as np
 
 from hvd import _lib, api, handles
 from hvd import arrays as _arrays
-from hvd.errors import InvalidArgumentError
 from hvd.handles import poll, synchronize
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.refusals import refused
 from hvd.work import (
     Adasum,
     Average,
@@ -76,9 +76,7 @@ _WIRES = {None: _lib.WIRE_SAME, "float16": _lib.WIRE_FLOAT16, "bfloat16": _lib.W
 
 def _wire(wire: str | None) -> int:
     if wire not in _WIRES:
-        raise InvalidArgumentError(
-            f"rank {api.rank()}: wire is {wire!r}; use 'float16' or 'bfloat16', or leave it out"
-        )
+        raise refused(f"wire is {wire!r}; use 'float16' or 'bfloat16', or leave it out")
     return _WIRES[wire]
 
 

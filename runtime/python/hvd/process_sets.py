@@ -9,7 +9,8 @@ from typing import Any
 from hvd import _lib, api
 from hvd._lib import quick, waiting
 from hvd.communicators import check_world, handle_of, is_communicator
-from hvd.errors import InvalidArgumentError, UnsupportedError
+from hvd.errors import UnsupportedError
+from hvd.refusals import refused
 
 
 class ProcessSet:
@@ -44,7 +45,7 @@ class ProcessSet:
         own a rank gets the first of the sets.
         """
         if not is_communicator(communicator):
-            raise InvalidArgumentError(
+            raise refused(
                 f"{communicator!r} is no communicator of mpi4py; pass ranks to hvd.ProcessSet()"
             )
         return cls(communicator)
@@ -61,7 +62,7 @@ class ProcessSet:
     def _id(self) -> int:
         number = self.process_set_id
         if number is None:
-            raise InvalidArgumentError(
+            raise refused(
                 f"the process set of ranks {self.ranks} is not there: pass it to hvd.init() or "
                 "hvd.add_process_set() first"
             )
@@ -108,7 +109,7 @@ def process_set_id(process_set: ProcessSet | int) -> int:
     try:
         return process_set if isinstance(process_set, int) else process_set._id()
     except AttributeError:
-        raise InvalidArgumentError(
+        raise refused(
             f"process_set is {process_set!r}: a ProcessSet is needed, as hvd.add_process_set() of "
             "some ranks returns it"
         ) from None
@@ -133,7 +134,7 @@ def add_process_set(
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
-        raise InvalidArgumentError(f"{process_set} is there already")
+        raise refused(f"{process_set} is there already; use it")
     limit = -1.0 if timeout is None else timeout
     number = _lib.c_int32()
     if process_set.mpi_comm is not None:
@@ -237,7 +238,7 @@ def join(
     True
     """
     if average not in ("all", "active"):
-        raise ValueError(f"join: average is {average!r}; say 'all' or 'active'")
+        raise refused(f"join: average is {average!r}; say 'all' or 'active'")
     last = _lib.c_int32()
     while True:
         status = waiting.hvd_join(
@@ -275,7 +276,7 @@ def init(
         return
     if isinstance(process_sets, str):
         if process_sets != "dynamic":
-            raise ValueError(f"process_sets is {process_sets!r}; pass a list, or 'dynamic'")
+            raise refused(f"process_sets is {process_sets!r}; pass a list, or 'dynamic'")
         process_sets = None
     world, parts = _split_communicators(comm)
     sets = [

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from hvd import api, objects
-from hvd.errors import InvalidArgumentError
+from hvd.refusals import refused
 from hvd.work import Max
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -42,7 +42,7 @@ def _watch() -> None:
     if _before:
         return
     if threading.current_thread() is not threading.main_thread():
-        raise InvalidArgumentError(
+        raise refused(
             "should_stop(): the first call must come from the main thread, which alone may handle "
             "signals; call it there before the training"
         )

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from hvd import api, objects
 from hvd.data.feed import Feed
-from hvd.errors import InvalidArgumentError
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.refusals import refused
 
 # Below this part of the time spent waiting, faster input would not be noticed.
 INPUT_BOUND_SHARE = 0.10
@@ -111,7 +111,7 @@ class PrefetchLoader:
 
     def __init__(self, source: Iterable[Any], depth: int = 2) -> None:
         if depth < 0:
-            raise InvalidArgumentError(f"PrefetchLoader: depth is {depth}; 0 or more")
+            raise refused(f"PrefetchLoader: depth is {depth}; 0 or more")
         self.source = source
         self.depth = depth
         self._meter = _Meter()

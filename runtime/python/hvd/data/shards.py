@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from hvd import api
 from hvd.errors import InvalidArgumentError
+from hvd.refusals import refused
 
 Path = TypeVar("Path", str, "os.PathLike[str]")
 
@@ -62,7 +63,7 @@ def shard_indices(
     [1, 3, 0]
     """
     if count < 0:
-        raise InvalidArgumentError(f"shard_indices: count is {count}; 0 or more")
+        raise refused(f"shard_indices: count is {count}; 0 or more")
     rank, size = _place(rank, size)
     order: Sequence[int] = _shuffled(count, seed, epoch) if shuffle else range(count)
     mine = order[rank::size]

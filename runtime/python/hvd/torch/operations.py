@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from hvd import _lib, api, handles
-from hvd.errors import InvalidArgumentError
 from hvd.handles import poll, synchronize
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.refusals import refused
 from hvd.torch import tensors as _tensors
 from hvd.work import Work, check_group, chosen_op, work_among
 
@@ -123,7 +123,7 @@ def needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
         return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     except AttributeError:
         kinds = {type(one).__name__ for one in tensors if not isinstance(one, torch.Tensor)}
-        raise InvalidArgumentError(
+        raise refused(
             f"a torch.Tensor is needed, not {' or '.join(sorted(kinds))}: use torch.tensor(value)"
         ) from None
 
@@ -240,7 +240,7 @@ def start_allgather(
     check_group("grouped_allgather", tensors)
     sources = [_tensors.plain(tensor, "allgather", work.name) for tensor in tensors]
     if any(source.dim() == 0 for source in sources):
-        raise InvalidArgumentError(
+        raise refused(
             f"allgather '{work.name}': a scalar has no first dimension; use tensor.reshape(1)"
         )
     # Ranks most often have equally many rows: then this is the result, else only too long or short.

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from hvd.refusals import refused
 from hvd.torch.wrapping import Wrapped, wrap
 
 __all__ = ["MasterWeights"]
@@ -47,7 +48,7 @@ def MasterWeights(optimizer: torch.optim.Optimizer) -> Any:  # noqa: N802 (a kin
     0.9921875
     """
     if hasattr(optimizer, "_hvd_reducers") or hasattr(optimizer, "_hvd_masters"):
-        raise ValueError(
+        raise refused(
             "MasterWeights takes a torch optimizer, once: call DistributedOptimizer on its result"
         )
     wrapped = wrap(optimizer, _Masters)
@@ -145,7 +146,7 @@ class _Masters(Wrapped):
         """Takes over what ``state_dict()`` gave; the model's weights are loaded by themselves."""
         masters = state_dict.get("masters")
         if masters is not None and len(masters) != len(self._hvd_masters):
-            raise ValueError(
+            raise refused(
                 f"the state has {len(masters)} float32 copies, this optimizer "
                 f"{len(self._hvd_masters)}: load it into an optimizer of the same model"
             )

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from hvd.errors import InvalidArgumentError
 from hvd.groups import Groups, chosen_groups
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.refusals import refused
 from hvd.settings import Settings, check_passes, checked_settings, is_shared
 from hvd.torch import operations
 from hvd.torch.compression import Compression
@@ -86,7 +86,7 @@ class _Distributed(Wrapped):
             parts.append(state[8:end])
             state = state[end:]
         if state or len(parts) != len(self._hvd_reducers):
-            raise InvalidArgumentError(
+            raise refused(
                 f"the state of the compression is for {len(parts)} sets of parameters, this "
                 f"optimizer has {len(self._hvd_reducers)}: save it with the same model"
             )
@@ -180,11 +180,11 @@ class _Distributed(Wrapped):
 
 def _check_optimizer(optimizer: Any) -> None:
     if not hasattr(optimizer, "param_groups"):
-        raise InvalidArgumentError(
+        raise refused(
             f"DistributedOptimizer: an optimizer of torch is needed, not {type(optimizer).__name__}"
         )
     if isinstance(optimizer, Wrapped) and hasattr(optimizer, "_hvd_settings"):
-        raise InvalidArgumentError(
+        raise refused(
             "DistributedOptimizer: this is a DistributedOptimizer already: wrap once, and pass "
             "the optimizer that it was made of to wrap another time"
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 
 from hvd import api
-from hvd.errors import InvalidArgumentError
+from hvd.refusals import refused
 
 # Its name before torch 2.0.
 _Base = getattr(torch.optim.lr_scheduler, "LRScheduler", torch.optim.lr_scheduler._LRScheduler)
@@ -48,7 +48,7 @@ class WarmupSchedule(_Base):  # type: ignore[misc, valid-type]
         self.warmup_steps = warmup_steps
         self.factor = float(api.size() if factor is None else factor)
         if warmup_steps < 0 or self.factor <= 0:
-            raise InvalidArgumentError(
+            raise refused(
                 f"WarmupSchedule: warmup_steps is {warmup_steps}, factor {self.factor}; 0 or more, and "
                 "more than 0"
             )

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import torch
 
 from hvd import api
-from hvd.errors import InvalidArgumentError, MismatchError
+from hvd.errors import MismatchError
 from hvd.objects import allgather_object, broadcast_object
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.refusals import refused
 from hvd.torch import operations
 
 __all__ = [
@@ -47,13 +48,13 @@ def broadcast_parameters(
     pairs: Iterable[tuple[str, Any]]
     if isinstance(params, Mapping):
         if "param_groups" in params:
-            raise InvalidArgumentError(
+            raise refused(
                 "broadcast_parameters: this is the state of an optimizer: use "
                 "broadcast_optimizer_state(optimizer, root_rank)"
             )
         pairs = sorted(params.items(), key=lambda pair: str(pair[0]))
     elif isinstance(params, torch.nn.Module):
-        raise InvalidArgumentError(
+        raise refused(
             "broadcast_parameters: pass model.state_dict() or model.named_parameters(), not the "
             f"model ({type(params).__name__})"
         )

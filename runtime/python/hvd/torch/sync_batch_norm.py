@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from hvd import _lib, handles
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from hvd.refusals import refused
 from hvd.settings import is_shared
 from hvd.torch import operations
 from hvd.work import Sum, Work
@@ -62,7 +63,10 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:
-            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+            raise refused(
+                f"expected at least 2D input (got {input.dim()}D input): "
+                "give it batches of channels"
+            )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The normalised input, in its shape and type."""
@@ -142,9 +146,10 @@ def _statistics(given: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.T
     counts = everyone[:, -1:]
     total = counts.sum().item()
     if total <= 1:
-        raise ValueError(
+        raise refused(
             "Expected more than 1 value per channel when training, got input size "
-            f"{list(given.shape)} and {total:.0f} values on all ranks"
+            f"{list(given.shape)} and {total:.0f} values on all ranks; "
+            "give larger batches, or call eval()"
         )
     weights = counts / total
     means, variances = everyone[:, :channels], everyone[:, channels:-1]
