@@ -28,6 +28,7 @@ from hvd.api import (
     statistics,
     stop_timeline,
 )
+from hvd.attributes import late_attributes
 from hvd.errors import HvdError
 from hvd.process_sets import (
     ProcessSet,
@@ -51,6 +52,8 @@ from hvd.tensorflow.collectives import (
 )
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.exchanges import alltoall, gather, reduce, scatter
+from hvd.tensorflow.hooks import BroadcastGlobalVariablesHook
+from hvd.tensorflow.objects import allgather_object, broadcast_object, broadcast_object_fn
 from hvd.tensorflow.optimizer import DistributedOptimizer
 from hvd.tensorflow.queries import (
     join,
@@ -60,6 +63,8 @@ from hvd.tensorflow.queries import (
     rank_op,
     size_op,
 )
+from hvd.tensorflow.state import broadcast_, broadcast_global_variables, broadcast_variables
+from hvd.tensorflow.sync_batch_norm import SyncBatchNormalization
 from hvd.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 
@@ -69,6 +74,7 @@ __all__ = [
     "BitAnd",
     "BitOr",
     "BitXor",
+    "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
@@ -79,12 +85,19 @@ __all__ = [
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNormalization",
     "add_process_set",
     "allgather",
+    "allgather_object",
     "allreduce",
     "alltoall",
     "barrier",
     "broadcast",
+    "broadcast_",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
     "build_info",
     "cross_rank",
     "cross_size",
@@ -118,3 +131,5 @@ __all__ = [
     "statistics",
     "stop_timeline",
 ]
+
+__getattr__, __dir__ = late_attributes(__name__, {}, ("elastic",))

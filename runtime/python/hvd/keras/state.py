@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a Keras training: a model, its optimizer and plain objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hvd.elastic import ObjectState
+from hvd.keras import backends
+from hvd.process_sets import global_process_set
+from hvd.refusals import refused
+
+
+class KerasState(ObjectState):
+    """A Keras model and its optimizer that survive a reset, and plain objects as well.
+
+    Weights, slots, iterations and the learning rate of the optimizer are those of rank 0 after
+    ``sync()``. The seeds of dropout are saved and restored, and stay different between ranks.
+
+    Parameters
+    ----------
+    model
+        With variables: call it on a batch, or ``model.build(shape)``, before.
+    optimizer
+        That of ``model.compile`` unless given; it is built if it is not yet.
+    **kwargs
+        Name and first value of each attribute; they are saved by deepcopy.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The model has no variables yet.
+
+    >>> import keras
+    >>> model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
+    >>> state = KerasState(model, keras.optimizers.SGD(), epoch=2)
+    >>> model.layers[0].bias.assign([1.0])
+    >>> state.restore()
+    >>> float(model.layers[0].bias.numpy()[0])
+    0.0
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self._values = self._read()
+        super().__init__(None, None, **kwargs)
+
+    def save(self) -> None:
+        self._values = self._read()
+        super().save()
+
+    def restore(self) -> None:
+        for variable, value in self._values:
+            variable.assign(value)
+        super().restore()
+
+    def sync(self) -> None:
+        shared = _distinct([self.model.weights, *self._of_optimizers()])
+        backends.chosen().broadcast(shared, 0, global_process_set)
+        self._values = self._read()
+        super().sync()
+
+    def _read(self) -> list[tuple[Any, Any]]:
+        """All variables, and what they are now."""
+        found = _distinct([self.model.variables, *self._of_optimizers()])
+        return [(variable, variable.numpy()) for variable in found]
+
+    def _of_optimizers(self) -> list[list[Any]]:
+        if not self.model.weights:
+            raise refused(
+                f"{type(self).__name__}: model {self.model.name!r} has no variables yet: call it "
+                "on a batch, or model.build(shape), before"
+            )
+        # compile() may have put another one around the one that is given.
+        found = [
+            one
+            for one in (getattr(self.model, "optimizer", None), self.optimizer)
+            if one is not None
+        ]
+        for optimizer in found:
+            if not optimizer.built:
+                optimizer.build(self.model.trainable_variables)
+        return [optimizer.variables for optimizer in found]
+
+
+def _distinct(groups: list[list[Any]]) -> list[Any]:
+    return list({id(variable): variable for group in groups for variable in group}.values())
