@@ -85,7 +85,9 @@ class Metrics(unittest.TestCase):
         values = {"a": 1.0} if ht.rank() == last else {"a": 1.0, "b": 2.0}
         with self.assertRaisesRegex(hvd.MismatchError, "average_metrics"):
             metrics.average_metrics(values)
-        with self.assertRaisesRegex(ValueError, f"rank {ht.rank()}: average_metrics: 'a' is 'text'"):
+        with self.assertRaisesRegex(
+            ValueError, f"rank {ht.rank()}: average_metrics: 'a' is 'text'"
+        ):
             metrics.average_metrics({"a": "text"})
         with self.assertRaisesRegex(ValueError, "weight is -1"):
             metrics.average_metrics({"a": 1}, -1)

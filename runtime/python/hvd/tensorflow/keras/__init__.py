@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hvd.keras`` for scripts that have Keras from TensorFlow: the names are those, and Keras must compute with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras as _keras
+
+import hvd.keras as _ours
+from hvd.errors import UnsupportedError
+from hvd.groups import Groups
+from hvd.keras import *  # noqa: F403 (all of its names)
+from hvd.process_sets import ProcessSet, global_process_set
+from hvd.work import Average
+
+if _keras.backend.backend() != "tensorflow":
+    raise UnsupportedError(
+        f"hvd.tensorflow.keras: Keras computes with {_keras.backend.backend()} here: import hvd.keras "
+        "instead, or set KERAS_BACKEND to tensorflow before Keras is imported"
+    )
+
+from hvd.tensorflow.keras import callbacks, elastic  # noqa: E402 (not before the check)
+
+__all__ = [*_ours.__all__, "callbacks", "elastic"]
+
+
+def DistributedOptimizer(  # type: ignore[no-redef]  # noqa: N802 (the name that users know)
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = None,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """As ``hvd.keras.DistributedOptimizer``, with its arguments in the order that Horovod has here.
+
+    >>> type(DistributedOptimizer(_keras.optimizers.SGD(0.1))).__name__
+    'SGD'
+    """
+    return _ours.DistributedOptimizer(
+        optimizer,
+        name,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        gradient_predivide_factor,
+        op,
+        num_groups,
+        groups,
+        backward_passes_per_step,
+        average_aggregated_gradients,
+        process_set,
+        scale_local_gradients,
+    )
