@@ -36,7 +36,7 @@ def _both(ours: type[HvdError], theirs: type) -> type:
         _classes[ours, theirs] = type(
             ours.__name__,
             (ours, theirs),
-            {"__module__": ours.__module__, "__reduce__": lambda self: (ours, self.args)},
+            {"__module__": ours.__module__, "__reduce__": lambda self: (ours, (str(self),))},
         )
     return _classes[ours, theirs]
 
