@@ -14,6 +14,8 @@ import torch
 import hvd
 import hvd.torch as ht
 from hvd import api, elastic, objects
+from hvd.data import ElasticIndices
+from hvd.state_handlers import HANDLERS, HandledState
 from hvd.torch import elastic as torch_elastic
 from hvd.torch.elastic import state as handlers
 
@@ -282,6 +284,20 @@ class Torch(unittest.TestCase):
             model.weight.zero_()
         state.restore()
         self.assertTrue(torch.equal(model.weight, before))
+
+    def test_indices_need_no_framework(self) -> None:
+        state = HandledState(HANDLERS, indices=ElasticIndices(range(8 * ht.size()), shuffle=False))
+        everyone = range(ht.rank(), 8 * ht.size(), ht.size())
+        state.indices.record_batch(0, 2)
+        state.save()
+        state.indices.record_batch(1, 3)
+        state.restore()
+        state.on_reset()
+        self.assertEqual(list(state.indices), list(everyone[2:]))
+        if ht.rank() == 0:
+            state.indices.record_batch(1, 1)
+        state.sync()  # what rank 0 says, for the place of each rank
+        self.assertEqual(list(state.indices), list(everyone[3:]))
 
     def test_the_sampler_shares_out_what_is_left(self) -> None:
         count = 23

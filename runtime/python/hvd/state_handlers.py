@@ -67,6 +67,9 @@ class SamplerStateHandler(StateHandler):
 
 Registry = list[tuple[type, Callable[[Any], StateHandler]]]
 
+# What needs no framework; a registry of a framework's own begins with it.
+HANDLERS: Registry = [(ElasticIndices, SamplerStateHandler)]
+
 
 class HandledState(ObjectState):
     """Attributes that survive a reset, some of them through handlers.

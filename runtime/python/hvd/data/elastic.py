@@ -13,8 +13,10 @@ from hvd.data.shards import shard_indices
 class ElasticIndices:
     """Shares what is left of an epoch out among the ranks, as indices; for any framework.
 
-    Give it to an elastic state, call ``record_batch`` after each batch and ``set_epoch`` after each
-    epoch. All ranks get equally many indices: a few come twice where they do not divide.
+    Give it to an elastic state that handles it, as
+    ``hvd.state_handlers.HandledState(HANDLERS, indices=...)``, call ``record_batch`` after each
+    batch and ``set_epoch`` after each epoch. All ranks get equally many indices: a few come twice
+    where they do not divide.
 
     Parameters
     ----------

@@ -9,10 +9,25 @@ from typing import Any
 
 import torch
 
-from hvd.data.elastic import ElasticIndices
 from hvd.errors import HvdError
-from hvd.state_handlers import HandledState, Registry, SamplerStateHandler, StateHandler
+from hvd.state_handlers import (
+    HANDLERS,
+    HandledState,
+    Registry,
+    SamplerStateHandler,
+    StateHandler,
+)
 from hvd.torch.state import broadcast_optimizer_state, broadcast_parameters
+
+__all__ = [
+    "ModelStateHandler",
+    "OptimizerStateHandler",
+    "SamplerStateHandler",
+    "StateHandler",
+    "TorchState",
+    "get_handler_registry",
+    "set_handler_registry",
+]
 
 
 class TorchState(HandledState):
@@ -93,7 +108,7 @@ def _end_step(optimizer: Any) -> None:
 
 
 _registry: Registry = [
-    (ElasticIndices, SamplerStateHandler),
+    *HANDLERS,
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
 ]
