@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from hvd.errors import BY_STATUS, HvdError
 
-# The plugin's failure.cc writes it. (Of its payload, which says the status again, graphs that are
-# called by graphs may lose sight.)
+# The plugin's failure.cc writes it, and _PAYLOAD, which sessions and graphs that are called by graphs
+# may lose. TensorFlow adds which node it was.
 _MARK = re.compile(r"HvdError status=([A-Z_]+): (.*?)(?:\s*\[Op:|\n\t? ?\[\[|$)", re.DOTALL)
+_PAYLOAD = b"type.hvd/status"
 _NAMES = {
     "INVALID_ARGUMENT": 1,
     "MISMATCH": 2,
@@ -33,18 +34,21 @@ _classes: dict[Any, type] = {}
 def _both(ours: type[HvdError], theirs: type) -> type:
     """A class that is both; pickled as ours alone."""
     if (ours, theirs) not in _classes:
-        _classes[ours, theirs] = type(
-            ours.__name__,
-            (ours, theirs),
-            {"__module__": ours.__module__, "__reduce__": lambda self: (ours, (str(self),))},
-        )
+        own = {
+            "__module__": ours.__module__,
+            # In a session theirs adds twenty lines on where the op was made.
+            "__str__": lambda self: self.message,
+            "__reduce__": lambda self: (ours, (self.message,)),
+        }
+        _classes[ours, theirs] = type(ours.__name__, (ours, theirs), own)
     return _classes[ours, theirs]
 
 
 def of(error: BaseException) -> HvdError | None:
     """The ``HvdError`` behind an error of TensorFlow; None where it is not ours.
 
-    It is an instance of the TensorFlow class too, with its `op`, `message` and payloads.
+    It is an instance of the TensorFlow class too, with its `op`, `message` and payloads, among which
+    is always the status, as ``{b"type.hvd/status": b"PEER_LOST"}``.
     """
     if isinstance(error, HvdError):
         return error
@@ -57,7 +61,7 @@ def of(error: BaseException) -> HvdError | None:
     ours = BY_STATUS.get(_NAMES.get(name, 0), HvdError)
     result = _both(ours, type(error))(text)
     tf.errors.OpError.__init__(result, error.node_def, error.op, text, error.error_code)
-    result._experimental_payloads = error.experimental_payloads
+    result._experimental_payloads = {**error.experimental_payloads, _PAYLOAD: name.encode()}
     return result
 
 
