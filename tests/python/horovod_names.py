@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every public name of Horovod 0.28.1's PyTorch side with its signature, and its state here.
+"""Every public name of Horovod 0.28.1 with its signature, and its state here: all but TensorFlow and Keras.
 
 A line is a function, `class Name(...)` its constructor, an indented line a method, a line without
 parentheses a value or module. `horovod_names_cases.py` holds horovod to it, and writes the table of
@@ -17,7 +17,7 @@ _REDUCE_COMPRESSED = (
 _SHARE = f"op=Average, process_set=global_process_set, {_SCALES}"
 _SET = "process_set=global_process_set"
 
-_JOB = """
+JOB = """
 is_initialized()
 start_timeline(file_path, mark_cycles=False)
 stop_timeline()
@@ -39,9 +39,19 @@ cuda_built()
 rocm_built()
 """
 
+PROCESS_SETS = """
+class ProcessSet(ranks_or_comm)
+  size(self)
+  rank(self)
+  included(self)
+add_process_set(process_set)
+remove_process_set(process_set)
+global_process_set
+"""
+
 _BASICS = "\n".join(
     "  " + line.replace("(", "(self, ").replace("self, )", "self)")
-    for line in _JOB.strip().splitlines()
+    for line in JOB.strip().splitlines()
 )
 
 _OPERATIONS = f"""
@@ -74,14 +84,8 @@ join(device=-1)
 barrier({_SET})
 poll(handle)
 synchronize(handle)
-{_JOB}
-class ProcessSet(ranks_or_comm)
-  size(self)
-  rank(self)
-  included(self)
-add_process_set(process_set)
-remove_process_set(process_set)
-global_process_set
+{JOB}
+{PROCESS_SETS}
 Average
 Sum
 Adasum
@@ -235,15 +239,7 @@ class HostsUpdatedInterrupt(skip_sync)
 get_version_mismatch_message(name, version, installed_version)
 class HorovodVersionMismatchError(name, version, installed_version)
 """,
-    "horovod.common.process_sets": """
-class ProcessSet(ranks_or_comm)
-  size(self)
-  rank(self)
-  included(self)
-add_process_set(process_set)
-remove_process_set(process_set)
-global_process_set
-""",
+    "horovod.common.process_sets": PROCESS_SETS,
     "horovod.common.util": """
 get_ext_suffix()
 get_extension_full_path(pkg_path, *args)
@@ -282,7 +278,7 @@ STATES = {
     ),
     "parse_args": ("different", "`argv` may be given; names of the result are ours"),
     "run_commandline": ("different", "becomes hvdrun: [options](#horovodrun)"),
-    "check_extension": ("different", "asks whether there is a binding, for nothing is compiled"),
+    "check_extension": ("different", "asks whether there is a binding and its framework"),
     "allreduce": ("better", _GRADIENT + "; `Min` and `Max` have a gradient"),
     "grouped_allreduce": ("better", _GRADIENT + "; an empty list is named"),
     "sparse_allreduce_async": (
@@ -373,9 +369,6 @@ STATES_IN = {
 
 # Whole modules, and why they are not there.
 ABSENT = {
-    "horovod.tensorflow": "comes with hvd.tensorflow",
-    "horovod.tensorflow.keras": "comes with hvd.tensorflow",
-    "horovod.keras": "comes with hvd.keras",
     "horovod.mxnet": "comes with hvd.mxnet",
     "horovod.spark": "`horovod.run`, `hvd.run`, or a job of Slurm by `hvdrun script`",
     "horovod.ray": "`horovod.run`, `hvd.run`, or a job of Slurm by `hvdrun script`",

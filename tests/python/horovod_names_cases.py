@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every name of Horovod's is there with its parameters, and the migration page lists it.
 
+It looks at the modules of those frameworks that its Python has; tests/tensorflow/horovod_api_cases.py
+runs it where that is TensorFlow. The page is written from the table alone:
+
 horovod_names_cases.py --update     writes the table of the page anew
 """
 
@@ -9,6 +12,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -16,15 +20,32 @@ import unittest
 from pathlib import Path
 from typing import NamedTuple
 
-import horovod
-import horovod.torch as hvd
-import horovod_names as table
-import torch
+import horovod_names
+import horovod_names_tensorflow
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "migrate-from-horovod.md"
 BEGIN = "<!-- names: written by tests/python/horovod_names_cases.py --update -->\n"
 END = "<!-- end of names -->\n"
 ORDER = ("same", "better", "different")
+NAMES = {**horovod_names.NAMES, **horovod_names_tensorflow.NAMES}
+ABSENT = {**horovod_names_tensorflow.ABSENT, **horovod_names.ABSENT}
+HERE = {one for one in ("torch", "tensorflow") if importlib.util.find_spec(one)}
+
+
+def framework_of(module: str) -> str | None:
+    """What a module of horovod needs."""
+    part = [*module.split("."), ""][1]
+    return {
+        "torch": "torch",
+        "tensorflow": "tensorflow",
+        "keras": "tensorflow",
+        "_keras": "tensorflow",
+    }.get(part)
+
+
+def is_here(module: str) -> bool:
+    """Whether this Python can import it."""
+    return framework_of(module) in (None, *HERE)
 
 
 class Name(NamedTuple):
@@ -57,12 +78,15 @@ def names_of(text: str) -> list[Name]:
     return found
 
 
-def default(node: ast.expr) -> object:
-    """The value of a default in the table."""
-    return eval(ast.unparse(node), vars(hvd))  # noqa: S307 (our own table)
+def is_default(mine: object, node: ast.expr, module: str) -> bool:
+    """Whether a default means the same as that in the table."""
+    binding = importlib.import_module(f"horovod.{framework_of(module) or min(HERE)}")
+    theirs = eval(ast.unparse(node), dict(vars(binding)))  # noqa: S307 (our own table)
+    # Packages of Keras find out late what it computes with.
+    return mine == theirs or (mine is None and theirs is binding.Compression.none)
 
 
-def wrong_parameters(name: Name, callee: object) -> str:
+def wrong_parameters(name: Name, callee: object, module: str) -> str:
     """What of Horovod's call would not work here, or nothing."""
     assert name.arguments is not None
     ours = list(inspect.signature(callee).parameters.values())  # type: ignore[arg-type]
@@ -70,7 +94,7 @@ def wrong_parameters(name: Name, callee: object) -> str:
     if wanted[:1] == ["self"] and (not ours or ours[0].name != "self"):
         wanted = wanted[1:]
     gaps = len(wanted) - len(name.arguments.defaults)
-    given = [inspect.Parameter.empty] * gaps + [default(one) for one in name.arguments.defaults]
+    given = [None] * gaps + list(name.arguments.defaults)
     for place, (parameter, value) in enumerate(zip(wanted, given)):
         if place >= len(ours):
             return f"no parameter {parameter}"
@@ -79,8 +103,8 @@ def wrong_parameters(name: Name, callee: object) -> str:
             return ""
         if mine.kind == mine.KEYWORD_ONLY or mine.name != parameter:
             return f"parameter {place} is {mine.name}, not {parameter}"
-        if value is not inspect.Parameter.empty and mine.default != value:
-            return f"{parameter} is {mine.default!r} by default, not {value!r}"
+        if value is not None and not is_default(mine.default, value, module):
+            return f"{parameter} is {mine.default!r} by default, not {ast.unparse(value)}"
     more = ours[len(wanted) :]
     needed = [
         one.name for one in more if one.default is one.empty and one.kind < one.VAR_POSITIONAL
@@ -92,8 +116,9 @@ class Names(unittest.TestCase):
     def test_each_is_there_with_its_parameters(self) -> None:
         complaints = []
         count = 0
-        for module_name, text in table.NAMES.items():
-            module = importlib.import_module(module_name)
+        modules = [one for one in NAMES if is_here(one)]
+        for module_name in modules:
+            text, module = NAMES[module_name], importlib.import_module(module_name)
             for name in names_of(text):
                 count += 1
                 holder = getattr(module, name.owner) if name.owner else module
@@ -101,17 +126,31 @@ class Names(unittest.TestCase):
                 if not hasattr(holder, name.name):
                     complaints.append(f"{where}: not there")
                 elif name.arguments is not None:
-                    wrong = wrong_parameters(name, getattr(holder, name.name))
+                    wrong = wrong_parameters(name, getattr(holder, name.name), module_name)
                     complaints += [f"{where}: {wrong}"] if wrong else []
         self.assertEqual(complaints, [])
-        print(f"{count} names in {len(table.NAMES)} modules")
+        print(f"{count} names in {len(modules)} modules")
 
     def test_what_is_absent_says_so(self) -> None:
-        for module_name in table.ABSENT:
+        for module_name in filter(is_here, ABSENT):
             with self.assertRaisesRegex(ImportError, "hvd"):
                 importlib.import_module(module_name)
 
+    def test_a_framework_that_is_not_installed_is_named(self) -> None:
+        missing = [one for one in NAMES if not is_here(one)]
+        for module_name in missing:
+            words = (
+                "has no (torch|tensorflow|keras): pip install (torch|tensorflow|keras tensorflow)"
+            )
+            with self.assertRaisesRegex(ImportError, words, msg=module_name):
+                importlib.import_module(module_name)
+        self.assertEqual(bool(missing), len(HERE) < 2)
+
+    @unittest.skipUnless("torch" in HERE, "this Python has no torch")
     def test_methods_of_the_optimizer(self) -> None:
+        import horovod.torch as hvd
+        import torch
+
         hvd.init()
         parameter = torch.nn.Parameter(torch.zeros(2))
         sgd = torch.optim.SGD([parameter], lr=0.1)
@@ -126,25 +165,34 @@ class Names(unittest.TestCase):
             "load_state_dict(state_dict)",
         ):
             (name,) = names_of(line)
-            self.assertEqual(wrong_parameters(name, getattr(optimizer, name.name)), "", line)
+            wrong = wrong_parameters(name, getattr(optimizer, name.name), "horovod.torch")
+            self.assertEqual(wrong, "", line)
 
     def test_examples_in_docstrings(self) -> None:
+        import horovod
+
         ran = 0
         for found in pkgutil.walk_packages(horovod.__path__, "horovod.", onerror=lambda _: None):
-            if found.name not in table.ABSENT:
+            if found.name not in ABSENT and is_here(found.name):
                 outcome = doctest.testmod(importlib.import_module(found.name))
                 self.assertEqual(outcome.failed, 0, found.name)
                 ran += outcome.attempted
         self.assertGreater(ran, 10)
 
     def test_constants(self) -> None:
-        ops = (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product)
-        self.assertEqual(ops, (0, 1, 2, 3, 4, 5))
-        self.assertTrue(issubclass(hvd.HorovodInternalError, RuntimeError))
+        for framework in HERE:
+            ops = importlib.import_module(f"horovod.{framework}.mpi_ops")
+            values = (ops.Average, ops.Sum, ops.Adasum, ops.Min, ops.Max, ops.Product)
+            self.assertEqual(values, (0, 1, 2, 3, 4, 5))
+            self.assertTrue(issubclass(ops.HorovodInternalError, RuntimeError))
 
     def test_states_are_of_names_that_exist(self) -> None:
-        known = {name.name for text in table.NAMES.values() for name in names_of(text)}
-        self.assertEqual(set(table.STATES) - known, set())
+        for table in (horovod_names, horovod_names_tensorflow):
+            known = {
+                (module, name.name) for module in table.NAMES for name in names_of(NAMES[module])
+            }
+            self.assertEqual(set(table.STATES) - {name for _, name in known}, set())
+            self.assertEqual(set(table.STATES_IN) - known, set())
 
     def test_the_page_has_the_table(self) -> None:
         self.assertIn(
@@ -156,7 +204,14 @@ class Names(unittest.TestCase):
 
 def state_of(module: str, name: str) -> tuple[str, str]:
     """The state of a name, and what there is to say about it."""
-    return table.STATES_IN.get((module, name)) or table.STATES.get(name, ("same", ""))
+    tables = [horovod_names]
+    if framework_of(module) == "tensorflow":
+        tables.insert(0, horovod_names_tensorflow)
+    for table in tables:
+        found = table.STATES_IN.get((module, name)) or table.STATES.get(name)
+        if found:
+            return found
+    return "same", ""
 
 
 def rows(module: str, text: str) -> list[str]:
@@ -178,28 +233,50 @@ FOLDED = {
     "horovod.torch.optimizer": "horovod.torch",
     "horovod.torch.sync_batch_norm": "horovod.torch",
     "horovod.torch.elastic.sampler": "horovod.torch.elastic",
+    "horovod.tensorflow.functions": "horovod.tensorflow",
+    "horovod.tensorflow.gradient_aggregation": "horovod.tensorflow",
+    "horovod.tensorflow.mpi_ops": "horovod.tensorflow",
+    "horovod.tensorflow.sync_batch_norm": "horovod.tensorflow",
+    "horovod.tensorflow.util": "horovod.tensorflow",
+    "horovod.keras.callbacks": "horovod.tensorflow.keras.callbacks",
+    "horovod.keras.elastic": "horovod.tensorflow.keras.elastic",
     "horovod.data.data_loader_base": "horovod.data",
     "horovod.runner": "horovod",
     "horovod.common.elastic": "horovod.torch.elastic",
     "horovod.common.process_sets": "horovod.torch",
 }
+# Those that have names of their own besides.
+PARTLY_FOLDED = {
+    "horovod.torch.mpi_ops": "horovod.torch",
+    "horovod.tensorflow.keras": "horovod.tensorflow",
+    "horovod.keras": "horovod.tensorflow",
+}
+
+
+def rest_of(module: str, text: str, other: str) -> str:
+    """The lines of a module that are not the same in the other one."""
+    known = {name.name: state_of(other, name.name) for name in names_of(NAMES[other])}
+    mine = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    names = [names_of(line)[0].name for line in mine]
+    return "\n".join(
+        line for line, name in zip(mine, names) if known.get(name) != state_of(module, name)
+    )
 
 
 def markdown() -> str:
     """The table of the page."""
     lines = ["| module | names | state | |", "|---|---|---|---|"]
-    for module, text in table.NAMES.items():
+    for module, text in NAMES.items():
         if module in FOLDED:
             continue
-        if module == "horovod.torch.mpi_ops":
-            known = {name.name for name in names_of(table.NAMES["horovod.torch"])}
-            mine = [line for line in text.splitlines() if line and not line.startswith(" ")]
-            text = "\n".join(line for line in mine if names_of(line)[0].name not in known)
-            lines.append(f"| `{module}` | those operations of `horovod.torch` | as there | |")
+        if module in PARTLY_FOLDED:
+            other = PARTLY_FOLDED[module]
+            text = rest_of(module, text, other)
+            lines.append(f"| `{module}` | its other names of `{other}` | as there | |")
         lines += rows(module, text)
     for module, other in FOLDED.items():
         lines.append(f"| `{module}` | its names of Horovod's | as there | see `{other}` |")
-    for module, why in table.ABSENT.items():
+    for module, why in ABSENT.items():
         lines.append(f"| `{module}` | all | not there | {why}; importing it says so |")
     return "\n".join(lines) + "\n"
 

@@ -22,7 +22,7 @@ WITHOUT_EFFECT = {
     "HOROVOD_NUM_NCCL_STREAMS": _reasons.NO_GPU,
     "HOROVOD_ENABLE_ASYNC_COMPLETION": _reasons.NO_GPU,
     "HOROVOD_DISABLE_NVTX_RANGES": _reasons.NO_GPU,
-    "HOROVOD_ENABLE_XLA_OPS": "horovod.tensorflow is not part of this version",
+    "HOROVOD_ENABLE_XLA_OPS": _reasons.NO_XLA,
     "HOROVOD_DISABLE_GROUP_FUSION": "groups complete as one, whatever else is in their batch",
     "HOROVOD_CPU_OPERATIONS": _ONE_ENGINE + "; HVD_BACKEND forces one",
     "HOROVOD_CONTROLLER": _ONE_ENGINE,

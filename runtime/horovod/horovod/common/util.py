@@ -9,13 +9,18 @@ import importlib
 import importlib.util
 import os
 import re
+import sys
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-# Frameworks that have a binding here; `horovod.<name>`.
-FRAMEWORKS = ("torch",)
+# Frameworks that have a binding here, `horovod.<name>`, and how to get each.
+FRAMEWORKS = {
+    "torch": "pip install torch",
+    "tensorflow": "pip install tensorflow",
+    "keras": "pip install keras tensorflow",
+}
 
 
 def get_ext_suffix() -> str:
@@ -38,15 +43,23 @@ def get_extension_full_path(pkg_path: str, *args: str) -> str:
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
-    """Raises ImportError when a binding (``horovod.torch``) is not there.
+    """Raises ImportError when a binding (``horovod.torch``) or its framework is not there.
 
-    >>> check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__, "mpi_lib_v2")
+    >>> check_extension("horovod.numpy", "HOROVOD_WITH_NUMPY", __file__)
+    Traceback (most recent call last):
+    ImportError: horovod.numpy is not part of this version of hvd, which serves torch, \
+tensorflow, keras; HOROVOD_WITH_NUMPY changes nothing, for nothing is compiled
     """
     framework = ext_name.rpartition(".")[2]
     if framework not in FRAMEWORKS:
         raise ImportError(
             f"{ext_name} is not part of this version of hvd, which serves "
             f"{', '.join(FRAMEWORKS)}; {ext_env_var} changes nothing, for nothing is compiled"
+        )
+    if importlib.util.find_spec(framework) is None:
+        raise ImportError(
+            f"{ext_name}: this Python ({sys.executable}) has no {framework}: "
+            f"{FRAMEWORKS[framework]}, or start the script with a Python that has it"
         )
 
 
@@ -67,7 +80,12 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     """True when the framework sees a GPU."""
     if not extension_available(ext_base_name, verbose):
         return False
-    return importlib.import_module(ext_base_name).cuda.is_available()
+    framework = importlib.import_module(ext_base_name)
+    if ext_base_name == "torch":
+        return framework.cuda.is_available()
+    if ext_base_name == "tensorflow":
+        return bool(framework.config.list_physical_devices("GPU"))
+    return gpu_available(framework.backend.backend())
 
 
 def _ask(question: str, verbose: bool) -> bool:

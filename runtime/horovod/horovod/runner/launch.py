@@ -155,7 +155,7 @@ def build_summary() -> str:
 
     basics = HorovodBasics(__file__)
     frameworks = {
-        "TensorFlow": False,
+        "TensorFlow": importlib.util.find_spec("tensorflow") is not None,
         "PyTorch": importlib.util.find_spec("torch") is not None,
         "MXNet": False,
     }

@@ -1,7 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Not there: says so."""
+"""Horovod's interface for TensorFlow.
 
-raise ImportError(
-    "horovod.tensorflow is not part of this version: it comes with hvd.tensorflow. Until then"
-    " train with PyTorch (horovod.torch), or move NumPy arrays with hvd.numpy."
+import horovod.tensorflow as hvd
+hvd.init()
+tape = hvd.DistributedGradientTape(tape)
+hvd.broadcast_variables(model.variables, root_rank=0)
+"""
+
+from horovod.common.util import check_extension, gpu_available, split_list
+
+check_extension("horovod.tensorflow", "HOROVOD_WITH_TENSORFLOW", __file__, "mpi_lib")
+
+from horovod.tensorflow import elastic, mpi_ops  # noqa: E402 (the check comes first, as in every binding)
+from horovod.tensorflow.compression import Compression  # noqa: E402
+from horovod.tensorflow.functions import (  # noqa: E402
+    allgather_object,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
 )
+from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper  # noqa: E402
+from horovod.tensorflow.mpi_ops import *  # noqa: E402, F403 (the same names)
+from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization  # noqa: E402
+from horovod.tensorflow.util import refs_to_vars, vars_to_refs  # noqa: E402
+from hvd.tensorflow import (  # noqa: E402
+    BroadcastGlobalVariablesHook,
+    DistributedGradientTape,
+    DistributedOptimizer,
+    PartialDistributedGradientTape,
+    allreduce,
+    broadcast_global_variables,
+    grouped_allreduce,
+    grouped_reducescatter,
+    reducescatter,
+)
+
+__all__ = [
+    "BroadcastGlobalVariablesHook",
+    "Compression",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
+    "LocalGradientAggregationHelper",
+    "PartialDistributedGradientTape",
+    "SyncBatchNormalization",
+    "allgather_object",
+    "allreduce",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+    "check_extension",
+    "elastic",
+    "gpu_available",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "reducescatter",
+    "refs_to_vars",
+    "split_list",
+    "vars_to_refs",
+]
+__all__ += mpi_ops.__all__

@@ -123,10 +123,10 @@ def reducescatter(
         compression,
         op,
         process_set,
-        ignore_name_scope,
-        name,
         prescale_factor,
         postscale_factor,
+        ignore_name_scope,
+        name,
     )[0]
 
 
@@ -136,10 +136,10 @@ def grouped_reducescatter(
     compression: Any = Compression.none,
     op: int = Average,
     process_set: ProcessSet = global_process_set,
-    ignore_name_scope: bool = False,
-    name: str | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
 ) -> list[tf.Tensor]:
     """The same for a group that completes as one.
 

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's names for TensorFlow and Keras: parameters, what is behind them, and what they refuse."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+from pathlib import Path
+
+import horovod.keras
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras
+import keras
+import tensorflow as tf
+from horovod_names_cases import Names, names_of, wrong_parameters
+
+import hvd.keras as our_keras
+import hvd.tensorflow as ours
+
+__all__ = ["Names"]  # its cases run here, too
+v1 = tf.compat.v1
+
+
+def in_a_process(script: str, **variables: str) -> subprocess.CompletedProcess:
+    """What a Python says that runs the script."""
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+class Objects(unittest.TestCase):
+    def check(self, holder: object, lines: str) -> None:
+        for line in lines.strip().splitlines():
+            (name,) = names_of(line)
+            wrong = wrong_parameters(name, getattr(holder, name.name), "horovod.tensorflow")
+            self.assertEqual(wrong, "", line)
+
+    def test_methods_of_a_tape(self) -> None:
+        tape = hvd.DistributedGradientTape(tf.GradientTape(persistent=True))
+        self.assertIsInstance(tape, tf.GradientTape)
+        self.check(
+            tape,
+            """
+register_local_source(source)
+get_local_and_global_gradients(target, sources, output_gradients=None, use_generic_names=False)
+gradient(target, sources, output_gradients=None)
+""",
+        )
+        x = tf.Variable(3.0)
+        with tape:
+            y = x * x
+        for gradient in (
+            tape.gradient(y, x, None, True),  # Horovod's fourth is use_generic_names
+            tape.gradient(y, x, use_generic_names=True),
+        ):
+            self.assertEqual(float(gradient), 6.0)
+
+    def test_methods_of_optimizers(self) -> None:
+        for op in (hvd.Average, hvd.Adasum):
+            plain = v1.train.GradientDescentOptimizer(0.1)
+            optimizer = hvd.DistributedOptimizer(plain, op=op)
+            self.assertIsInstance(optimizer, v1.train.Optimizer)
+            self.check(
+                optimizer,
+                """
+compute_gradients(*args, **kwargs)
+apply_gradients(grads_and_vars, global_step=None, name=None)
+get_slot(*args, **kwargs)
+get_slot_names(*args, **kwargs)
+variables(*args, **kwargs)
+""",
+            )
+        for module in (hvd, horovod.tensorflow.keras, horovod.keras):
+            optimizer = module.DistributedOptimizer(keras.optimizers.Adam(0.1))
+            self.assertIsInstance(optimizer, keras.optimizers.Adam)
+            self.check(optimizer, "register_local_var(var)")
+
+    def test_functions_are_those_of_hvd(self) -> None:
+        for name in ("allreduce", "allgather", "broadcast", "alltoall", "DistributedGradientTape"):
+            self.assertIs(getattr(hvd, name), getattr(ours, name))
+        for name in ("allgather", "load_model", "DistributedOptimizer"):
+            self.assertIs(getattr(horovod.keras, name), getattr(our_keras, name))
+        for module in (horovod.keras, horovod.tensorflow.keras):
+            for name in ("MetricAverageCallback", "BroadcastGlobalVariablesCallback"):
+                self.assertIs(getattr(module.callbacks, name), getattr(our_keras.callbacks, name))
+            self.assertIs(module.Compression, ours.Compression)
+
+    def test_average_of_values_means_what_it_says(self) -> None:
+        hvd.init()
+        for given, expected in [
+            ({}, 0),
+            ({"average": False}, 1),
+            ({"op": hvd.Sum}, 1),
+            ({"average": None, "op": hvd.Average}, 0),
+        ]:
+            with unittest.mock.patch("hvd.numpy.allreduce") as allreduce:
+                horovod.keras.allreduce([1.0], **given)
+            self.assertEqual(allreduce.call_args.args[2], expected, given)
+        with self.assertRaisesRegex(ValueError, "supersedes"):
+            horovod.keras.allreduce([1.0], average=False, op=hvd.Sum)
+
+    def test_halves_of_callbacks_make_whole_ones(self) -> None:
+        halves = importlib.import_module("horovod._keras.callbacks")
+
+        class Mine(halves.LearningRateWarmupCallbackImpl, keras.callbacks.Callback):
+            def __init__(self, initial_lr, **kwargs):
+                super().__init__(keras.backend, initial_lr, **kwargs)
+
+        callback = Mine(0.5, warmup_epochs=2)
+        self.assertEqual((callback.initial_lr, callback.warmup_epochs), (0.5, 2))
+        self.assertIsInstance(callback, our_keras.callbacks.LearningRateWarmupCallback)
+        half = halves.BroadcastGlobalVariablesCallbackImpl(keras.backend, 1)
+        self.assertEqual(half.root_rank, 1)
+
+    def test_best_model_checkpoint_has_the_order_of_each_package(self) -> None:
+        theirs = horovod.keras.callbacks.BestModelCheckpoint("loss", 0, "max", "epoch")
+        self.assertEqual((theirs.save_weights_only, theirs.mode), (False, "max"))
+        theirs = horovod.tensorflow.keras.callbacks.BestModelCheckpoint("loss", 0, True, "max")
+        self.assertEqual((theirs.save_weights_only, theirs.mode), (True, "max"))
+
+
+class Accumulating(unittest.TestCase):
+    """LocalGradientAggregationHelper, which an optimizer of the user's own may hold."""
+
+    def helper(self, **kwargs):
+        def reduced(gradients, variables):
+            self.seen.append(len(variables))
+            return [gradient * 10.0 for gradient in gradients]
+
+        self.seen: list[int] = []
+        return hvd.LocalGradientAggregationHelper(2, reduced, False, True, 0, "type", **kwargs)
+
+    def steps(self, helper, weights: list, gradients: list):
+        reduced = helper.compute_gradients(gradients, weights)
+        return helper.apply_gradients(
+            lambda: tf.group(*(w.assign_sub(g) for w, g in zip(weights, reduced))), None
+        )
+
+    def test_eager(self) -> None:
+        helper, weights = self.helper(), [tf.Variable(0.0)]
+        for gradient in (1.0, 3.0, 5.0):
+            self.steps(helper, weights, [tf.constant(gradient)])
+        self.assertEqual((float(weights[0]), self.seen), (-20.0, [1]))
+
+    def test_in_a_graph(self) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            weights = [v1.get_variable("w", [], initializer=v1.zeros_initializer())]
+            fed = v1.placeholder(tf.float32, [])
+            train = self.steps(self.helper(), weights, [fed])
+            session.run(v1.global_variables_initializer())
+            for gradient in (1.0, 3.0, 5.0):
+                session.run(train, {fed: gradient})
+            self.assertEqual(session.run(weights[0]), -20.0)
+
+    def test_local_variables_are_not_reduced(self) -> None:
+        hvd.init()
+        helper, weights = self.helper(), [tf.Variable(0.0), tf.Variable(0.0)]
+        helper.register_local_var(weights[0])
+        for _ in range(2):
+            self.steps(helper, weights, [tf.constant(4.0), tf.constant(2.0)])
+        self.assertEqual([float(one) for one in weights], [-4.0, -20.0])
+        self.assertEqual(self.seen, [1])
+
+    def test_one_for_eager_execution(self) -> None:
+        module = importlib.import_module("horovod.tensorflow.gradient_aggregation_eager")
+        kind = module.LocalGradientAggregationHelperEager
+        helper, weights = kind(1, lambda given, vars: given, False, False), [tf.Variable(0.0)]
+        self.steps(helper, weights, [tf.constant(1.0)])
+        self.assertEqual(float(weights[0]), -1.0)
+        with self.assertRaisesRegex(ValueError, "backward_passes_per_step"):
+            kind(0, None, False, False)
+
+
+class Refused(unittest.TestCase):
+    """What cannot work says what can."""
+
+    def test_each_says_what_to_use(self) -> None:
+        hvd.init()
+        adam = keras.optimizers.Adam
+        legacy = v1.train.GradientDescentOptimizer
+        for words, call in {
+            "supersedes": lambda: hvd.allreduce(1.0, average=True, op=hvd.Sum),
+            "keras.optimizers.Adam.*goes to hvd.tensorflow": lambda: (
+                horovod.keras.DistributedOptimizer(legacy(0.1))
+            ),
+            "DistributedGradientTape.*op=hvd.Adasum": lambda: hvd.DistributedOptimizer(
+                adam(), op=hvd.Adasum
+            ),
+            "Keras 3 has no legacy optimizers": lambda: horovod.keras.load_model(
+                "none.keras", legacy_opts=True
+            ),
+            "use fused=False": lambda: hvd.SyncBatchNormalization(fused=True),
+            "sparse_as_dense=True": lambda: hvd.LocalGradientAggregationHelper(
+                2, None, False, False
+            ).compute_gradients([tf.IndexedSlices(tf.ones([1, 1]), [0])], [tf.Variable([[1.0]])]),
+            "give the variables": lambda: hvd.elastic.TensorFlowState(epoch=0),
+            "initial_lr is None": lambda: horovod.keras.callbacks.LearningRateWarmupCallback(None),
+        }.items():
+            with self.subTest(words), self.assertRaisesRegex((ValueError, RuntimeError), words):
+                call()
+
+    def test_there_are_no_global_variables_where_tensorflow_is_eager(self) -> None:
+        for module in (hvd, horovod.keras, horovod.tensorflow.keras):
+            with self.assertRaisesRegex(RuntimeError, r"broadcast_variables\(|Callback"):
+                module.broadcast_global_variables(0)
+
+    def test_before_init(self) -> None:
+        hvd.shutdown()
+        for ask in (hvd.rank, hvd.size, horovod.keras.local_rank):
+            with self.assertRaisesRegex(ValueError, "init"):
+                ask()
+
+
+class Imports(unittest.TestCase):
+    def test_keras_brings_no_torch(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "torch").mkdir()
+            Path(folder, "torch", "__init__.py").write_text(
+                "raise SystemExit('torch was imported')"
+            )
+            done = in_a_process(
+                "import horovod.keras, horovod.tensorflow.keras, horovod._keras.elastic",
+                PYTHONPATH=os.pathsep.join([folder, os.environ["PYTHONPATH"]]),
+            )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_without_the_framework_the_error_is_a_sentence(self) -> None:
+        for missing, module in (
+            ("tensorflow", "horovod.tensorflow"),
+            ("tensorflow", "horovod.tensorflow.keras"),
+            ("keras", "horovod.keras"),
+        ):
+            done = in_a_process(f"import sys; sys.modules['{missing}'] = None; import {module}")
+            last = done.stderr.splitlines()[-1]
+            words = (
+                rf"ImportError: horovod\.{missing}: this Python .* has no {missing}: pip install"
+            )
+            self.assertRegex(last, words)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
