@@ -17,16 +17,23 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
 SITES = ["jean-zay", "piz-daint", "alps-daint", "generic"]
-# The program, and the nodes that it is given.
+# The program in examples/, and the nodes that it is given.
 EXAMPLES = {
-    "adasum": ("adasum.py", 2),
-    "amp": ("amp.py", 2),
-    "bert-base": ("synthetic_benchmark.py --model bert-base --batch-size 8", 4),
-    "ddp": ("ddp.py", 2),
-    "digits": ("digits.py", 2),
-    "input-pipeline": ("input_pipeline.py", 2),
-    "resnet50": ("synthetic_benchmark.py --model resnet50", 4),
-    "sgd-trajectories": ("sgd_trajectories.py", 2),
+    "adasum": ("pytorch/adasum.py", 2),
+    "amp": ("pytorch/amp.py", 2),
+    "bert-base": ("pytorch/synthetic_benchmark.py --model bert-base --batch-size 8", 4),
+    "ddp": ("pytorch/ddp.py", 2),
+    "digits": ("pytorch/digits.py", 2),
+    "input-pipeline": ("pytorch/input_pipeline.py", 2),
+    "keras-cnn-lab": ("keras/cnn_lab.py --size 64 --width 32", 2),
+    "keras-fit": ("keras/fit.py --half --checkpoints keras-fit", 2),
+    "keras-mnist": ("keras/mnist.py --checkpoints keras-mnist", 2),
+    "keras-validation": ("keras/validation.py", 2),
+    "resnet50": ("pytorch/synthetic_benchmark.py --model resnet50", 4),
+    "sgd-trajectories": ("pytorch/sgd_trajectories.py", 2),
+    "tensorflow-custom-loop": ("tensorflow/custom_loop.py", 2),
+    "tensorflow-input-bound": ("tensorflow/input_bound.py", 2),
+    "tensorflow-session": ("tensorflow/session.py --checkpoints tensorflow-session", 2),
 }
 # No rank itself: it starts the jobs, so it runs in the batch shell.
 STARTER = "python3 examples/pytorch/scaling_curve.py --ranks"
@@ -48,7 +55,7 @@ def scripts(hvdrun: str) -> dict[Path, str]:
         size = ["--site", site, "--time", "00:30:00"]
         for name, (program, nodes) in EXAMPLES.items():
             words = ["--nodes", str(nodes), "--job-name", name]
-            command = ["python3", *f"examples/pytorch/{program}".split()]
+            command = ["python3", *f"examples/{program}".split()]
             text = hvdrun_says(hvdrun, "script", *size, *words, "--", *command)
             wanted[HERE / site / f"{name}.sbatch"] = text
         words = ["--nodes", "2", "--job-name", "scaling-curve"]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one example as a user would, with small data, and looks for what it must print.
 
-    example.py HVDRUN RANKS PATTERN FILE [ARGUMENTS...]      RANKS 0: without hvdrun
+    example.py HVDRUN RANKS PATTERN FILE [ARGUMENTS...] [then ARGUMENTS...]      RANKS 0: without hvdrun
 
-Files that it draws go into a folder of this run, must not be empty, and are removed.
+After `then` it is run once more, in the same folder: what the last run prints counts. Files that it
+draws go into a folder of this test, must not be empty, and are removed.
 """
 
 from __future__ import annotations
@@ -39,25 +40,46 @@ def main() -> int:
         "OMP_NUM_THREADS": "1",
     }
     with tempfile.TemporaryDirectory(prefix="hvd-example-") as folder:
-        ended = subprocess.run(
-            [*launcher, python, str(EXAMPLES / name), *arguments],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        code, text = 0, ""
+        for one in runs(arguments):
+            if code == 0:
+                command = [*launcher, python, str(EXAMPLES / name), *one]
+                code, text = run(command, folder, environment)
         empty = [path.name for path in Path(folder).rglob("*") if path.stat().st_size == 0]
-        print(ended.stdout)
-        drawn = re.search(r"drawn: (\S+)", ended.stdout)
+        drawn = re.search(r"drawn: (\S+)", text)
         if drawn and not (Path(folder) / drawn.group(1)).exists():
             empty.append(drawn.group(1))
-    if ended.returncode != 0 or empty or not re.search(pattern, ended.stdout, re.S):
-        print(f"{name}: exit code {ended.returncode}; {pattern!r} expected; empty files: {empty}")
+    if code != 0 or empty or not re.search(pattern, text, re.S):
+        print(f"{name}: exit code {code}; {pattern!r} expected; empty files: {empty}")
         return 1
     return 0
+
+
+def runs(arguments: list[str]) -> list[list[str]]:
+    """The arguments of each run."""
+    found: list[list[str]] = [[]]
+    for word in arguments:
+        if word == "then":
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def run(command: list[str], folder: str, environment: dict[str, str]) -> tuple[int, str]:
+    """Exit code and output."""
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    print(ended.stdout)
+    return ended.returncode, ended.stdout
 
 
 if __name__ == "__main__":

@@ -100,7 +100,8 @@ class PrefetchLoader:
         What to read: a DataLoader, a list of files that a generator decodes, ... Iterated once per
         epoch.
     depth
-        Items to read ahead; 0: none, and no thread; the wait is measured all the same.
+        Items to read ahead; 0: none, and no thread; the wait is measured all the same. That suits
+        what reads ahead itself, as a ``tf.data.Dataset``.
 
     >>> loader = PrefetchLoader(["a", "b"], depth=1)
     >>> list(loader)
@@ -173,10 +174,15 @@ class PrefetchLoader:
         ]
         shares = [statistics.wait_share for _, _, statistics in ranks]
         is_bound = max(shares) >= threshold
-        text = _bound(ranks, self.depth) if is_bound else _fine(ranks)
+        text = _bound(ranks, self.depth, _is_tf_data(self.source)) if is_bound else _fine(ranks)
         if not quiet and ranks[0][0] == api.rank():
             print(f"hvd.data: {text}", file=sys.stderr, flush=True)
         return InputReport(is_bound, shares, text)
+
+
+def _is_tf_data(source: Any) -> bool:
+    """Whether TensorFlow reads it, on threads of its own."""
+    return type(source).__module__.startswith("tensorflow.python.data.")
 
 
 def _percent(share: float) -> str:
@@ -192,7 +198,9 @@ def _fine(ranks: list[tuple[int, str, InputStatistics]]) -> str:
     )
 
 
-def _bound(ranks: list[tuple[int, str, InputStatistics]], depth: int) -> str:
+def _bound(
+    ranks: list[tuple[int, str, InputStatistics]], depth: int, is_tf_data: bool = False
+) -> str:
     """What is wrong, on which rank, and what to do."""
     by_share = sorted(ranks, key=lambda entry: entry[2].wait_share)
     (low, _, least), (high, host, most) = by_share[0], by_share[-1]
@@ -201,7 +209,18 @@ def _bound(ranks: list[tuple[int, str, InputStatistics]], depth: int) -> str:
         text += f" ({_percent(least.wait_share)} on rank {low})"
     if low != high and least.wait_share < most.wait_share / 2:
         text += f"; not all ranks wait: look at host {host}, or share the input out more evenly"
-    return f"{text}: {_remedy(most, depth)}"
+    return f"{text}: {_remedy_of_tf_data(most) if is_tf_data else _remedy(most, depth)}"
+
+
+def _remedy_of_tf_data(statistics: InputStatistics) -> str:
+    items = max(statistics.items, 1)
+    wait = statistics.waited_seconds / max(items - statistics.epochs, 1)
+    step = statistics.worked_seconds / items
+    return (
+        f"a step of {1000 * step:.1f} ms waited {1000 * wait:.1f} ms: what helps is prefetch() at the "
+        "end of the dataset, num_parallel_calls in its map(), cache() of what fits into memory; else "
+        "faster storage"
+    )
 
 
 def _remedy(statistics: InputStatistics, depth: int) -> str:
