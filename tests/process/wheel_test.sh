@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The wheel works in an environment where nothing else is; then with numpy, with Horovod's names, from C++ and under mypy.
+# TensorFlow's plugin finds libhvd beside itself; all else needs no library that a bare machine lacks.
 #   wheel_test.sh WHEEL [PYTHON [HOROVOD_SOURCE]]
 # PYTHON (default /usr/bin/python3) makes the environment; HOROVOD_SOURCE is runtime/horovod, whose build asks PyPI.
 set -euo pipefail
@@ -27,8 +28,9 @@ wants() {
 
 [[ $(basename "$wheel") == hvdrun-*-py3-none-*linux*_*.whl ]] || complain "the name $(basename "$wheel") is not one for every Python"
 names=$("$python" -m zipfile --list "$wheel")
-for file in hvd/__init__.py hvd/py.typed hvd/torch/__init__.py hvd/lib/libhvd.so hvd/bin/hvdrun hvd/include/hvd/hvd.h \
-  hvd/include/hvd/hvd.hpp hvd/lib/pkgconfig/hvd.pc hvdrun.py man1/hvdrun.1 completions/hvdrun; do
+for file in hvd/__init__.py hvd/py.typed hvd/torch/__init__.py hvd/tensorflow/__init__.py hvd/keras/__init__.py \
+  hvd/lib/libhvd.so hvd/lib/libhvd_tf.so hvd/lib/pkgconfig/hvd.pc hvd/bin/hvdrun hvd/include/hvd/hvd.h \
+  hvd/include/hvd/hvd.hpp hvdrun.py man1/hvdrun.1 completions/hvdrun; do
   [[ $names == *"$file"* ]] || complain "$file is not in the wheel"
 done
 [[ $names != *__pycache__* ]] || complain "the wheel has compiled Python in it"
@@ -38,7 +40,12 @@ done
 site=$("$room/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
 for file in "$site/hvd/bin/hvdrun" "$site"/hvd/lib/*.so; do
   needs=$(readelf -d "$file" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^lib\(c\|m\|dl\|gcc_s\|pthread\|rt\)\.so\|^ld-linux' || true)
-  [ -z "$needs" ] || complain "$(basename "$file") needs" "$needs"
+  expected=''
+  [ "$(basename "$file")" != libhvd_tf.so ] || expected=libhvd.so
+  [ "$needs" = "$expected" ] || complain "$(basename "$file") needs '$needs', wanted '$expected'"
+  # shellcheck disable=SC2016  # $ORIGIN is the linker's
+  [ -z "$expected" ] || [[ $(readelf -d "$file") == *'[$ORIGIN]'* ]] ||
+    complain "$(basename "$file") does not look for $expected beside itself:" "$(readelf -d "$file" | grep PATH)"
   newest=$(objdump -T "$file" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
   [ "$(printf '%s\n' "$newest" GLIBC_2.34 | sort -V | tail -n 1)" = GLIBC_2.34 ] ||
     complain "$(basename "$file") needs $newest: Debian 12 and all that is not older than glibc 2.34 shall do"
@@ -49,6 +56,11 @@ wants 'hvdrun ' python -m hvdrun --version
 wants "$site/hvd/lib/libhvd.so" hvdrun check --build
 wants 'rank 1 of 2' hvdrun -np 2 python -c 'import hvd; hvd.init(); print("rank", hvd.rank(), "of", hvd.size())'
 wants 'shm' hvdrun -np 2 python -c 'import hvd; hvd.init(); print(hvd.describe())'
+wants 'import tensorflow first' python -c '
+import ctypes, pathlib, hvd
+plugin = ctypes.CDLL(str(pathlib.Path(hvd.__file__).parent / "lib" / "libhvd_tf.so"))
+plugin.hvd_tf_problem.restype = ctypes.c_char_p
+print(plugin.hvd_tf_problem().decode())'
 wants '[8, 8]' python -c 'import hvd; print(hvd.run(pow, (2, 3), np=2))'
 command -v man >/dev/null && wants "$room/venv/share/man/man1/hvdrun.1" man -w hvdrun
 wants 'srun' hvdrun script --site generic --nodes 1 -- python train.py
