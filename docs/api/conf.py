@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
+import os
 import re
 import sys
+import types
 from pathlib import Path
+from typing import Any
+
+from sphinx.ext.autodoc.mock import mock
+from sphinx.util.inspect import stringify_signature
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "runtime" / "python"), str(ROOT / "runtime" / "horovod")]
@@ -27,6 +35,41 @@ autodoc_typehints = "none"  # the signature has them; again in the text they onl
 autodoc_preserve_defaults = True
 # What is missing here is imagined: its types are names in signatures, no more.
 autodoc_mock_imports = [
-    name for name in ("numpy", "torch", "cloudpickle") if importlib.util.find_spec(name) is None
+    name
+    for name in ("numpy", "torch", "cloudpickle", "tensorflow")
+    if importlib.util.find_spec(name) is None
 ]
+if "tensorflow" in autodoc_mock_imports:
+    os.environ["HVD_TF_LIBRARY"] = "imagined"
+if importlib.util.find_spec("keras") is None:
+    # hvd.keras asks it what it computes with, and registers classes that stay what they are.
+    with mock(["keras"]):
+        keras = importlib.import_module("keras")
+    keras.saving = types.SimpleNamespace(  # type: ignore[attr-defined]
+        register_keras_serializable=lambda *_, **__: lambda kind: kind
+    )
+    keras.backend = types.SimpleNamespace(backend=lambda: "tensorflow")  # type: ignore[attr-defined]
+    sys.modules["keras"] = keras
 napoleon_google_docstring = False
+
+
+def arguments_of_init(
+    app: Any,
+    what: str,
+    name: str,
+    found: Any,
+    options: Any,
+    text: str | None,
+    annotation: str | None,
+) -> tuple[str | None, str | None]:
+    """A class with an imagined base takes what its own ``__init__`` does."""
+    if what == "class" and text == "(*args, **kwargs)" and "__init__" in vars(found):
+        own = inspect.signature(found.__init__)
+        parameters = [one for one in own.parameters.values() if one.name != "self"]
+        text = stringify_signature(own.replace(parameters=parameters), show_return_annotation=False)
+    return text, annotation
+
+
+def setup(app: Any) -> None:
+    """What Sphinx calls."""
+    app.connect("autodoc-process-signature", arguments_of_init)

@@ -19,8 +19,8 @@ from tensorflow_digits import DATA, parser_for, positive, use_own_gpu
 import hvd.tensorflow as hvd
 from hvd.data import PrefetchLoader
 
-hidden = tf.Variable(tf.zeros((64, 1024)))
-scores = tf.Variable(tf.zeros((1024, 10)))
+hidden = tf.Variable(tf.zeros((64, 4096)))
+scores = tf.Variable(tf.zeros((4096, 10)))
 
 
 @tf.function(reduce_retracing=True)
@@ -75,7 +75,7 @@ def main() -> int:
     train_step(*made_up, tf.constant(0.0))  # builds the graph, which is no step to measure
     for name, data in kinds.items():
         hidden.assign(tf.random.normal(hidden.shape, stddev=0.1))
-        scores.assign(tf.random.normal(scores.shape, stddev=0.1))
+        scores.assign(tf.random.normal(scores.shape, stddev=0.02))
         hvd.broadcast_variables([hidden, scores], root_rank=0)  # (3) all start as rank 0 does
         loader = PrefetchLoader(data, depth=0)
         loss = tf.zeros(())

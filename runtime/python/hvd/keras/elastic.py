@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic training with Keras on any backend; ``hvd.elastic`` says what a state and ``run`` are::
+"""Elastic training with Keras on any backend; ``hvd.elastic`` says what a state and ``run`` are.
 
-state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+Around ``fit``::
 
-@hvd.elastic.run
-def train(state):
-    model.fit(
-        data,
-        initial_epoch=state.epoch,
-        epochs=90,
-        callbacks=[
-            hvd.elastic.UpdateBatchStateCallback(state),
-            hvd.elastic.UpdateEpochStateCallback(state),
-            hvd.elastic.CommitStateCallback(state, batches_per_commit=100),
-        ],
-    )
+    state = hvd.elastic.KerasState(model, batch=0, epoch=0)
 
-train(state)
+    @hvd.elastic.run
+    def train(state):
+        model.fit(
+            data,
+            initial_epoch=state.epoch,
+            epochs=90,
+            callbacks=[
+                hvd.elastic.UpdateBatchStateCallback(state),
+                hvd.elastic.UpdateEpochStateCallback(state),
+                hvd.elastic.CommitStateCallback(state, batches_per_commit=100),
+            ],
+        )
+
+    train(state)
 """
 
 from __future__ import annotations
