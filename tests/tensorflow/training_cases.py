@@ -99,7 +99,8 @@ class Case(unittest.TestCase):
         self.rank, self.size = ht.rank(), ht.size()
 
     def near(self, got: Any, expected: Any, what: Any = "", tolerance: float = 1e-5) -> None:
-        for one, other in zip(got, expected, strict=True):
+        self.assertEqual(len(got), len(expected))
+        for one, other in zip(got, expected):
             np.testing.assert_allclose(one, other, tolerance, tolerance, err_msg=str(what))
 
 
