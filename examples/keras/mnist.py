@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("--checkpoints", type=Path, help="folder for checkpoint-EPOCH.keras (none)")
     options = parser.parse_args()
     if options.mnist is not None and not options.mnist.exists():
-        parser.error(f"--mnist {options.mnist} does not exist; {str(__doc__).splitlines()[-2]}")
+        parser.error(f"--mnist {options.mnist} does not exist; --help says how to get it")
     hvd.init()  # (1) joins the job
     # WAS: config.gpu_options.visible_device_list and K.set_session(tf.Session(config=config)).
     use_own_gpu()
