@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,6 +60,30 @@ def load_model(
     objects.update(custom_objects or {})
     model = keras.models.load_model(filepath, custom_objects=objects)
     if getattr(model, "optimizer", None) is not None:
+        _restore_old_optimizer(model, filepath)
         DistributedOptimizer(model.optimizer, compression=compression)
         model.jit_compile = False  # it was compiled before the optimizer was ours
     return model
+
+
+def _restore_old_optimizer(model: Any, filepath: Any) -> None:
+    """Gives the optimizer of an ``.h5`` file its slots, for which Keras makes no room."""
+    given = model.optimizer
+    if not given.built or given._trainable_variables or not model.trainable_variables:
+        return
+    from keras.src.legacy.saving import legacy_h5_format
+
+    optimizer = type(given).from_config(given.get_config())
+    optimizer.build(model.trainable_variables)
+    with contextlib.ExitStack() as stack:
+        file = filepath
+        if isinstance(filepath, (str, os.PathLike)):
+            import h5py  # as Keras has it, for these files only
+
+            file = stack.enter_context(h5py.File(filepath, "r"))
+        saved = legacy_h5_format.load_optimizer_weights_from_hdf5_group(file)
+        # A file of an optimizer that had not trained has no slots.
+        if [tuple(one.shape) for one in saved] == [tuple(one.shape) for one in optimizer.variables]:
+            for variable, value in zip(optimizer.variables, saved):
+                variable.assign(value[()])
+    model.optimizer = optimizer
