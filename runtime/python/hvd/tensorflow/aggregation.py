@@ -9,6 +9,7 @@ from typing import Any, Union
 
 import tensorflow as tf
 
+from hvd import api
 from hvd.refusals import refused
 from hvd.settings import check_passes
 from hvd.tensorflow.reducer import Gradient, dense
@@ -18,14 +19,27 @@ Truth = Union[bool, tf.Tensor]
 
 _all: weakref.WeakSet[PassCounter] = weakref.WeakSet()
 
+# The collection of a graph of TensorFlow 1 that holds what sets its counts to zero: it outlives the
+# object that counts, which a script may drop when its graph is built.
+_INITIALIZERS = "hvd_pass_initializers"
+
 
 def restart() -> None:
     """Every sum of this process begins with the next pass: ranks that start anew must agree.
 
-    Those in graphs of TensorFlow 1 begin anew with their session.
+    Those in graphs of TensorFlow 1 do so when their session runs ``pass_initializers()``.
     """
     for counter in list(_all):
         counter.restart()
+
+
+def pass_initializers(graph: tf.Graph) -> list[tf.Operation]:
+    """What a session of a TensorFlow 1 graph runs to let every sum begin with the next pass.
+
+    >>> pass_initializers(tf.Graph())
+    []
+    """
+    return list(graph.get_collection(_INITIALIZERS))
 
 
 def own_variable(shape: Any, dtype: Any, name: str, like: Any = None) -> tf.Variable:
@@ -72,13 +86,17 @@ def current_graph() -> Any:
 
 
 class PassCounter:
-    """Counts passes, on all ranks alike."""
+    """Counts passes, on all ranks alike: from zero in each job that the process joins.
+
+    What has been traced or built does not see that the job is another one: ``restart()`` says so.
+    """
 
     def __init__(self, passes: int) -> None:
         check_passes(passes)
         self.passes = passes
         self._count: tf.Variable | None = None
         self._graph: Any = None
+        self._job = api.job()
         _all.add(self)
 
     def next(self) -> tuple[Truth, Truth]:
@@ -89,6 +107,10 @@ class PassCounter:
         if self._count is None or self._graph is not graph:
             self._count = own_variable((), tf.int64, "hvd_passes")
             self._graph = graph
+            if graph is not None:
+                graph.add_to_collection(_INITIALIZERS, self._count.initializer)
+        if self._job != api.job():
+            self.restart()
         count = self._count
         before = count.read_value() if graph is None else _value_or_zero(count)
         with tf.control_dependencies([count.assign((before + 1) % self.passes, read_value=False)]):
@@ -97,6 +119,7 @@ class PassCounter:
 
     def restart(self) -> None:
         """The next pass is a first one."""
+        self._job = api.job()
         if self._count is not None and self._graph is None:
             with tf.init_scope():
                 self._count.assign(tf.zeros((), tf.int64))

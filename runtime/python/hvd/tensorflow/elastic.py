@@ -14,7 +14,7 @@ from hvd.elastic import HostsUpdatedInterrupt, ObjectState, State
 from hvd.errors import MismatchError
 from hvd.keras.state import KerasState
 from hvd.refusals import refused
-from hvd.tensorflow import errors
+from hvd.tensorflow import aggregation, errors
 from hvd.tensorflow.state import broadcast_variables, path_of
 
 __all__ = [
@@ -50,6 +50,8 @@ def run(
 
     @functools.wraps(func)
     def typed(*args: Any, **kwargs: Any) -> Any:
+        # What was counted since the commit is another number on each rank.
+        aggregation.restart()
         with errors.translated():
             return train(*args, **kwargs)
 
@@ -109,6 +111,12 @@ class TensorFlowState(ObjectState):
             self._write(self._checked(self._bcast_object(self._read())))
         self._values = self._read()
         super().sync()
+
+    def reset(self) -> None:
+        aggregation.restart()
+        if self.session is not None:
+            self._run(aggregation.pass_initializers(self.session.graph))
+        super().reset()
 
     def _run(self, what: Any, fed: Any = None) -> Any:
         # Hooks of a MonitoredSession would take a plain run() for a step.

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Passes that add up, sessions and Keras through resets of the job, run by each rank."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import hvd
+import hvd.tensorflow as ht
+from hvd import api
+from hvd.tensorflow import elastic
+
+v1 = tf.compat.v1
+STEPS = 6
+PASSES = 2
+
+
+def setUpModule() -> None:  # noqa: N802 (unittest's name)
+    logging.getLogger("hvd.elastic").setLevel(logging.ERROR)
+    tf.get_logger().setLevel("ERROR")
+    hvd.init()
+
+
+def tearDownModule() -> None:  # noqa: N802
+    hvd.shutdown()
+
+
+def gradient_of(step: int) -> float:
+    """That of this rank."""
+    return (step + 1.0) * (hvd.rank() + 1.0)
+
+
+def expected() -> float:
+    """The weight after all steps; the mean of all ranks is applied, with the rate 1."""
+    ranks = [rank + 1.0 for rank in range(hvd.size())]
+    return -sum(range(1, STEPS + 1)) * sum(ranks) / len(ranks)
+
+
+def passes_with_a_failure(kept: Any, one_pass: Callable[[int], Any]) -> list[int]:
+    """The steps at which the function was called; rank 0 has one more pass when the job fails."""
+    begun = []
+
+    @elastic.run
+    def train(kept: Any) -> None:
+        begun.append(kept.step)
+        while kept.step < STEPS:
+            if kept.step == 4 and len(begun) == 1 and hvd.rank() != 0:
+                api.abort("on purpose")
+            one_pass(kept.step)
+            hvd.barrier()
+            kept.step += 1
+            if kept.step == PASSES:
+                kept.commit()
+
+    train(kept)
+    return begun
+
+
+def summing(op: int = ht.Average) -> Any:
+    return ht.DistributedOptimizer(
+        v1.train.GradientDescentOptimizer(1.0), op=op, backward_passes_per_step=PASSES
+    )
+
+
+class Passes(unittest.TestCase):
+    def check(self, begun: list[int], weights: Any, what: Any) -> None:
+        self.assertEqual(begun, [0, PASSES], what)
+        np.testing.assert_allclose(weights, expected(), 1e-5, err_msg=str(what))
+
+    def test_ranks_update_in_the_same_step_after_a_reset(self) -> None:
+        for op in (ht.Average, ht.Adasum):
+            for mode in (lambda step: step, tf.function):
+                weights, optimizer = tf.Variable(0.0), summing(op)
+
+                @mode
+                def one_pass(
+                    factor: Any, weights: Any = weights, optimizer: Any = optimizer
+                ) -> None:
+                    optimizer.minimize(lambda: weights * factor, var_list=[weights])
+
+                begun = passes_with_a_failure(
+                    elastic.TensorFlowState([weights], step=0),
+                    lambda step, one_pass=one_pass: one_pass(tf.constant(gradient_of(step))),
+                )
+                self.check(begun, weights.numpy(), (op, mode))
+
+    def test_in_a_session_that_goes_on(self) -> None:
+        for op in (ht.Average, ht.Adasum):
+            for session_of in (v1.Session, v1.train.MonitoredSession):
+                with tf.Graph().as_default():
+                    weights = v1.get_variable("weights", initializer=0.0)
+                    factor = v1.placeholder(tf.float32, [])
+                    start = v1.global_variables_initializer()
+                    train = summing(op).minimize(weights * factor)
+                    gc.collect()  # the optimizer may be gone
+                    with session_of() as session:
+                        if session_of is v1.Session:
+                            session.run(start)
+                        begun = passes_with_a_failure(
+                            elastic.TensorFlowState([weights], session, step=0),
+                            lambda step, run=session.run, train=train, factor=factor: run(
+                                train, {factor: gradient_of(step)}
+                            ),
+                        )
+                        self.check(begun, session.run(weights), (op, session_of))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
