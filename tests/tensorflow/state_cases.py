@@ -230,6 +230,21 @@ class Variables(unittest.TestCase):
                 self.check_others(session, [wrong], "variable 0, 'wrong:0' here, has the shape")
                 self.check_others(session, made[: 1 + hvd.rank()], "2 variables here, 1 on rank 0")
 
+    def test_variables_that_one_tensor_initializes(self) -> None:
+        with tf.Graph().as_default():
+            first = tf.zeros([1])
+            made = [v1.Variable(first, use_resource=use) for use in (True, False, True)]
+            changed = [one.assign([place + 1.0]) for place, one in enumerate(made)]
+            cleared = [one.assign([0.0]) for one in made]
+            with v1.train.MonitoredSession() as session:
+                session.run(changed)
+                kept = elastic.TensorFlowState(made, session)
+                for act in (kept.restore, kept.sync):
+                    if hvd.rank() != 0 or act == kept.restore:
+                        session.run(cleared)
+                    act()
+                    self.assertEqual([one.tolist() for one in session.run(made)], [[1], [2], [3]])
+
     def check_others(self, session, others, words) -> None:
         kept = elastic.TensorFlowState(others, session)
         if hvd.rank() == 0:

@@ -135,8 +135,24 @@ class TensorFlowState(ObjectState):
             for variable, value in zip(self.variables, values):
                 variable.assign(value)
             return
-        starts = [variable.initializer for variable in self.variables]
-        self._run(starts, {start.inputs[1]: value for start, value in zip(starts, values)})
+        pairs = list(zip(self.variables, values))
+        while pairs:
+            pairs = self._initialized(pairs)
+
+    def _initialized(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Feeds values to initializers, and returns the pairs for which that needs another run."""
+        starts: list[Any] = []
+        fed: dict[Any, Any] = {}
+        left = []
+        for variable, value in pairs:
+            start = variable.initializer
+            if start.inputs[1] in fed:  # one tensor initializes several variables
+                left.append((variable, value))
+                continue
+            starts.append(start)
+            fed[start.inputs[1]] = value
+        self._run(starts, fed)
+        return left
 
     def _checked(self, values: list[Any]) -> list[Any]:
         """Those of rank 0, if they fit this rank's variables."""
