@@ -221,6 +221,120 @@ class Refused(unittest.TestCase):
                 ask()
 
 
+# What docs/how-to/migrate-from-horovod.md says that Keras and TensorFlow refuse, and what to write.
+REFUSED_BY_KERAS = [
+    (
+        "keras.optimizers.Adadelta(lr=1.0)",
+        ValueError,
+        "keras.optimizers.Adadelta(learning_rate=1.0)",
+    ),
+    ("opt.lr.assign(0.1)", AttributeError, "setattr(opt, 'learning_rate', 0.1)"),
+    ("keras.backend.get_value(opt.learning_rate)", AttributeError, "float(opt.learning_rate)"),
+    (
+        "model.compile(opt, 'mse', experimental_run_tf_function=False)",
+        TypeError,
+        "model.compile(hvd.DistributedOptimizer(opt), 'mse')",
+    ),
+    ("metric.reset_states()", AttributeError, "metric.reset_state()"),
+    (
+        "hvd.broadcast_variables(opt.variables(), root_rank=0)",
+        TypeError,
+        "hvd.broadcast_variables(opt.variables, root_rank=0)",
+    ),
+    (
+        "hvk.callbacks.LearningRateWarmupCallback(warmup_epochs=5)",
+        TypeError,
+        "hvk.callbacks.LearningRateWarmupCallback(0.1 * hvd.size(), warmup_epochs=5)",
+    ),
+    ("model.fit_generator", AttributeError, "model.fit"),
+    ("model.fit(x, x, workers=4, verbose=0)", TypeError, "model.fit(x, x, verbose=0)"),
+    (
+        "keras.callbacks.ModelCheckpoint('a.keras', period=1)",
+        TypeError,
+        "keras.callbacks.ModelCheckpoint('a.keras', save_freq='epoch')",
+    ),
+    ("model.save(folder + '/a')", ValueError, "model.save(folder + '/a.keras')"),
+    (
+        "model.save_weights(folder + '/w.h5')",
+        ValueError,
+        "model.save_weights(folder + '/w.weights.h5')",
+    ),
+    ("keras.utils.np_utils", AttributeError, "keras.utils.to_categorical"),
+    ("tf.keras.optimizers.legacy.SGD(0.1)", ImportError, "tf.keras.optimizers.SGD(0.1)"),
+    (
+        "tf.keras.layers.experimental.SyncBatchNormalization()",
+        AttributeError,
+        "hvd.SyncBatchNormalization(axis=-1)",
+    ),
+    (
+        "keras.mixed_precision.experimental",
+        AttributeError,
+        "keras.mixed_precision.set_global_policy",
+    ),
+    (
+        "hvd.broadcast_global_variables(0)",
+        RuntimeError,
+        "hvd.broadcast_variables(model.variables, 0)",
+    ),
+    (
+        "tf.Session(config=tf.ConfigProto())",
+        AttributeError,
+        "tf.config.list_physical_devices('GPU')",
+    ),
+    ("tf.estimator.Estimator", AttributeError, "v1.train.MonitoredTrainingSession"),
+]
+
+
+class MigrationPage(unittest.TestCase):
+    """The page says what is to be changed; a newer Keras may take it, or refuse the replacement."""
+
+    def test_each_change_is_needed_and_enough(self) -> None:
+        hvd.init()
+        for old, error, new in REFUSED_BY_KERAS:
+            model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+            opt = keras.optimizers.SGD(0.1)
+            model.compile(keras.optimizers.SGD(0.1), "mse")
+            with tempfile.TemporaryDirectory() as folder, self.subTest(old):
+                known = {"folder": folder, "model": model, "opt": opt, "x": tf.ones([2, 1])}
+                known |= {"hvk": horovod.keras, "metric": keras.metrics.Mean()}
+                with self.assertRaises(error):
+                    eval(old, {**globals(), **known})  # noqa: S307 (our own table)
+                eval(new, {**globals(), **known})  # noqa: S307
+
+    def test_the_old_name_of_the_rate_is_taken_in_silence(self) -> None:
+        opt = keras.optimizers.SGD(0.5)
+        opt.lr = 0.25
+        self.assertEqual(float(opt.learning_rate), 0.5)
+
+    def test_an_estimator_becomes_a_session(self) -> None:
+        hvd.init()
+
+        def input_fn():
+            return tf.data.Dataset.from_tensors((tf.ones([4, 1]), tf.zeros([4, 1]))).repeat()
+
+        def model_fn(features, labels):
+            weights = v1.get_variable("weights", [1, 1], initializer=v1.ones_initializer())
+            loss = v1.losses.mean_squared_error(labels, features @ weights)
+            opt = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1))
+            return loss, opt.minimize(loss, global_step=v1.train.get_or_create_global_step())
+
+        with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default():
+            loss, train_op = model_fn(*v1.data.make_one_shot_iterator(input_fn()).get_next())
+            hooks = [
+                hvd.BroadcastGlobalVariablesHook(0),
+                v1.train.StopAtStepHook(last_step=4 // hvd.size()),
+            ]
+            losses = []
+            with v1.train.MonitoredTrainingSession(
+                checkpoint_dir=folder if hvd.rank() == 0 else None, hooks=hooks
+            ) as session:
+                while not session.should_stop():
+                    losses.append(session.run([loss, train_op])[0])
+            self.assertTrue(list(Path(folder).glob("model.ckpt-4*")))
+        self.assertEqual(len(losses), 4)
+        self.assertLess(losses[-1], losses[0])
+
+
 class Imports(unittest.TestCase):
     def test_keras_brings_no_torch(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

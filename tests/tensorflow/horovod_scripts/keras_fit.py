@@ -10,6 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 hvd.init()
+gpus = tf.config.list_physical_devices("GPU")
+if gpus:
+    mine = gpus[int(os.environ.get("HVD_LOCAL_DEVICE", hvd.local_rank()))]
+    tf.config.set_visible_devices(mine, "GPU")
+    tf.config.experimental.set_memory_growth(mine, True)
 passes = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 tf.keras.utils.set_random_seed(hvd.rank())
 rng = np.random.RandomState(hvd.rank())
