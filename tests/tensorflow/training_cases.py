@@ -299,6 +299,13 @@ class Adasum(Case):
                     expected[rank] -= 0.1 * (rank + 1) * moved[index]
                 self.near([seen[index]], [expected], (passes, mode, index))
 
+    def test_variables_that_come_and_go(self) -> None:
+        optimizer = ht.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), op=ht.Adasum)
+        for rows in range(1, 40):  # else one of them soon has the id of another
+            weights = tf.Variable(tf.zeros([rows]))
+            optimizer.apply_gradients([(tf.ones([rows]), weights)])
+            self.near([weights.numpy()], [np.full(rows, -1.0)])
+
 
 class Sums(Case):
     def test_ranks_begin_anew_together(self) -> None:

@@ -34,7 +34,8 @@ class DistributedDelta(Delegating):
         super().__init__(optimizer, name, use_locking)
         self._settings = settings
         self._counter = PassCounter(settings.reduction.passes_per_step)
-        self._starts: dict[int, tf.Variable] = {}
+        # With its variable, or the id could come back as that of another one.
+        self._starts: dict[int, tuple[Any, tf.Variable]] = {}
         self._graph: Any = None
 
     @tf.autograph.experimental.do_not_convert
@@ -73,10 +74,11 @@ class DistributedDelta(Delegating):
             self._graph, self._starts = graph, {}
         for number, variable in enumerate(variables):
             if identity(variable) not in self._starts:
-                self._starts[identity(variable)] = own_variable(
+                start = own_variable(
                     variable.shape, variable.dtype.base_dtype, f"hvd_start_{number}", variable
                 )
-        return [self._starts[identity(variable)] for variable in variables]
+                self._starts[identity(variable)] = variable, start
+        return [self._starts[identity(variable)][1] for variable in variables]
 
     def _reduce(self, starts: list[tf.Variable], variables: list[Any], names: list[str]) -> Any:
         old = [start.read_value() for start in starts]
