@@ -57,7 +57,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self.root_rank = root_rank
         self.device = device
         self._local = list(local_variables or ())
-        self._equal: tuple[Any, Any] = (None, None)
+        self._equal: tuple[Any, ...] = ()
         self._waits = False
 
     def register_local_var(self, var: Any) -> None:
@@ -65,32 +65,35 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._local.append(var)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        if self._is_done():
-            return
         variables = self._variables()
-        numbers = [float(-len(variables)), float(len(variables))]
-        least, most = objects.allreduce_numbers(numbers, Max, "keras.broadcast.count")
-        self._waits = least == 0
-        if not self._waits and -least != most:
+        count, is_new = float(len(variables)), float(self._equal != self._what())
+        # One rank may know of a broadcast that broke on another, or that was before it came.
+        least, most, some_are_new = objects.allreduce_numbers(
+            [-count, count, is_new], Max, "keras.broadcast.count"
+        )
+        self._waits = bool(some_are_new) and least == 0
+        if not some_are_new or self._waits:
+            return
+        if -least != most:
             raise refused(
                 f"BroadcastGlobalVariablesCallback: model and optimizer have {len(variables)} variables "
                 f"here, and on other ranks from {-least:.0f} to {most:.0f}: build "
                 "the same model and optimizer on every rank"
             )
-        if not self._waits:
-            self._broadcast(variables)
+        self._broadcast(variables)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._waits:
             self._waits = False
             self._broadcast(self._variables())
 
-    def _is_done(self) -> bool:
-        return self._equal[0] is self.model and self._equal[1] is self.model.optimizer
+    def _what(self) -> tuple[Any, ...]:
+        """What a broadcast makes equal, in the job of now."""
+        return api.job(), self.model, self.model.optimizer
 
     def _broadcast(self, variables: list[Any]) -> None:
         backends.chosen().broadcast(variables, self.root_rank, global_process_set)
-        self._equal = (self.model, self.model.optimizer)
+        self._equal = self._what()
 
     def _variables(self) -> list[Any]:
         """All but the local ones; none where the model is not built."""
@@ -198,13 +201,15 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
 
     Parameters
     ----------
-    monitor, verbose, save_weights_only, mode, save_freq
-        As of ``keras.callbacks.ModelCheckpoint``.
+    monitor, verbose, mode, save_freq, save_weights_only
+        As of ``keras.callbacks.ModelCheckpoint``, in the order of ``horovod.keras``; that of
+        ``horovod.tensorflow.keras`` is in ``hvd.tensorflow.keras.callbacks``.
 
     Raises
     ------
     InvalidArgumentError
-        In ``fit``, on rank 0: there is no ``filepath``, or Keras has no format for its ending.
+        `mode` is no word. In ``fit``, on rank 0: there is no ``filepath``, or Keras has no format for
+        its ending.
 
     >>> checkpoint = BestModelCheckpoint(monitor="loss")
     >>> checkpoint.filepath = "best.keras"
@@ -216,10 +221,15 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
         self,
         monitor: str = "val_loss",
         verbose: int = 0,
-        save_weights_only: bool = False,
         mode: str = "auto",
         save_freq: str | int = "epoch",
+        save_weights_only: bool = False,
     ) -> None:
+        if not isinstance(mode, str):
+            raise refused(
+                f"BestModelCheckpoint: mode is {mode!r}: give 'min', 'max' or 'auto', and "
+                "save_weights_only by its name"
+            )
         super().__init__(
             # One that Keras takes; it is not there until it is set.
             "best.weights.h5" if save_weights_only else "best.keras",
