@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,10 +12,11 @@ import keras
 
 from hvd import api
 from hvd.keras import backends
-from hvd.settings import Settings
+from hvd.settings import Settings, is_shared
 
-# How many optimizers have a name in a process set; of the job whose number stands first.
-_numbers: tuple[int, dict[tuple[int, str], int]] = (-1, {})
+# The names that are taken, each in a process set; in the job whose number stands first.
+_taken: tuple[int, set[tuple[int, str]]] = (-1, set())
+_named: weakref.WeakSet[Exchange] = weakref.WeakSet()  # those that have one
 
 
 def plain(variable: Any) -> Any:
@@ -24,6 +27,26 @@ def plain(variable: Any) -> Any:
 def key(variable: Any) -> int:
     """Equal for a variable of Keras and what the framework has for it."""
     return id(plain(variable))
+
+
+def _new_name(process_set: int, name: str) -> str:
+    """The name, with a number behind it if it is taken.
+
+    In a new job those names are free again whose optimizers are gone: a rank that comes now has
+    not had them.
+    """
+    global _taken
+    if _taken[0] != api.job():
+        if _named:
+            gc.collect()  # models and their optimizers are in cycles
+        held = {(one.settings.reduction.process_set, one.prefix()) for one in _named}
+        _taken = api.job(), held
+    number, found = 0, name
+    while (process_set, found) in _taken[1]:
+        number += 1
+        found = f"{name}.{number}"
+    _taken[1].add((process_set, found))
+    return found
 
 
 class Exchange:
@@ -59,7 +82,7 @@ class Exchange:
         self._local: dict[int, Any] = {}
         self._local_layers = list(local_layers)
         self._scales_local = scales_local
-        self._job, self._prefix = -1, ""
+        self._prefix = ""
 
     def keep_local(self, variable: Any) -> None:
         """The gradient of this variable stays on its rank."""
@@ -74,18 +97,13 @@ class Exchange:
         """What the names of the operations begin with.
 
         Two optimizers must not share it: where a graph does not order them, ranks might. Equal on
-        all ranks that use their optimizers for the first time in the same order.
+        all ranks that use their optimizers for the first time in the same order. It stays through
+        later jobs, for graphs have it inside.
         """
-        global _numbers
-        job = api.job()
-        if self._job == job:
-            return self._prefix
-        if _numbers[0] != job:
-            _numbers = job, {}
-        counted = (self.settings.reduction.process_set, self._name)
-        number = _numbers[1].get(counted, 0)
-        _numbers[1][counted] = number + 1
-        self._job, self._prefix = job, f"{self._name}.{number}" if number else self._name
+        if not self._prefix:
+            number = self.settings.reduction.process_set
+            self._prefix = _new_name(number, self._name)
+            _named.add(self)
         return self._prefix
 
     def reduce(
@@ -113,7 +131,7 @@ class Exchange:
         )
         for index, gradient in zip(travel, reduced):
             result[index] = gradient
-        share = 1 / self.settings.process_set.size() if stay and self._scales_local else 1.0
+        share = self._share() if stay else 1.0
         factors = [self._factor * (share if key(one) in stay else 1.0) for one in variables]
         return [
             one if one is None or factor == 1.0 else self.backend.scaled(one, factor)
@@ -123,6 +141,11 @@ class Exchange:
     def all_true(self, flag: Any) -> Any:
         """True where the flag, a tensor, is true on every rank."""
         return self.backend.all_true(flag, f"{self.prefix()}.finite", self.settings.process_set)
+
+    def _share(self) -> float:
+        """What a gradient that stays is multiplied by; one of a rank that steps by itself is whole."""
+        process_set = self.settings.process_set
+        return 1 / process_set.size() if self._scales_local and is_shared(process_set) else 1.0
 
     def _staying(self) -> set[int]:
         """The keys of the variables whose gradients stay; layers may have been built since."""
