@@ -23,10 +23,19 @@ class Distributed:
 
     _hvd: Exchange
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """An optimizer that is made by this class, as by ``type(optimizer)(0.1)``: a plain one."""
+        return _given_of(cls)(*args, **kwargs)
+
+    @classmethod
+    def from_config(cls, *args: Any, **kwargs: Any) -> Any:
+        """A plain optimizer from what ``get_config()`` returned."""
+        return _given_of(cls).from_config(*args, **kwargs)
+
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         """Updates variables with the gradients of all ranks."""
         gradients = list(grads)
-        if gradients and not accumulates(self) and not is_distributed(_inner(self)):
+        if gradients and not accumulates(self) and not is_distributed(inner_of(self)):
             given = None if trainable_variables is None else list(trainable_variables)
             trainable_variables = given
             gradients = self._hvd_reduce(gradients, given or self._trainable_variables)  # type: ignore[attr-defined]
@@ -65,8 +74,14 @@ def accumulates(optimizer: Any) -> bool:
     return bool(getattr(optimizer, "gradient_accumulation_steps", None))
 
 
-def _inner(optimizer: Any) -> Any:
+def inner_of(optimizer: Any) -> Any:
+    """The optimizer that one of mixed precision has inside; None of another."""
     return getattr(optimizer, "inner_optimizer", None)
+
+
+def reaches_ranks(optimizer: Any) -> bool:
+    """True for an optimizer of ours, and for one that Keras has put around it."""
+    return is_distributed(optimizer) or is_distributed(inner_of(optimizer))
 
 
 def make_distributed(optimizer: Any, exchange: Exchange) -> None:
@@ -74,6 +89,12 @@ def make_distributed(optimizer: Any, exchange: Exchange) -> None:
     # Past the tracking of attributes: neither is a variable to save.
     optimizer.__dict__["_hvd"] = exchange
     object.__setattr__(optimizer, "__class__", _class_for(type(optimizer)))
+
+
+def _given_of(kind: type) -> Any:
+    """The class that an optimizer had before it was distributed."""
+    order = kind.__mro__
+    return order[order.index(Distributed) + 1]
 
 
 def _class_for(given: type) -> type:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from hvd.keras.distributed import is_distributed
+from hvd.keras.distributed import reaches_ranks
 
 
 def switch_off_jit() -> None:
     """Makes ``Model.compile(jit_compile=...)``, "auto" and True, False with an optimizer of ours.
 
-    Keras warns when it was True, as of a layer that does not support it.
+    Under mixed precision Keras has put its own around ours by then. Keras warns when it was True, as
+    of a layer that does not support it.
     """
     from keras.src.trainers import trainer
 
@@ -22,7 +23,7 @@ def switch_off_jit() -> None:
 
     @functools.wraps(given)
     def model_supports_jit(model: Any) -> bool:
-        return not is_distributed(getattr(model, "optimizer", None)) and given(model)
+        return not reaches_ranks(getattr(model, "optimizer", None)) and given(model)
 
     model_supports_jit._hvd_given = given  # type: ignore[attr-defined]
     trainer.model_supports_jit = model_supports_jit

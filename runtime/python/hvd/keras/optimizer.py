@@ -11,7 +11,7 @@ import keras
 from hvd.errors import UnsupportedError
 from hvd.groups import Groups, chosen_groups
 from hvd.keras import backends
-from hvd.keras.distributed import accumulates, is_distributed, make_distributed
+from hvd.keras.distributed import accumulates, make_distributed, reaches_ranks
 from hvd.keras.exchange import Exchange, key
 from hvd.keras.jit import switch_off_jit
 from hvd.keras.loss_scale import agree_on_finite
@@ -80,7 +80,7 @@ def _check_optimizer(optimizer: Any) -> None:
             "keras.optimizers.Adam(); one of tf.compat.v1.train goes to "
             "hvd.tensorflow.DistributedOptimizer, one of torch to hvd.torch.DistributedOptimizer"
         )
-    if is_distributed(optimizer) or is_distributed(getattr(optimizer, "inner_optimizer", None)):
+    if reaches_ranks(optimizer):
         raise refused(
             f"DistributedOptimizer: this {given.__name__} is distributed already: wrap once; "
             "another model needs another optimizer"

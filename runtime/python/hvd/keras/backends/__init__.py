@@ -15,8 +15,6 @@ broadcast(variables, root_rank, process_set)
     Gives variables of Keras the values of one rank.
 broadcast_global_variables(root_rank)
     The same of all variables that there are, where a framework keeps a list of them.
-average(values, process_set)
-    Averages of numbers of Python over ranks.
 """
 
 from __future__ import annotations

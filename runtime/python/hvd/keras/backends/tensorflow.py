@@ -10,7 +10,6 @@ import tensorflow as tf
 
 import hvd.tensorflow
 from hvd import _lib
-from hvd.keras.backends.numbers import average
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.settings import Settings, is_shared
 from hvd.tensorflow import operations, reducer
@@ -23,7 +22,6 @@ __all__ = [
     "VARIABLES",
     "Compression",
     "all_true",
-    "average",
     "broadcast",
     "broadcast_global_variables",
     "reduce_gradients",

@@ -11,7 +11,6 @@ import torch
 import hvd.torch
 from hvd import api
 from hvd.errors import UnsupportedError
-from hvd.keras.backends.numbers import average
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.settings import Settings, is_shared
 from hvd.torch.compression import Compression
@@ -23,7 +22,6 @@ __all__ = [
     "VARIABLES",
     "Compression",
     "all_true",
-    "average",
     "broadcast",
     "broadcast_global_variables",
     "reduce_gradients",
