@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plugins/tensorflow/call_counts.h"
 #include "plugins/tensorflow/element_types.h"
 #include "plugins/tensorflow/failure.h"
 
@@ -209,16 +210,22 @@ void finish(Call& call) {
   static_cast<void>(hvd_release(call.handle));
 }
 
-/// The second of the two to come here ends the call, which is gone then.
+/// The call is gone then.
+void end(std::unique_ptr<Call> call) {
+  DoneCallback done = std::move(call->done);
+  call.reset();  // gives the tensors back while TensorFlow still expects it
+  call_counts().ended.fetch_add(1);
+  done.run();
+}
+
+/// The second of the two to come here ends the call.
 void arrive(std::unique_ptr<Call> call) {
   if (call->expected.fetch_sub(1) == 2) {
     static_cast<void>(call.release());  // the other one will end it
     return;
   }
   finish(*call);
-  DoneCallback done = std::move(call->done);
-  call.reset();  // gives the tensors back while TensorFlow still expects it
-  done.run();
+  end(std::move(call));
 }
 
 void on_complete(void* context, hvd_status status, const char* message) {
@@ -231,6 +238,7 @@ void on_complete(void* context, hvd_status status, const char* message) {
 }  // namespace
 
 void start_call(const CollectiveKernel& kernel, TF_OpKernelContext* context, DoneCallback done) {
+  call_counts().begun.fetch_add(1);
   auto call = std::make_unique<Call>(kernel, context, std::move(done));
   if (prepare(*call)) {
     hvd_request request = kernel.request;
@@ -244,9 +252,7 @@ void start_call(const CollectiveKernel& kernel, TF_OpKernelContext* context, Don
     fail(*call, status, hvd_last_error());
   }
   end_with_failure(*call);
-  DoneCallback end = std::move(call->done);
-  call.reset();
-  end.run();
+  end(std::move(call));
 }
 
 }  // namespace hvd::tensorflow

@@ -306,6 +306,30 @@ def plugin_problem(path: str, function: str) -> str:
     return (ask() or b"").decode(errors="replace")
 
 
+class PluginCalls:
+    """What the TensorFlow plugin counts; `path` is where it was loaded from."""
+
+    def __init__(self, path: str) -> None:
+        self._plugin = ctypes.CDLL(path)
+        self._begun, self._ended = c_uint64(), c_uint64()
+
+    def _counted(self) -> tuple[int, int]:
+        return self._begun.value, self._ended.value
+
+    def now(self) -> tuple[int, int]:
+        """How many calls of collectives have begun, and how many of them have ended."""
+        self._plugin.hvd_tf_calls(byref(self._begun), byref(self._ended))
+        return self._counted()
+
+    def at_next_signals(self, descriptor: int) -> tuple[bytes, int, int]:
+        """Waits for what Python writes when signals come: their numbers, and ``now()`` of then."""
+        numbers = create_string_buffer(64)
+        count = self._plugin.hvd_tf_await_signals(
+            descriptor, numbers, len(numbers), byref(self._begun), byref(self._ended)
+        )
+        return numbers.raw[: max(count, 0)], *self._counted()
+
+
 def immortal(value: object) -> None:
     """Keeps `value` and all it refers to in memory until the process has ended."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

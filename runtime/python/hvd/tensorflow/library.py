@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops as _graphs
 
 from hvd import _lib
+from hvd.tensorflow import interrupts
 
 
 def plugin_path() -> str:
@@ -35,6 +36,7 @@ def _load() -> Any:
     if not hasattr(loaded, "hvd_allreduce"):
         problem = _lib.plugin_problem(path, "hvd_tf_problem")
         raise ImportError(f"{path}: {problem or 'it was loaded by something else before'}")
+    interrupts.watch(_lib.PluginCalls(path))
     return loaded
 
 

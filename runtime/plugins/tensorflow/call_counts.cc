@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/tensorflow/call_counts.h"
+
+#include <unistd.h>
+#include <cerrno>
+
+namespace hvd::tensorflow {
+
+CallCounts& call_counts() {
+  static auto* const counts = new CallCounts;
+  return *counts;
+}
+
+}  // namespace hvd::tensorflow
+
+/// What the calls of this process have come to. For hvd/tensorflow/interrupts.py.
+extern "C" __attribute__((visibility("default"))) void hvd_tf_calls(std::uint64_t* begun,
+                                                                    std::uint64_t* ended) {
+  // In this order no call seems to have ended before it began.
+  *ended = hvd::tensorflow::call_counts().ended.load();
+  *begun = hvd::tensorflow::call_counts().begun.load();
+}
+
+/// Waits until the descriptor, to which Python writes the numbers of signals, has some: how many
+/// came into `numbers`, which has room for `room`; 0 or less when it was closed. `begun` and
+/// `ended` are those of that moment: a thread of Python would first have to wait for its lock.
+extern "C" __attribute__((visibility("default"))) int hvd_tf_await_signals(
+    int descriptor, unsigned char* numbers, int room, std::uint64_t* begun, std::uint64_t* ended) {
+  ssize_t count = 0;
+  do {
+    count = ::read(descriptor, numbers, static_cast<std::size_t>(room));
+  } while (count < 0 && errno == EINTR);
+  hvd_tf_calls(begun, ended);
+  return static_cast<int>(count);
+}
