@@ -99,7 +99,9 @@ class Case(unittest.TestCase):
         fit(whole, given, batch=batch)
         mine = build()
         mine.compile(wrap() if wrap else hk.DistributedOptimizer(plain()), "mse", **options)
+        before = hvd.statistics().requests
         fit(mine, given, self.rank)
+        self.exchanged = hvd.statistics().requests - before
         self.near(values(mine.weights), values(whole.weights), tolerance)
         self.assert_equal_on_ranks(values(mine.weights))
         return mine
@@ -108,6 +110,7 @@ class Case(unittest.TestCase):
 class Learning(Case):
     def test_fit(self) -> None:
         self.learns(lambda: SGD(0.5, momentum=0.9, clipnorm=0.05))
+        self.assertEqual(self.exchanged, 4 * STEPS)  # four variables, none of them twice
         self.learns(lambda: keras.optimizers.AdamW(0.05, use_ema=True), run_eagerly=True)
 
     def test_several_steps_in_one_call_and_a_schedule(self) -> None:
@@ -120,13 +123,8 @@ class Learning(Case):
         def plain() -> Any:
             return keras.optimizers.Adam(0.1, global_clipnorm=0.02, gradient_accumulation_steps=2)
 
-        before = hvd.statistics().requests
-        model = self.learns(plain)
-        # Four variables in two updates, and what the oracle asks to know all weights.
-        exchanged = hvd.statistics().requests - before
-        before = hvd.statistics().requests
-        self.assert_equal_on_ranks(values(model.weights))
-        self.assertEqual(exchanged - (hvd.statistics().requests - before), 4 * 2)
+        self.learns(plain)
+        self.assertEqual(self.exchanged, 4 * STEPS // 2)
 
     def test_passes_of_horovod(self) -> None:
         for averages, rate in ((True, 0.2), (False, 0.4)):
@@ -207,11 +205,16 @@ class Precision(Case):
                     model.compile(kind(**options), "mse")
                     optimizer = model.optimizer
                     self.assertIsInstance(optimizer, keras.optimizers.LossScaleOptimizer)
+                    before = hvd.statistics().requests
                     fit(model, self.given(), self.rank, epochs=2)
+                    exchanged = hvd.statistics().requests - before
                     # Of eight steps two were skipped, each of which halves the scale.
                     self.assertEqual(float(optimizer.dynamic_scale), 2.0**13)
                     updates = 6 // options.get("gradient_accumulation_steps", 1)
                     self.assertEqual(int(optimizer.inner_optimizer.iterations), updates)
+                    # Four variables in an update and a flag in a step; or all in each step.
+                    reduces_first = kind is outside and not options
+                    self.assertEqual(exchanged, 4 * 8 if reduces_first else 4 * updates + 8)
                     for one, other in zip(values(model.weights), first):
                         self.assertTrue(np.isfinite(one).all())
                         self.assertFalse(np.array_equal(one, other))
@@ -286,7 +289,12 @@ class Some(Case):
             for (model, optimizer), loss in zip(pairs, losses):
                 optimizer.apply(tape.gradient(loss, model.weights), model.weights)
 
-        step(inputs[0, self.rank], targets[0, self.rank])
+        own = inputs[0, self.rank], targets[0, self.rank]
+        step(*own)
+        operations = step.get_concrete_function(*own).graph.get_operations()
+        names = [one.get_attr("tensor_name") for one in operations if one.type == "HvdAllreduce"]
+        self.assertEqual(len(set(names)), 8, names)
+        self.assertEqual(objects.allgather_object(names), [names] * self.size)
         for (model, _), rate in zip(pairs, (0.1, 0.2)):
             every = [self.change(dense(), SGD(rate), rank) for rank in range(self.size)]
             before = values(dense().weights)
