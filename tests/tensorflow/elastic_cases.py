@@ -9,10 +9,12 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 import hvd
+import hvd.keras as hk
 import hvd.tensorflow as ht
 from hvd import api
 from hvd.tensorflow import elastic
@@ -43,7 +45,9 @@ def expected() -> float:
     return -sum(range(1, STEPS + 1)) * sum(ranks) / len(ranks)
 
 
-def passes_with_a_failure(kept: Any, one_pass: Callable[[int], Any]) -> list[int]:
+def passes_with_a_failure(
+    kept: Any, one_pass: Callable[[int], Any], commit: int = PASSES
+) -> list[int]:
     """The steps at which the function was called; rank 0 has one more pass when the job fails."""
     begun = []
 
@@ -56,7 +60,7 @@ def passes_with_a_failure(kept: Any, one_pass: Callable[[int], Any]) -> list[int
             one_pass(kept.step)
             hvd.barrier()
             kept.step += 1
-            if kept.step == PASSES:
+            if kept.step == commit:
                 kept.commit()
 
     train(kept)
@@ -110,6 +114,49 @@ class Passes(unittest.TestCase):
                             ),
                         )
                         self.check(begun, session.run(weights), (op, session_of))
+
+
+def one_weight() -> keras.Model:
+    layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+    return keras.Sequential([keras.Input((1,)), layer])
+
+
+class SumsOfKeras(unittest.TestCase):
+    def steps(self, commit: int, wrap: Callable[[Any], Any] = lambda inner: inner) -> float:
+        model = one_weight()
+        inner = keras.optimizers.SGD(1.0)
+        hk.DistributedOptimizer(inner, backward_passes_per_step=PASSES)
+        model.compile(wrap(inner), "mse")
+
+        @tf.function
+        def one_pass(gradient: Any) -> None:
+            model.optimizer.apply([gradient], model.trainable_variables)
+
+        kept = elastic.TensorFlowKerasState(model, step=0)
+        begun = passes_with_a_failure(
+            kept, lambda step: one_pass(tf.fill([1, 1], gradient_of(step))), commit
+        )
+        self.assertEqual(begun, [0, commit])
+        return float(model.weights[0].numpy()[0, 0])
+
+    def test_a_commit_between_two_updates(self) -> None:
+        for commit in (2, 3):
+            self.assertAlmostEqual(self.steps(commit), expected(), 4, commit)
+
+    def test_in_another_optimizer(self) -> None:
+        def scaled(inner: Any) -> Any:
+            return keras.optimizers.LossScaleOptimizer(inner, initial_scale=1.0)
+
+        self.assertAlmostEqual(self.steps(3, scaled), expected(), 4)
+
+    def test_ranks_at_different_steps_continue_as_rank_0(self) -> None:
+        model, optimizer = one_weight(), keras.optimizers.SGD(1.0, gradient_accumulation_steps=3)
+        kept = elastic.TensorFlowKerasState(model, optimizer)
+        for step in range(2 if hvd.rank() == 0 else 1):
+            optimizer.apply([tf.fill([1, 1], gradient_of(step))], model.trainable_variables)
+        kept.sync()
+        (added,) = optimizer._accumulated_gradients
+        self.assertEqual((int(optimizer._iterations), float(added.numpy()[0, 0])), (2, 3.0))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from hvd import objects
 from hvd.elastic import ObjectState
 from hvd.keras import backends
+from hvd.keras.distributed import accumulates
 from hvd.process_sets import global_process_set
 from hvd.refusals import refused
 
@@ -15,7 +17,9 @@ class KerasState(ObjectState):
     """A Keras model and its optimizer that survive a reset, and plain objects as well.
 
     Weights, slots, iterations and the learning rate of the optimizer are those of rank 0 after
-    ``sync()``. The seeds of dropout are saved and restored, and stay different between ranks.
+    ``sync()``. The seeds of dropout are saved and restored, and stay different between ranks; so do
+    the gradients that an optimizer with ``gradient_accumulation_steps`` has added up, where all ranks
+    are at the same step.
 
     Parameters
     ----------
@@ -56,7 +60,13 @@ class KerasState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        shared = _distinct([self.model.weights, *self._of_optimizers()])
+        groups = self._of_optimizers()
+        shared = _distinct([self.model.weights, *groups])
+        steps, sums = _accumulated(self._optimizers())
+        # Where ranks are at different steps those of a rank are not what the next update lacks.
+        if all(others == steps for others in objects.allgather_object(steps, "keras.steps")):
+            own = {id(variable) for variable in sums}
+            shared = [variable for variable in shared if id(variable) not in own]
         backends.chosen().broadcast(shared, 0, global_process_set)
         self._values = self._read()
         super().sync()
@@ -72,16 +82,29 @@ class KerasState(ObjectState):
                 f"{type(self).__name__}: model {self.model.name!r} has no variables yet: call it "
                 "on a batch, or model.build(shape), before"
             )
-        # compile() may have put another one around the one that is given.
-        found = [
-            one
-            for one in (getattr(self.model, "optimizer", None), self.optimizer)
-            if one is not None
-        ]
+        found = self._optimizers()
         for optimizer in found:
             if not optimizer.built:
                 optimizer.build(self.model.trainable_variables)
         return [optimizer.variables for optimizer in found]
+
+    def _optimizers(self) -> list[Any]:
+        # compile() may have put another one around the one that is given.
+        given = (getattr(self.model, "optimizer", None), self.optimizer)
+        return [one for one in given if one is not None]
+
+
+def _accumulated(optimizers: list[Any]) -> tuple[list[int], list[Any]]:
+    """The steps of the optimizers that update once in several, and the variables that add up."""
+    steps: list[int] = []
+    sums: list[Any] = []
+    for optimizer in optimizers:
+        parts = [getattr(optimizer, "inner_optimizer", optimizer)]
+        for part in getattr(parts[0], "optimizers", parts):
+            if accumulates(part):
+                steps.append(int(part._iterations.numpy()))
+                sums.extend(one for one in part._accumulated_gradients if one is not None)
+    return steps, sums
 
 
 def _distinct(groups: list[list[Any]]) -> list[Any]:
