@@ -119,24 +119,5 @@ stage_fuzz() {
   at_once fuzz_target "${targets[@]}"
 }
 
-# The newest PyTorch from PyPI, beside Debian's: the same files of ours must serve both.
-stage_newest_torch() {
-  local venv=$root/build-newest-torch
-  [ -x "$venv/bin/python" ] || "$HVD_PYTHON" -m venv "$venv" || return 1
-  quietly "$venv/pip.log" timeout 900 "$venv/bin/python" -m pip install --upgrade --progress-bar off torch numpy || {
-    say "PyPI gave no torch (no network?); the log is $venv/pip.log"
-    return 77
-  }
-  say "torch $("$venv/bin/python" -c 'import torch; print(torch.__version__)')"
-  "$MESON" configure "$build" -Dpython="$venv/bin/python" -Dtorch_python="$venv/bin/python" || return 1
-  local code=0
-  "$MESON" test -C "$build" --suite python --logbase testlog-newest --print-errorlogs || code=$?
-  # What Debian's PyTorch lacks: a gradient scaler for CPUs, DDP's later ways.
-  "$MESON" test -C "$build" --no-rebuild --logbase testlog-newest-examples --print-errorlogs \
-    example_amp_2 example_ddp_2 || code=$?
-  "$MESON" configure "$build" -Dpython="$HVD_PYTHON" -Dtorch_python=
-  return "$code"
-}
-
 # More than 2^31 elements: 5 GiB and a minute or two; skips itself where there is less memory.
 stage_long() { "$MESON" test -C "$build" --no-rebuild --suite long --logbase testlog-long --print-errorlogs; }

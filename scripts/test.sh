@@ -4,13 +4,14 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/stages.sh"
+. "$(dirname "$0")/frameworks.sh"
 
 usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style|examples|long]...
   --all         also: every example (suite examples), clang without warnings, a static hvdrun, a wheel, sanitizers,
-                clang-tidy, fuzzing, the newest PyTorch, large tensors (suite long)
+                clang-tidy, fuzzing, the newest PyTorch, TensorFlow (2.16 and the newest), large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(clang asan fuzz tidy static wheel tsan newest_torch long)
+stages=(clang asan fuzz tidy static wheel tsan newest_torch tensorflow long)
 suites=()
 all=no
 while [ $# -gt 0 ]; do
@@ -103,10 +104,20 @@ fetch_ruff
 export PATH="$root/build-tools/bin:$PATH"
 record "packages" $((SECONDS - started)) 0 0 0
 
+if [ "$all" = yes ]; then
+  install_frameworks &
+  frameworks=$!
+fi
 start=$SECONDS
 configure "$build" -Dbuildtype=release -Dtests=enabled -Dpython="$HVD_PYTHON"
 compile "$build"
 record "build" $((SECONDS - start)) 0 0 0
+if [ "$all" = yes ]; then # before the first test: nothing else shall run beside it
+  start=$SECONDS
+  say "frameworks"
+  wait "$frameworks"
+  record "frameworks" $((SECONDS - start)) 0 0 0
+fi
 
 for suite in "${suites[@]}"; do run_suite "$suite"; done
 if [ "$all" = yes ]; then
