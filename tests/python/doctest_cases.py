@@ -6,6 +6,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import importlib.util
+import os
 import pkgutil
 import unittest
 
@@ -18,18 +19,31 @@ FRAMEWORKS = {
     "hvd.tensorflow": "tensorflow",
     "hvd.torch": "torch",
 }
+# Parts of others that need one.
+NEEDS = {
+    **FRAMEWORKS,
+    "hvd.keras.backends.tensorflow": "tensorflow",
+    "hvd.keras.backends.torch": "torch",
+    "hvd.seeds.worker_init_fn": "torch",
+}
+# Keras takes TensorFlow unless told, whether that is here or not.
+if importlib.util.find_spec("tensorflow") is None:
+    os.environ.setdefault("KERAS_BACKEND", "torch")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def is_here(name: str) -> bool:
+    """True for what needs no framework that is missing."""
+    return not any(
+        name.startswith(prefix) and importlib.util.find_spec(framework) is None
+        for prefix, framework in NEEDS.items()
+    )
 
 
 def module_names() -> list[str]:
     """The modules of the package whose framework is here."""
     names = ["hvd", *(found.name for found in pkgutil.walk_packages(hvd.__path__, "hvd."))]
-    absent = tuple(
-        prefix
-        for prefix, framework in FRAMEWORKS.items()
-        if importlib.util.find_spec(framework) is None
-    )
-    return [name for name in names if not name.startswith(absent)] if absent else names
+    return [name for name in names if is_here(name)]
 
 
 def without_example(module: str) -> list[str]:
@@ -58,7 +72,7 @@ class Examples(unittest.TestCase):
                 print(f"{name}: {older}")
                 continue
             for test in finder.find(module, name):
-                if not test.examples:
+                if not test.examples or not is_here(test.name):
                     continue
                 hvd.init()  # an example may have left the job
                 with self.subTest(test.name):

@@ -38,7 +38,7 @@ class KerasState(ObjectState):
     >>> import keras
     >>> model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
     >>> state = KerasState(model, keras.optimizers.SGD(), epoch=2)
-    >>> model.layers[0].bias.assign([1.0])
+    >>> _ = model.layers[0].bias.assign([1.0])
     >>> state.restore()
     >>> float(model.layers[0].bias.numpy()[0])
     0.0

@@ -96,6 +96,10 @@ def broadcast_global_variables(root_rank: int) -> Any:
     ------
     RuntimeError
         Without such a graph: then ``callbacks.BroadcastGlobalVariablesCallback`` does it.
+
+    >>> import contextlib
+    >>> with contextlib.suppress(RuntimeError):  # there is no such graph here
+    ...     broadcast_global_variables(0)
     """
     return backends.chosen().broadcast_global_variables(root_rank)
 

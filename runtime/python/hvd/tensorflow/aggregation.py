@@ -149,8 +149,8 @@ class Accumulation:
     >>> one = [tf.constant(1.0)]
     >>> sums.step(one, lambda gradients: gradients)[1]
     False
-    >>> [float(total)], last = sums.step(one, lambda gradients: gradients)
-    >>> total, last
+    >>> [total], last = sums.step(one, lambda gradients: gradients)
+    >>> float(total), last
     (2.0, True)
     """
 
