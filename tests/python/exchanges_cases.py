@@ -261,6 +261,13 @@ class Gradients(unittest.TestCase):
         ht.allreduce(given, compression=ht.Compression.bf16).sum().backward()
         self.assertEqual(given.grad.tolist(), [1.0] * 3)
 
+    def test_extremes_as_halves(self) -> None:
+        for compression in (ht.Compression.fp16, ht.Compression.bf16):
+            x = torch.tensor([(ht.rank() + 1) / 3, float("nan")], requires_grad=True)
+            ht.allreduce(x, op=ht.Max, compression=compression).backward(torch.ones(2))
+            is_last = ht.rank() == ht.size() - 1
+            self.assertEqual(x.grad.tolist(), [ht.size() if is_last else 0, 0])
+
     def test_allgather(self) -> None:
         size = ht.size()
         uneven = {"shape": lambda r: (r + 1, 2), "factor": 1 / size}

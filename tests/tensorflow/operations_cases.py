@@ -198,6 +198,8 @@ class Arguments(Case):
 
         here = [ht.rank(), ht.size(), ht.local_rank(), ht.local_size()]
         self.assertEqual([int(one) for one in ask()], here)
+        with self.assertRaises(hvd.errors.InvalidArgumentError), errors.translated():
+            ht.size_op(12345)
 
     def test_sparse_rows(self) -> None:
         rank, size = self.rank, self.size
@@ -336,6 +338,40 @@ class Gradients(Case):
             np.testing.assert_allclose(got, full, err_msg=f"reducescatter {mode}")
         self.assertEqual(got[rows].shape, (2, 2))
 
+    def test_of_groups_with_labels(self) -> None:
+        """Whole numbers have no gradient; what travels with them has."""
+        groups = {
+            "allgather": lambda v, n: ht.grouped_allgather([v, n])[0],
+            "allreduce": lambda v, n: ht.grouped_allreduce([n, v], op=ht.Sum)[1],
+            "max": lambda v, n: ht.grouped_allreduce([n, v], op=ht.Max)[1],
+            "reducescatter": lambda v, n: ht.grouped_reducescatter([n, v], op=ht.Sum)[1],
+        }
+        x = np.full((self.size, 1), self.rank + 1.0)
+        for what, group in groups.items():
+            for mode in MODES:
+
+                def function(v: tf.Tensor, group: Any = group) -> tf.Tensor:
+                    return group(v, tf.ones([self.size], tf.int64))
+
+                alone = getattr(ht, what, lambda v, **_: ht.allreduce(v, op=ht.Max))
+                arguments = {} if what == "allgather" else {"op": ht.Sum}
+                wanted = self.gradient(mode, lambda v: alone(v, **arguments), x)  # noqa: B023
+                got = self.gradient(mode, function, x)
+                np.testing.assert_allclose(got, wanted, err_msg=f"{what} {mode}")
+
+    def test_of_extremes_that_travel_as_halves(self) -> None:
+        for compression in (ht.Compression.fp16, ht.Compression.bf16):
+            x = np.array([(self.rank + 1) / 3, np.nan], np.float32)
+
+            def first(v: tf.Tensor, compression: Any = compression) -> tf.Tensor:
+                return ht.allreduce(v, op=ht.Max, compression=compression)[:1]
+
+            got = self.gradient(eagerly, first, x)
+            is_last = self.rank == self.size - 1
+            losses = sum(range(1, self.size + 1))
+            wanted = 2 * self.size / 3 * losses if is_last else 0
+            np.testing.assert_allclose(got, [wanted, 0], rtol=1e-2)
+
     def test_none(self) -> None:
         with tf.GradientTape() as tape:
             x = tf.Variable(tf.ones(2))
@@ -401,8 +437,10 @@ class Errors(Case):
             with self.assertRaises(hvd.errors.AbortedError) as caught:
                 ht.allreduce(tf.ones(1))
             self.assertRegex(str(caught.exception), "init")
-            with self.assertRaises(tf.errors.OpError):
-                tf.function(ht.rank_op)()
+            for question in (ht.rank_op, ht.size_op, ht.process_set_included_op, ht.join):
+                with self.assertRaises(hvd.errors.AbortedError) as caught, errors.translated():
+                    tf.function(question)()
+                self.assertNotIn("Traceback", str(caught.exception))
         finally:
             ht.init()
 

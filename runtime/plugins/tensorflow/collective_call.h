@@ -7,7 +7,8 @@
 namespace hvd::tensorflow {
 
 /// Runs a node of a graph once: submits its tensors and returns. The engine's thread that completes
-/// them sets the results and calls `done`; so it is with every failure.
+/// them sets the results, or the failure, and calls `done`. What fails before it is submitted calls
+/// `done` on this thread.
 void start_call(const CollectiveKernel& kernel, TF_OpKernelContext* context, DoneCallback done);
 
 }  // namespace hvd::tensorflow

@@ -18,7 +18,7 @@ struct Attributes {
   TF_OpKernelConstruction* construction;
   TF_Status* status;
 
-  bool ok() const { return tf().TF_GetCode(status) == static_cast<int>(TfCode::kOk); }
+  bool ok() const { return is_ok(status); }
 
   std::int64_t integer(const char* name) const {
     std::int64_t value = 0;
@@ -86,7 +86,7 @@ void* refuse_compilation(TF_OpKernelConstruction* construction) {
 
 void compute_nothing(void*, TF_OpKernelContext*) {}
 
-void compute_nothing_to_destroy(void*) {}
+void destroy_nothing(void*) {}
 
 void compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
   start_call(*static_cast<const CollectiveKernel*>(kernel), context, DoneCallback(done));
@@ -114,7 +114,7 @@ std::string register_each(std::index_sequence<kIndices...>) {
       tf().TF_RegisterKernelBuilder(
           name.c_str(),
           tf().TF_NewKernelBuilder(operation.op, device, refuse_compilation, compute_nothing,
-                                   compute_nothing_to_destroy),
+                                   destroy_nothing),
           status.get());
     }
   }

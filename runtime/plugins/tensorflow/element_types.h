@@ -7,7 +7,8 @@
 
 namespace hvd::tensorflow {
 
-/// TF_INT64 of tensorflow/c/tf_datatype.h.
+/// TF_INT32 and TF_INT64 of tensorflow/c/tf_datatype.h.
+inline constexpr int kTfInt32 = 3;
 inline constexpr int kTfInt64 = 9;
 
 /// The hvd_dtype of a TF_DataType; -1, which hvd_submit() refuses, where there is none.

@@ -8,6 +8,10 @@
 
 namespace hvd::tensorflow {
 
+inline bool is_ok(const TF_Status* status) {
+  return tf().TF_GetCode(status) == static_cast<int>(TfCode::kOk);
+}
+
 /// A TF_Status with an end.
 class OwnedStatus {
  public:
@@ -17,7 +21,7 @@ class OwnedStatus {
   OwnedStatus& operator=(const OwnedStatus&) = delete;
 
   TF_Status* get() const { return status_; }
-  bool ok() const { return tf().TF_GetCode(status_) == static_cast<int>(TfCode::kOk); }
+  bool ok() const { return is_ok(status_); }
 
  private:
   TF_Status* status_;

@@ -25,16 +25,12 @@ class OwnedShape {
   TF_ShapeHandle* shape_;
 };
 
-bool ok(const TF_Status* status) {
-  return tf().TF_GetCode(status) == static_cast<int>(TfCode::kOk);
-}
-
 void same_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   const auto inputs = static_cast<int>(tf().TF_ShapeInferenceContextNumInputs(context));
-  for (int i = 0; i < inputs && ok(status); ++i) {
+  for (int i = 0; i < inputs && is_ok(status); ++i) {
     OwnedShape shape;
     tf().TF_ShapeInferenceContextGetInput(context, i, shape.get(), status);
-    if (ok(status)) tf().TF_ShapeInferenceContextSetOutput(context, i, shape.get(), status);
+    if (is_ok(status)) tf().TF_ShapeInferenceContextSetOutput(context, i, shape.get(), status);
   }
 }
 
@@ -42,7 +38,7 @@ void same_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
 bool set_any_rows(TF_ShapeInferenceContext* context, int index, TF_Status* status) {
   OwnedShape shape;
   tf().TF_ShapeInferenceContextGetInput(context, index, shape.get(), status);
-  if (!ok(status) || tf().TF_ShapeInferenceContextRankKnown(context, shape.get()) == 0)
+  if (!is_ok(status) || tf().TF_ShapeInferenceContextRankKnown(context, shape.get()) == 0)
     return false;
   const std::int64_t rank = tf().TF_ShapeInferenceContextRank(context, shape.get());
   if (rank == 0) return false;  // one row, or an error of the kernel
@@ -52,17 +48,17 @@ bool set_any_rows(TF_ShapeInferenceContext* context, int index, TF_Status* statu
   OwnedShape columns;
   OwnedShape result;
   tf().TF_ShapeInferenceContextSubshape(context, shape.get(), 1, rank, columns.get(), status);
-  if (!ok(status)) return false;
+  if (!is_ok(status)) return false;
   tf().TF_ShapeInferenceContextConcatenateShapes(context, rows.get(), columns.get(), result.get(),
                                                  status);
-  if (ok(status)) tf().TF_ShapeInferenceContextSetOutput(context, index, result.get(), status);
-  return ok(status);
+  if (is_ok(status)) tf().TF_ShapeInferenceContextSetOutput(context, index, result.get(), status);
+  return is_ok(status);
 }
 
 void any_rows(TF_ShapeInferenceContext* context, TF_Status* status, int inputs_without_rows) {
   tf().TF_ShapeInferenceContextSetUnknownShape(context, status);  // of every output
   const auto inputs = static_cast<int>(tf().TF_ShapeInferenceContextNumInputs(context));
-  for (int i = 0; i < inputs - inputs_without_rows && ok(status); ++i) {
+  for (int i = 0; i < inputs - inputs_without_rows && is_ok(status); ++i) {
     set_any_rows(context, i, status);
   }
 }

@@ -12,8 +12,6 @@ namespace hvd::tensorflow {
 
 namespace {
 
-constexpr int kTfInt32 = 3;
-
 struct Query {
   Question what;
   int process_set;
@@ -54,8 +52,10 @@ void compute(void* kernel, TF_OpKernelContext* context) {
   const auto& query = *static_cast<const Query*>(kernel);
   const OwnedStatus status;
   const int result = answer(query);
-  if (result < 0 && query.what != Question::kIncluded) {
-    set_failure(status.get(), HVD_ABORTED, hvd_last_error());
+  const bool is_initialized = hvd_rank() >= 0;  // else its sentence is the last error
+  if (!is_initialized || (result < 0 && query.what != Question::kIncluded)) {
+    set_failure(status.get(), is_initialized ? HVD_INVALID_ARGUMENT : HVD_ABORTED,
+                hvd_last_error());
     tf().TF_OpKernelContext_Failure(context, status.get());
     return;
   }

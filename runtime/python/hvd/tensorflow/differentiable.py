@@ -21,10 +21,10 @@ def _scale(op: Any, attribute: str) -> float:
 
 
 def _work(op: Any, kind: int) -> Work:
-    """What the op did. Operations of the backward pass get their names from their own places."""
+    """What the op did."""
     return Work(
         kind,
-        None,
+        op.get_attr("tensor_name").decode() or None,
         op.get_attr("reduce_op"),
         (_scale(op, "prescale_bits"), _scale(op, "postscale_bits")),
         op.get_attr("process_set"),
@@ -34,49 +34,73 @@ def _work(op: Any, kind: int) -> Work:
     )
 
 
-def _sent_back(work: Work, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """The operation of the derivative, with its factor."""
+def _name(work: Work) -> str | None:
+    """Of the backward pass: from the op's, for its own place may hold names that Keras counts."""
+    return work.name and f"{work.name}.gradient"
+
+
+def _sent_back(work: Work, gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor | None]:
+    """The operation of the derivative, with its factor; None for what has no gradient."""
     back, factor = derivative(work)
-    totals = submit(back, gradients)
-    return [one if factor == 1 else one * tf.cast(factor, one.dtype) for one in totals]
+    there = [one for one in gradients if one is not None]
+    totals = iter(submit(back._replace(name=_name(work)), there))
+    scaled = (one if factor == 1 else one * tf.cast(factor, one.dtype) for one in totals)
+    return [None if one is None else next(scaled) for one in gradients]
 
 
-def _zeros_after(awaited: Sequence[tf.Tensor], like: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def _zeros_after(
+    awaited: Sequence[tf.Tensor | None], like: Sequence[tf.Tensor]
+) -> list[tf.Tensor | None]:
     """Zeros that need `awaited`: a session would prune what this rank needs not and others await."""
-    with tf.control_dependencies(awaited):
-        return [tf.identity(tf.zeros_like(one)) for one in like]
+    with tf.control_dependencies([one for one in awaited if one is not None]):
+        return [
+            None if one is None else tf.identity(tf.zeros_like(shape))
+            for one, shape in zip(awaited, like)
+        ]
+
+
+# What tensors travel as.
+_SENT_AS = {_lib.WIRE_FLOAT16: tf.float16, _lib.WIRE_BFLOAT16: tf.bfloat16}
+
+
+def _hit(work: Work, value: tf.Tensor, extreme: tf.Tensor) -> tf.Tensor:
+    """1 where this rank gave the extreme, else 0."""
+    sent = _SENT_AS.get(work.wire)
+    given = value if sent is None else tf.cast(tf.cast(value, sent), value.dtype)
+    return tf.cast(tf.equal(given, extreme), value.dtype)
 
 
 @tf.RegisterGradient("HvdAllreduce")
-def _allreduce(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
+def _allreduce(op: Any, *gradients: tf.Tensor | None) -> list[tf.Tensor | None]:
     work = _work(op, _lib.ALLREDUCE)
     if not is_of_extremes(work):
         return _sent_back(work, gradients)
-    count = len(gradients)
     hits = [
-        tf.cast(tf.equal(one, extreme), one.dtype)
-        for one, extreme in zip(list(op.inputs)[:count], list(op.outputs))
+        None if gradient is None else _hit(work, value, extreme)
+        for gradient, value, extreme in zip(gradients, list(op.inputs), list(op.outputs))
     ]
     sums = _sent_back(work, [*gradients, *hits])
-    return [total * hit / number for total, hit, number in zip(sums, hits, sums[count:])]
+    return [
+        # Of NaN, which equals nothing, nobody gave the extreme.
+        None if hit is None else tf.math.divide_no_nan(total * hit, number)
+        for total, hit, number in zip(sums, hits, sums[len(hits) :])
+    ]
 
 
 @tf.RegisterGradient("HvdBroadcast")
-def _broadcast(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
+def _broadcast(op: Any, *gradients: tf.Tensor | None) -> list[tf.Tensor | None]:
     work = _work(op, _lib.BROADCAST)
     totals = _sent_back(work, gradients)
-    if api.rank() == work.root:
-        return totals
-    return _zeros_after(totals, totals)
+    return totals if api.rank() == work.root else _zeros_after(totals, op.inputs)
 
 
 @tf.RegisterGradient("HvdReducescatter")
-def _reducescatter(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
+def _reducescatter(op: Any, *gradients: tf.Tensor | None) -> list[tf.Tensor | None]:
     return _sent_back(_work(op, _lib.REDUCESCATTER), gradients)
 
 
 @tf.RegisterGradient("HvdReduce")
-def _reduce(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
+def _reduce(op: Any, *gradients: tf.Tensor | None) -> list[tf.Tensor | None]:
     work = _work(op, _lib.REDUCE)
     if api.rank() == work.root:
         return _sent_back(work, gradients)
@@ -84,24 +108,29 @@ def _reduce(op: Any, *gradients: tf.Tensor) -> list[tf.Tensor]:
 
 
 @tf.RegisterGradient("HvdAllgather")
-def _allgather(op: Any, *gradients: Any) -> list[tf.Tensor]:
+def _allgather(op: Any, *gradients: Any) -> list[tf.Tensor | None]:
     work = _work(op, _lib.ALLGATHER)
     rows = op.outputs[-1]  # [tensors, ranks]
     place = api.process_set_rank(work.process_set)
-    results = []
+    results: list[tf.Tensor | None] = []
     for index, total in enumerate(_sent_back(work, gradients[:-1])):
         begin = tf.reduce_sum(rows[index, :place])
-        results.append(total[begin : begin + rows[index, place]])
+        mine = slice(begin, begin + rows[index, place])
+        results.append(None if total is None else total[mine])
     return results
 
 
-def _rows_back(op: Any, kind: int, gradients: Sequence[Any]) -> list[tf.Tensor]:
+def _rows_back(op: Any, kind: int, gradients: Sequence[Any]) -> list[tf.Tensor | None]:
     """Rows go back the way that they came; those that went nowhere changed nothing."""
     work = _work(op, kind)
     back, _ = derivative(work)
+    back = back._replace(name=_name(work))
     rows = op.outputs[-1]
-    results = []
+    results: list[tf.Tensor | None] = []
     for index, gradient in enumerate(gradients[:-1]):
+        if gradient is None:
+            results.append(None)
+            continue
         (returned,) = submit(back, [gradient], splits_back(work, rows[index]))
         shape = tf.shape(op.inputs[index])
         missing = shape[0] - tf.shape(returned)[0]
@@ -117,7 +146,7 @@ def _alltoall(op: Any, *gradients: Any) -> list[tf.Tensor | None]:
 
 
 @tf.RegisterGradient("HvdGather")
-def _gather(op: Any, *gradients: Any) -> list[tf.Tensor]:
+def _gather(op: Any, *gradients: Any) -> list[tf.Tensor | None]:
     return _rows_back(op, _lib.GATHER, gradients)
 
 

@@ -14,7 +14,9 @@ from hvd.errors import BY_STATUS, HvdError
 
 # The plugin's failure.cc writes it, and _PAYLOAD, which sessions and graphs that are called by graphs
 # may lose. TensorFlow adds which node it was.
-_MARK = re.compile(r"HvdError status=([A-Z_]+): (.*?)(?:\s*\[Op:|\n\t? ?\[\[|$)", re.DOTALL)
+_MARK = re.compile(
+    r"HvdError status=([A-Z_]+): (.*?)(?:\s*\[Op:|\n\t? ?\[\[|\nTraceback|$)", re.DOTALL
+)
 _PAYLOAD = b"type.hvd/status"
 _NAMES = {
     "INVALID_ARGUMENT": 1,
@@ -63,6 +65,16 @@ def of(error: BaseException) -> HvdError | None:
     tf.errors.OpError.__init__(result, error.node_def, error.op, text, error.error_code)
     result._experimental_payloads = {**error.experimental_payloads, _PAYLOAD: name.encode()}
     return result
+
+
+@contextlib.contextmanager
+def marked() -> Iterator[None]:
+    """In Python that a graph runs: ``of()`` finds what leaves it, as what a kernel fails with."""
+    try:
+        yield
+    except HvdError as error:
+        status = next(name for name, number in _NAMES.items() if number == error.status)
+        raise RuntimeError(f"HvdError status={status}: {error}") from None
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
     root_rank
         Whose values count.
     device
-        Where the operation is placed; "" leaves it to TensorFlow.
+        Where values are assigned; "" leaves it to TensorFlow. They are broadcast on the host.
 
     >>> BroadcastGlobalVariablesHook(0).root_rank
     0

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import re
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,41 @@ def run_independently(result: Any) -> None:
         manager.run_independently(result.op)
 
 
-def graph_name(op: str) -> str:
-    """The name that the next op of this kind gets in the graph that is being built."""
-    return _graphs.get_default_graph().unique_name(op, mark_as_used=False)
+# What TensorFlow puts behind the names of branches and loops: how many the process has made.
+_COUNTED = re.compile(r"(_\d+)+$")
+
+# The names of collectives in each graph.
+_names: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+
+def place_in_graph(name: str, *, with_scope: bool = True, is_taken: bool = False) -> str:
+    """A name for what comes next in the graph that is being built: equal on all ranks that build it.
+
+    It begins with the functions that the graph is within: a function's names begin anew, and what
+    it does may overlap with what the function that calls it does.
+
+    Parameters
+    ----------
+    with_scope
+        The scope of names counts.
+    is_taken
+        Nothing else in the graph gets this name.
+    """
+    graph = _graphs.get_default_graph()
+    place = graph.unique_name(name, mark_as_used=is_taken) if with_scope else name
+    functions = []
+    while graph is not None:
+        functions.append(_COUNTED.sub("", getattr(graph, "name", None) or ""))
+        graph = getattr(graph, "outer_graph", None)
+    return "/".join([one for one in reversed(functions) if one] + [place])
+
+
+def unique_in_graph(name: str) -> str:
+    """The same, or with a number behind it: two in flight would be taken for each other."""
+    names = _names.setdefault(_graphs.get_default_graph(), set())
+    unique, number = name, 0
+    while unique in names:
+        number += 1
+        unique = f"{name}_{number}"
+    names.add(unique)
+    return unique

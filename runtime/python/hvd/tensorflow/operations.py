@@ -45,7 +45,8 @@ def exchange(
     Parameters
     ----------
     work
-        Without a name: the order of calls names the op in eager mode, its place in a graph.
+        Without a name: the order of calls names the op in eager mode, its place in a graph. A name
+        that comes again in a graph gets a number there.
     splits
         [ranks] rows for each rank, of alltoall and scatter; None: equal parts.
 
@@ -58,7 +59,7 @@ def exchange(
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     is_eager = tf.executing_eagerly()
     attributes = {
-        "tensor_name": work.name or ("" if is_eager else library.graph_name(op)),
+        "tensor_name": (work.name or "") if is_eager else _name_in_graph(work.name, op),
         "reduce_op": work.op,
         "prescale_bits": _bits(work.scales[0]),
         "postscale_bits": _bits(work.scales[1]),
@@ -73,7 +74,9 @@ def exchange(
         with translated():
             result = function(tensors, **attributes)
     else:
-        result = function(tensors, **attributes)
+        # A session that was told to use a GPU would look for a kernel there.
+        with tf.device("/CPU:0"):
+            result = function(tensors, **attributes)
         first = result.rows if work.kind in _WITH_ROWS else result[0]
         library.run_independently(first)
     if work.kind in _WITH_ROWS:
@@ -100,8 +103,12 @@ def reduced(
     return [compression.decompress(one, ctx) for one, (_, ctx) in zip(results, packed)]
 
 
+def _name_in_graph(name: str | None, op: str) -> str:
+    return library.unique_in_graph(name or library.place_in_graph(op))
+
+
 def named(name: str | None, op: str, ignore_name_scope: bool) -> str | None:
-    """A name given counts as it is; one that a graph makes can lose its scope."""
+    """A name given counts as it is; one that a graph makes can do without its scope."""
     if name or not ignore_name_scope or tf.executing_eagerly():
         return name
-    return library.graph_name(op).rsplit("/", 1)[-1]
+    return library.place_in_graph(op, with_scope=False)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from hvd import process_sets
-from hvd.tensorflow import library
+from hvd.tensorflow import errors, library
 
 # Question of runtime/plugins/tensorflow/operations.h.
 _RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE, _INCLUDED = range(5)
@@ -74,10 +74,11 @@ def join(name: str | None = None) -> tf.Tensor | int:
     """
     if tf.executing_eagerly():
         return process_sets.join()
-    joined = tf.numpy_function(lambda: _int32(process_sets.join()), [], tf.int32, name=name)
+    joined = tf.numpy_function(_joined, [], tf.int32, name=name)
     joined.set_shape([])
     return joined
 
 
-def _int32(value: int) -> object:
-    return tf.int32.as_numpy_dtype(value)
+def _joined() -> object:
+    with errors.marked():
+        return tf.int32.as_numpy_dtype(process_sets.join())

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
@@ -15,7 +14,7 @@ from hvd.errors import UnsupportedError
 from hvd.groups import grouped_indices
 from hvd.refusals import refused
 from hvd.settings import Settings, is_shared
-from hvd.tensorflow import operations
+from hvd.tensorflow import library, operations
 from hvd.tensorflow.compression import Compression, wire_for
 from hvd.tensorflow.sparse import divided, sparse_allreduce
 from hvd.work import Adasum, Work, work_among
@@ -59,18 +58,14 @@ class LocalSources:
 def gradient_names(count: int, prefix: str = "gradient") -> list[str]:
     """Names for so many tensors that are reduced together: equal on all ranks, for they count.
 
-    In a graph they are those of no other tensor in it. They say nothing of layers: those that Keras
-    names are called after how many of them the process has made.
+    In a graph they are those of no other tensor in it or in the functions around it. They say
+    nothing of layers: those that Keras names are called after how many of them the process has made.
 
     >>> gradient_names(2)
     ['gradient.0', 'gradient.1']
     """
     if not tf.executing_eagerly():
-        graph = tf.compat.v1.get_default_graph()
-        prefix = graph.unique_name(prefix)
-        # A function within a function has names of its own; TensorFlow numbers branches and loops.
-        function = re.sub(r"(_\d+)+$", "", getattr(graph, "name", ""))
-        prefix = f"{function}/{prefix}" if function else prefix
+        prefix = library.place_in_graph(prefix, is_taken=True)
     return [f"{prefix}.{index}" for index in range(count)]
 
 

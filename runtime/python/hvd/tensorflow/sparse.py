@@ -24,6 +24,8 @@ def sparse_allreduce(
 ) -> tf.IndexedSlices:
     """The sum or average over ranks of sparse rows; an index stands once for each rank that has it.
 
+    The average of whole numbers is the sum of each rank's quotients, not the quotient of the sum.
+
     Raises
     ------
     hvd.errors.UnsupportedError
@@ -31,9 +33,8 @@ def sparse_allreduce(
     """
     if op not in (Average, Sum) or scales != (1.0, 1.0):
         raise UnsupportedError(
-            f"allreduce '{name or slices.values.name if not tf.executing_eagerly() else name}': "
-            "tf.IndexedSlices have Sum and Average, without scales; give sparse_as_dense=True, or "
-            "use tf.convert_to_tensor() on them"
+            f"allreduce{_quoted(slices, name)}: tf.IndexedSlices have Sum and Average, without scales; "
+            "give sparse_as_dense=True, or use tf.convert_to_tensor() on them"
         )
     number = process_set_id(process_set)
     values, context = compression.compress(slices.values)
@@ -44,6 +45,12 @@ def sparse_allreduce(
     return tf.IndexedSlices(
         compression.decompress(values, context), indices, dense_shape=slices.dense_shape
     )
+
+
+def _quoted(slices: tf.IndexedSlices, name: str | None) -> str:
+    if not name and not tf.executing_eagerly():
+        name = slices.values.name
+    return f" '{name}'" if name else ""
 
 
 def divided(values: tf.Tensor, ranks: int) -> tf.Tensor:

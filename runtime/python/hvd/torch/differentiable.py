@@ -30,16 +30,23 @@ def _back(work: Work, gradients: Sequence[torch.Tensor]) -> Sequence[torch.Tenso
     return _reduced(derivative(work).work, gradients)
 
 
+# What tensors travel as.
+_SENT_AS = {_lib.WIRE_FLOAT16: torch.float16, _lib.WIRE_BFLOAT16: torch.bfloat16}
+
+
 def through_extremes(
+    work: Work,
     gradients: Sequence[torch.Tensor],
     given: Sequence[torch.Tensor],
     results: Sequence[torch.Tensor],
     total: Callable[[list[torch.Tensor]], Sequence[torch.Tensor]],
 ) -> Iterator[torch.Tensor]:
     """The gradients of what was `given` to Min or Max; `total`: the sums over ranks."""
-    hits = [(one == extreme).to(one.dtype) for one, extreme in zip(given, results)]
+    sent = [one.to(_SENT_AS.get(work.wire, one.dtype)).to(one.dtype) for one in given]
+    hits = [(one == extreme).to(one.dtype) for one, extreme in zip(sent, results)]
     sums = total([*gradients, *hits])
-    return (t * hit / count for t, hit, count in zip(sums, hits, sums[len(hits) :]))
+    # NaN equals nothing: nobody gave it.
+    return (t * hit / count.clamp(min=1) for t, hit, count in zip(sums, hits, sums[len(hits) :]))
 
 
 class _Allreduce(torch.autograd.Function):
@@ -57,7 +64,7 @@ class _Allreduce(torch.autograd.Function):
         if not is_of_extremes(work):
             return (None, *_back(work, gradients))
         given, results = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
-        return (None, *through_extremes(gradients, given, results, partial(_back, work)))
+        return (None, *through_extremes(work, gradients, given, results, partial(_back, work)))
 
 
 class _Broadcast(torch.autograd.Function):

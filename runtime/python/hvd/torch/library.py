@@ -175,7 +175,8 @@ def _allreduce_back(ctx: Any, gradients: Sequence[torch.Tensor]) -> Any:
     if not is_of_extremes(ctx.work):
         return _reduced(back, gradients), *[None] * 7
     given, results = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
-    return list(through_extremes(gradients, given, results, partial(_reduced, back))), *[None] * 7
+    total = partial(_reduced, back)
+    return list(through_extremes(ctx.work, gradients, given, results, total)), *[None] * 7
 
 
 def _keep_allgather(ctx: Any, inputs: Any, output: Any) -> None:
