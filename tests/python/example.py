@@ -3,6 +3,7 @@
 
     example.py HVDRUN RANKS PATTERN FILE [ARGUMENTS...] [then ARGUMENTS...]      RANKS 0: without hvdrun
 
+FILE is in examples/, or a page docs/NAME.md whose first block of Python is taken as a user would.
 After `then` it is run once more, in the same folder: what the last run prints counts. Files that it
 draws go into a folder of this test, must not be empty, and are removed.
 """
@@ -18,9 +19,15 @@ from pathlib import Path
 
 import ranks
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 150
-NEEDS = {"pytorch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow"}  # by folder
+# By folder; the pages that are tested are those on TensorFlow.
+NEEDS = {
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "keras": "tensorflow",
+    "docs": "tensorflow",
+}
 
 
 def main() -> int:
@@ -43,7 +50,7 @@ def main() -> int:
         code, text = 0, ""
         for one in runs(arguments):
             if code == 0:
-                command = [*launcher, python, str(EXAMPLES / name), *one]
+                command = [*launcher, python, str(program(name, Path(folder))), *one]
                 code, text = run(command, folder, environment)
         empty = [path.name for path in Path(folder).rglob("*") if path.stat().st_size == 0]
         drawn = re.search(r"drawn: (\S+)", text)
@@ -53,6 +60,17 @@ def main() -> int:
         print(f"{name}: exit code {code}; {pattern!r} expected; empty files: {empty}")
         return 1
     return 0
+
+
+def program(name: str, folder: Path) -> Path:
+    """The script; that of a page is written into the folder, where the page expects examples/."""
+    if not name.startswith("docs/"):
+        return ROOT / "examples" / name
+    block = re.search(r"^```python\n(.*?)^```", (ROOT / name).read_text(), re.S | re.M)
+    assert block is not None, f"{name} has no block of Python"
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "train.py").write_text(block.group(1))
+    return folder / "train.py"
 
 
 def runs(arguments: list[str]) -> list[list[str]]:
