@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import unittest
 import unittest.mock
+import warnings
 from typing import Any
 
 import keras
@@ -13,7 +15,7 @@ import numpy as np
 import hvd
 import hvd.keras as hk
 import hvd.tensorflow.keras
-from hvd.keras import backends, callbacks
+from hvd.keras import backends, callbacks, distributed
 
 SGD = keras.optimizers.SGD
 
@@ -30,7 +32,7 @@ def network(optimizer: Any, **options: Any) -> Any:
     """A linear model with weights of 0."""
     dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
     model = keras.Sequential([keras.Input([1]), dense])
-    model.compile(optimizer, "mse", **options)
+    model.compile(optimizer, keras.losses.MeanSquaredError(), **options)
     return model
 
 
@@ -116,6 +118,125 @@ class Broadcasts(unittest.TestCase):
         hk.shutdown()
         hk.init()
         self.assertEqual(self.begin(2.0), 0.0)
+
+
+class Files(unittest.TestCase):
+    """A model of a file trains on as the one that was saved."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = f"{folder.name}/model.keras"
+
+    def steps(self, model: Any, count: int) -> list[float]:
+        """The weight after each step; a step is larger on a rank with a larger number."""
+        data = np.full((2, 1), 1.0), np.full((2, 1), 1.0 + hvd.rank())
+        seen = []
+        for _ in range(count):
+            model.train_on_batch(*data)
+            seen.append(weight(model))
+        return seen
+
+    def made(self, rate: float, **options: Any) -> Any:
+        return network(hk.DistributedOptimizer(SGD(rate), **options), run_eagerly=True)
+
+    def loaded(self, model: Any, path: str = "", **arguments: Any) -> Any:
+        """A model from a file that leaves no question."""
+        path = path or self.path
+        model.save(path)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "load_model")
+            again = hk.load_model(path, **arguments)
+        again.run_eagerly = True
+        return again
+
+    def assert_alike(self, one: Any, other: Any) -> None:
+        self.assertEqual(self.steps(one, 4), self.steps(other, 4))
+
+    def test_it_reduces_as_it_did(self) -> None:
+        scaled = keras.optimizers.LossScaleOptimizer
+        for kind, optimizer in {
+            "sums of steps": hk.DistributedOptimizer(SGD(0.125), backward_passes_per_step=2),
+            "their means": hk.DistributedOptimizer(
+                SGD(0.125), backward_passes_per_step=2, average_aggregated_gradients=True
+            ),
+            "Keras' own": hk.DistributedOptimizer(SGD(0.125, gradient_accumulation_steps=2)),
+            "scaled": hk.DistributedOptimizer(scaled(SGD(0.125)), backward_passes_per_step=2),
+            "scaled around": scaled(
+                hk.DistributedOptimizer(SGD(0.125), backward_passes_per_step=2)
+            ),
+            "sums of ranks": hk.DistributedOptimizer(SGD(0.03125), op=hk.Sum),
+            "divided": hk.DistributedOptimizer(
+                SGD(0.125), "own", gradient_predivide_factor=2.0, sparse_as_dense=True
+            ),
+        }.items():
+            with self.subTest(kind):
+                model = network(optimizer, run_eagerly=True, auto_scale_loss=False)
+                self.steps(model, 1)
+                again = self.loaded(model)
+                had = optimizer.inner_optimizer if kind == "scaled around" else optimizer
+                variables = optimizer.variables
+                self.assertEqual(
+                    again.optimizer._hvd.arguments(variables), had._hvd.arguments(variables)
+                )
+                self.assert_alike(model, again)
+                plain = keras.models.load_model(self.path)
+                self.assertNotIsInstance(plain.optimizer, distributed.Distributed)
+
+    def test_what_is_given_wins(self) -> None:
+        model = self.made(0.25, backward_passes_per_step=2)
+        model.optimizer.build(model.trainable_variables)
+        for arguments, factor in (
+            ({}, 2.0),
+            ({"average_aggregated_gradients": True}, 1.0),
+            ({"backward_passes_per_step": 1}, 1.0),
+            ({"op": hk.Sum}, 2.0 * hvd.size()),
+        ):
+            again = self.loaded(model, **arguments)
+            self.assertEqual([ones(again), ones(again)], [0.0, 0.5 * factor], arguments)
+        with self.assertRaisesRegex(hvd.HvdError, "is 3 and .*steps=2: give one"):
+            self.loaded(model, backward_passes_per_step=3)
+
+    def test_variables_that_stay(self) -> None:
+        for scales in (True, False):
+            optimizer = hk.DistributedOptimizer(SGD(0.125), scale_local_gradients=scales)
+            model = network(optimizer, run_eagerly=True)
+            optimizer.register_local_var(model.weights[0])
+            with self.assertWarnsRegex(UserWarning, r"call optimizer.register_local_var\(\) again"):
+                model.save(self.path)
+                hk.load_model(self.path)
+            self.steps(model, 1)
+            self.assert_alike(model, self.loaded(model))
+
+    def test_process_sets(self) -> None:
+        ranks = list(range(hvd.size() - 1))
+        group = hk.add_process_set(ranks)
+        model = self.made(0.125, process_set=group)
+        self.assert_alike(self.loaded(model), model)
+        again = self.loaded(model, process_set=hk.global_process_set)
+        everywhere = self.made(0.125)
+        everywhere.set_weights(again.get_weights())
+        self.assert_alike(everywhere, again)
+        hk.remove_process_set(group)
+        model.save(self.path)
+        with self.assertRaisesRegex(hvd.HvdError, r"call hvd.add_process_set\(\[0, 1\]\) first"):
+            hk.load_model(self.path)
+
+    def test_a_file_without_room_for_it_is_asked_about(self) -> None:
+        path = self.path.replace(".keras", ".h5")
+        model = self.made(0.0625, backward_passes_per_step=2)
+        self.assertEqual([ones(model), ones(model)], [0.0, 0.25])
+        for arguments, expected in (
+            ({"backward_passes_per_step": 2}, 0.4375),
+            ({"average_aggregated_gradients": False}, 0.4375),
+            ({"average_aggregated_gradients": True}, 0.34375),
+            ({"backward_passes_per_step": 1}, 0.34375),
+        ):
+            again = self.loaded(model, path, **arguments)
+            self.assertEqual([ones(again), ones(again)], [0.25, expected], arguments)
+        with self.assertWarnsRegex(UserWarning, "of 2 steps.*backward_passes_per_step=2 if"):
+            hk.load_model(path)
+        self.loaded(self.made(0.1), path)
 
 
 class Outside(unittest.TestCase):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hvd.keras import files
 from hvd.keras.exchange import Exchange
 from hvd.keras.registry import store_as
 
@@ -58,6 +59,14 @@ class Distributed:
             for place, variable in enumerate(variables)
         ]
         return self._hvd.reduce(gradients, variables, places)
+
+    def save_assets(self, inner_path: str) -> None:
+        """Puts beside the model, in a folder of its file, what ``hvd.keras.load_model()`` needs."""
+        given = getattr(super(), "save_assets", None)
+        if given is not None:
+            given(inner_path)
+        arguments = self._hvd.arguments(self._trainable_variables)  # type: ignore[attr-defined]
+        files.write(inner_path, arguments)
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of this variable stays on its rank."""

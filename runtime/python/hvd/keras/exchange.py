@@ -12,7 +12,9 @@ import keras
 
 from hvd import api
 from hvd.keras import backends
+from hvd.process_sets import global_process_set
 from hvd.settings import Settings, is_shared
+from hvd.work import Average
 
 # The names that are taken, each in a process set; in the job whose number stands first.
 _taken: tuple[int, set[tuple[int, str]]] = (-1, set())
@@ -105,6 +107,29 @@ class Exchange:
             self._prefix = _new_name(number, self._name)
             _named.add(self)
         return self._prefix
+
+    def arguments(self, variables: Sequence[Any]) -> dict[str, Any]:
+        """What another optimizer must be told to exchange alike, as far as a file can keep it.
+
+        Arguments of ``DistributedOptimizer`` that are not the defaults; ``ranks`` of a process set; and
+        ``local``, the places of what stays among these variables, -1 where it is not among them.
+        """
+        reduction, process_set = self.settings.reduction, self.settings.process_set
+        places = {key(variable): place for place, variable in enumerate(variables)}
+        ranks = None if process_set is global_process_set else process_set.ranks
+        # Each with its default.
+        found = {
+            "op": (reduction.op, Average),
+            "gradient_predivide_factor": (reduction.predivide, 1.0),
+            "backward_passes_per_step": (reduction.passes_per_step, 1),
+            "average_aggregated_gradients": (self.settings.averages_passes, False),
+            "sparse_as_dense": (self.settings.sparse_as_dense, False),
+            "scale_local_gradients": (self._scales_local, True),
+            "name": (self._name, "optimizer"),
+            "ranks": (ranks, None),
+            "local": (sorted(places.get(one, -1) for one in self._staying()), []),
+        }
+        return {name: value for name, (value, default) in found.items() if value != default}
 
     def reduce(
         self, gradients: Sequence[Any], variables: Sequence[Any], places: Sequence[int]

@@ -98,10 +98,12 @@ def _check_op(op: int) -> None:
 def _accumulate(optimizer: Any, passes: int) -> None:
     """Lets Keras add up the gradients of some steps; it divides them by their number."""
     steps = optimizer.gradient_accumulation_steps
+    if steps == passes:
+        return
     if steps:
         raise refused(
             f"backward_passes_per_step is {passes} and the optimizer has "
-            f"gradient_accumulation_steps={steps}: give one of them"
+            f"gradient_accumulation_steps={steps}: give one of them, or the same number twice"
         )
     if optimizer.built:
         raise refused(
@@ -163,7 +165,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         Gradients of a group travel together: a number of groups, or lists of variables.
     backward_passes_per_step
         Steps whose gradients add up before one update, by ``gradient_accumulation_steps`` of Keras;
-        before the first step only.
+        before the first step only, unless the optimizer has this number already.
     average_aggregated_gradients
         The gradients of these steps are averaged; else summed.
     process_set

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 
 from hvd.errors import UnsupportedError
+from hvd.keras import files
+from hvd.keras.distributed import inner_of
 from hvd.keras.optimizer import DistributedOptimizer
+from hvd.process_sets import ProcessSet, process_set_ids, process_set_ranks
+from hvd.refusals import refused
 
 
 def load_model(
@@ -20,8 +25,12 @@ def load_model(
     custom_objects: Mapping[str, Any] | None = None,
     compression: Any = None,
     legacy_opts: bool = False,
+    **arguments: Any,
 ) -> Any:
     """The model of a file, whose optimizer has its saved state and is distributed.
+
+    A ``.keras`` file keeps what its distributed optimizer was told: it reduces again as it did, but for
+    `compression` and `groups`. An ``.h5`` file keeps nothing of it: give the arguments again.
 
     Parameters
     ----------
@@ -36,11 +45,24 @@ def load_model(
         As for ``DistributedOptimizer``.
     legacy_opts
         Horovod's, for optimizers that Keras 3 does not have any more: must be False.
+    **arguments
+        Others of ``DistributedOptimizer``, by name: in the place of those that the file keeps.
 
     Returns
     -------
     keras.Model
         Not compiled where the file has a model that was not.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument is wrong, or the optimizer trained in a process set that is not there now.
+
+    Warns
+    -----
+    UserWarning
+        The file does not say whether the optimizer adds steps up or averages them, or which variables
+        stay on their rank.
 
     >>> import os, tempfile
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
@@ -61,9 +83,51 @@ def load_model(
     model = keras.models.load_model(filepath, custom_objects=objects)
     if getattr(model, "optimizer", None) is not None:
         _restore_old_optimizer(model, filepath)
-        DistributedOptimizer(model.optimizer, compression=compression)
+        _distribute(model.optimizer, filepath, {"compression": compression, **arguments})
         model.jit_compile = False  # it was compiled before the optimizer was ours
     return model
+
+
+def _distribute(optimizer: Any, filepath: Any, given: dict[str, Any]) -> None:
+    """Makes the optimizer what it was, but for what is given."""
+    kept = files.read(filepath)
+    arguments = dict(kept or {})
+    ranks, local = arguments.pop("ranks", None), arguments.pop("local", [])
+    if ranks is not None and "process_set" not in given:
+        arguments["process_set"] = _process_set_of(ranks, filepath)
+    steps = (inner_of(optimizer) or optimizer).gradient_accumulation_steps or 1
+    if "average_aggregated_gradients" in given:
+        given.setdefault("backward_passes_per_step", steps)
+    DistributedOptimizer(optimizer, **{**arguments, **given})
+    for place in local:
+        if place >= 0:
+            optimizer.register_local_var(optimizer._trainable_variables[place])
+    if -1 in local:
+        warnings.warn(
+            f"load_model: {filepath} was written before the first step, and does not say which variables "
+            "stay on their rank: call optimizer.register_local_var() again",
+            stacklevel=3,
+        )
+    if kept is None and steps > 1 and "backward_passes_per_step" not in given:
+        warnings.warn(
+            f"load_model: the optimizer adds up the gradients of {steps} steps, and {filepath} does not "
+            f"say how; now it averages them. Give load_model backward_passes_per_step={steps} if "
+            "DistributedOptimizer was given it, else 1",
+            stacklevel=3,
+        )
+
+
+def _process_set_of(ranks: list[int], filepath: Any) -> ProcessSet:
+    """The process set of now that has these ranks."""
+    for number in process_set_ids():
+        if process_set_ranks(number) == ranks:
+            found = ProcessSet(ranks)
+            found.process_set_id = number
+            return found
+    raise refused(
+        f"load_model: the optimizer in {filepath} trained in a process set of ranks {ranks}, which is "
+        f"not there: call hvd.add_process_set({ranks}) first, or give another process_set"
+    )
 
 
 def _restore_old_optimizer(model: Any, filepath: Any) -> None:
