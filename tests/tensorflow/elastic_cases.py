@@ -34,6 +34,12 @@ def tearDownModule() -> None:  # noqa: N802
     hvd.shutdown()
 
 
+def fail() -> None:
+    """Ends the job, and raises the error."""
+    api.abort("on purpose")
+    hvd.barrier()
+
+
 def gradient_of(step: int) -> float:
     """That of this rank."""
     return (step + 1.0) * (hvd.rank() + 1.0)
@@ -56,7 +62,7 @@ def passes_with_a_failure(
         begun.append(kept.step)
         while kept.step < STEPS:
             if kept.step == 4 and len(begun) == 1 and hvd.rank() != 0:
-                api.abort("on purpose")
+                fail()
             one_pass(kept.step)
             hvd.barrier()
             kept.step += 1
@@ -157,6 +163,66 @@ class SumsOfKeras(unittest.TestCase):
         kept.sync()
         (added,) = optimizer._accumulated_gradients
         self.assertEqual((int(optimizer._iterations), float(added.numpy()[0, 0])), (2, 3.0))
+
+
+class TwoOptimizers(unittest.TestCase):
+    """Rank 0 has used both when the job fails, the others one."""
+
+    def train(self, pair: Callable[[], list[Any]]) -> list[float]:
+        """The weights of the pair that was used last."""
+        tries = []
+
+        @elastic.run(reset_limit=1)
+        def run(kept: Any) -> list[Any]:
+            tries.append(kept.step)
+            both = pair()
+            while kept.step < 3:
+                for number, one_pass in enumerate(both):
+                    if len(tries) == 1 and number == 1 and hvd.rank() != 0:
+                        fail()
+                    one_pass(tf.constant([[hvd.rank() + number + 1.0]]))
+                kept.step += 1
+            return both
+
+        both = run(elastic.ObjectState(step=0))
+        self.assertEqual(tries, [0, 0])
+        return [one_pass.weight() for one_pass in both]
+
+    def check(self, weights: list[float], steps: tuple[int, int]) -> None:
+        mean = sum(range(hvd.size())) / hvd.size()
+        self.assertEqual(weights, [-steps[0] * (mean + 1), -steps[1] * (mean + 2)])
+
+    def test_they_outlive_the_reset(self) -> None:
+        for mode in (lambda step: step, tf.function):
+            both = [TrainedWeight(mode) for _ in range(2)]
+            # Nothing restores the step that the first had made.
+            self.check(self.train(lambda both=both: both), (4, 3))
+
+    def test_they_are_made_anew_after_the_reset(self) -> None:
+        for mode in (lambda step: step, tf.function):
+            kept = TrainedWeight(mode)
+            kept(tf.constant([[1.0]]))
+            weights = self.train(lambda mode=mode: [TrainedWeight(mode) for _ in range(2)])
+            self.check(weights, (3, 3))
+            kept(tf.constant([[1.0]]))
+            self.assertEqual(kept.weight(), -2.0)
+
+
+class TrainedWeight:
+    """A weight and its optimizer; a call is a step with a gradient."""
+
+    def __init__(self, mode: Any) -> None:
+        weight = keras.Variable([[0.0]])
+        optimizer = hk.DistributedOptimizer(keras.optimizers.SGD(1.0))
+        optimizer.build([weight])
+        self._weight = weight
+        self._step = mode(lambda gradient: optimizer.apply([gradient], [weight]))
+
+    def __call__(self, gradient: Any) -> None:
+        self._step(gradient)
+
+    def weight(self) -> float:
+        return float(self._weight.numpy()[0, 0])
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ _PATIENCE_SECONDS = 10.0
 borrowed: dict[Any, Any] = {}
 
 _jobs = 0
+_joins = 0
 
 
 def check(status: int) -> None:
@@ -52,9 +53,18 @@ def job() -> int:
     return _jobs
 
 
+def joins() -> int:
+    """How many jobs this process has joined: as many as the other ranks of this job.
+
+    >>> joins() >= 1
+    True
+    """
+    return _joins
+
+
 def start(start_timeout: float | None, process_sets: _lib.Array[_lib.Ranks]) -> None:
     """Joins the job, with process sets 1, 2, ..."""
-    global _jobs
+    global _jobs, _joins
     options = _lib.InitOptions(struct_size=_lib.sizeof(_lib.InitOptions))
     options.start_timeout_seconds = start_timeout or 0.0
     options.process_sets = process_sets
@@ -74,6 +84,7 @@ def start(start_timeout: float | None, process_sets: _lib.Array[_lib.Ranks]) -> 
     if outcome:
         raise outcome[0]
     _jobs += 1
+    _joins += 1
 
 
 def shutdown() -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,9 +14,8 @@ from hvd.process_sets import global_process_set
 from hvd.settings import Settings, is_shared
 from hvd.work import Average
 
-# The names that are taken, each in a process set; in the job whose number stands first.
-_taken: tuple[int, set[tuple[int, str]]] = (-1, set())
-_named: weakref.WeakSet[Exchange] = weakref.WeakSet()  # those that have one
+# The names that are taken, each in a process set.
+_taken: set[tuple[int, str]] = set()
 
 
 def plain(variable: Any) -> Any:
@@ -32,22 +29,12 @@ def key(variable: Any) -> int:
 
 
 def _new_name(process_set: int, name: str) -> str:
-    """The name, with a number behind it if it is taken.
-
-    In a new job those names are free again whose optimizers are gone: a rank that comes now has
-    not had them.
-    """
-    global _taken
-    if _taken[0] != api.job():
-        if _named:
-            gc.collect()  # models and their optimizers are in cycles
-        held = {(one.settings.reduction.process_set, one.prefix()) for one in _named}
-        _taken = api.job(), held
+    """The name, with a number behind it if it is taken."""
     number, found = 0, name
-    while (process_set, found) in _taken[1]:
+    while (process_set, found) in _taken:
         number += 1
         found = f"{name}.{number}"
-    _taken[1].add((process_set, found))
+    _taken.add((process_set, found))
     return found
 
 
@@ -79,7 +66,10 @@ class Exchange:
         self.settings = settings
         self.backend = backends.chosen()
         self.updated: Sequence[Any] = ()  # the variables of the update that Keras does now
-        self._name = name or "optimizer"
+        # Those made after a reset have other names than those made before it, which some ranks may
+        # not have used, or not even made.
+        joins = api.joins()
+        self._name = (name or "optimizer") + (f".job{joins}" if joins > 1 else "")
         self._factor = factor
         self._local: dict[int, Any] = {}
         self._local_layers = list(local_layers)
@@ -99,13 +89,11 @@ class Exchange:
         """What the names of the operations begin with.
 
         Two optimizers must not share it: where a graph does not order them, ranks might. Equal on
-        all ranks that use their optimizers for the first time in the same order. It stays through
-        later jobs, for graphs have it inside.
+        all ranks that use those made in a job for the first time in the same order. It stays
+        through later jobs, for graphs have it inside.
         """
         if not self._prefix:
-            number = self.settings.reduction.process_set
-            self._prefix = _new_name(number, self._name)
-            _named.add(self)
+            self._prefix = _new_name(self.settings.reduction.process_set, self._name)
         return self._prefix
 
     def arguments(self, variables: Sequence[Any]) -> dict[str, Any]:
