@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import unittest
 import unittest.mock
 import warnings
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -252,6 +254,30 @@ class Outside(unittest.TestCase):
             share = len(members) if scales and hvd.rank() in members else 1
             self.assertEqual(ones(model), 0.5 / share)
         hk.remove_process_set(group)
+
+
+class Interface(unittest.TestCase):
+    MODULES = (
+        ("hvd.keras", hk),
+        ("hvd.tensorflow", hvd.tensorflow),
+        ("hvd.tensorflow.keras", hvd.tensorflow.keras),
+    )
+
+    def test_each_package_has_what_hvd_has(self) -> None:
+        # Objects travel with a session in hvd.tensorflow, and join() is one that graphs have.
+        own = {"run", "allgather_object", "broadcast_object", "join"}
+        for title, module in self.MODULES:
+            self.assertLessEqual(set(hvd.__all__) - {"run"}, set(module.__all__), title)
+            for name in sorted(set(hvd.__all__) - own):
+                self.assertIs(getattr(module, name), getattr(hvd, name), title)
+
+    def test_the_reference_has_every_name(self) -> None:
+        page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
+        documented = set(re.findall(r"\w+", page.read_text()))
+        parts = [module for _, module in self.MODULES]
+        parts += [callbacks, hk.elastic, hvd.tensorflow.elastic, hk.schedules]
+        for module in parts:
+            self.assertEqual(sorted(set(module.__all__) - documented), [], module)
 
 
 class Names(unittest.TestCase):

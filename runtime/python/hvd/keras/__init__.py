@@ -12,6 +12,7 @@ Four lines make a script distributed::
 from typing import TYPE_CHECKING, Any
 
 from hvd.api import (
+    Statistics,
     build_info,
     cross_rank,
     cross_size,
@@ -28,7 +29,21 @@ from hvd.api import (
     stop_timeline,
 )
 from hvd.attributes import late_attributes
-from hvd.errors import HvdError
+from hvd.errors import (
+    AbortedError,
+    CheckpointError,
+    DeadlineError,
+    HostsUpdatedInterrupt,
+    HvdError,
+    InternalError,
+    InvalidArgumentError,
+    MismatchError,
+    NotInitializedError,
+    OperatingSystemError,
+    PeerLostError,
+    RankFailedError,
+    UnsupportedError,
+)
 from hvd.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from hvd.keras.saving import load_model
 from hvd.keras.values import (
@@ -58,17 +73,30 @@ if TYPE_CHECKING:
     Compression: Any
 
 __all__ = [
+    "AbortedError",
     "Adasum",
     "Average",
+    "CheckpointError",
     "Compression",
+    "DeadlineError",
     "DistributedOptimizer",
+    "HostsUpdatedInterrupt",
     "HvdError",
+    "InternalError",
+    "InvalidArgumentError",
     "Max",
     "Min",
+    "MismatchError",
+    "NotInitializedError",
+    "OperatingSystemError",
     "PartialDistributedOptimizer",
+    "PeerLostError",
     "ProcessSet",
     "Product",
+    "RankFailedError",
+    "Statistics",
     "Sum",
+    "UnsupportedError",
     "add_process_set",
     "allgather",
     "allgather_object",

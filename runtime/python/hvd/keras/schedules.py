@@ -10,6 +10,8 @@ import keras
 from hvd import api
 from hvd.refusals import refused
 
+__all__ = ["WarmupSchedule"]
+
 
 @keras.saving.register_keras_serializable("hvd")
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):

@@ -12,7 +12,10 @@ Five lines make a script distributed::
     hvd.broadcast_variables(variables, root_rank=0)  # after the first step
 """
 
+from typing import TYPE_CHECKING
+
 from hvd.api import (
+    Statistics,
     build_info,
     cross_rank,
     cross_size,
@@ -29,7 +32,21 @@ from hvd.api import (
     stop_timeline,
 )
 from hvd.attributes import late_attributes
-from hvd.errors import HvdError
+from hvd.errors import (
+    AbortedError,
+    CheckpointError,
+    DeadlineError,
+    HostsUpdatedInterrupt,
+    HvdError,
+    InternalError,
+    InvalidArgumentError,
+    MismatchError,
+    NotInitializedError,
+    OperatingSystemError,
+    PeerLostError,
+    RankFailedError,
+    UnsupportedError,
+)
 from hvd.process_sets import (
     ProcessSet,
     add_process_set,
@@ -68,24 +85,40 @@ from hvd.tensorflow.sync_batch_norm import SyncBatchNormalization
 from hvd.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 
+if TYPE_CHECKING:
+    from hvd.stopping import should_stop, time_left
+
 __all__ = [
+    "AbortedError",
     "Adasum",
     "Average",
     "BitAnd",
     "BitOr",
     "BitXor",
     "BroadcastGlobalVariablesHook",
+    "CheckpointError",
     "Compression",
+    "DeadlineError",
     "DistributedGradientTape",
     "DistributedOptimizer",
+    "HostsUpdatedInterrupt",
     "HvdError",
+    "InternalError",
+    "InvalidArgumentError",
     "Max",
     "Min",
+    "MismatchError",
+    "NotInitializedError",
+    "OperatingSystemError",
     "PartialDistributedGradientTape",
+    "PeerLostError",
     "ProcessSet",
     "Product",
+    "RankFailedError",
+    "Statistics",
     "Sum",
     "SyncBatchNormalization",
+    "UnsupportedError",
     "add_process_set",
     "allgather",
     "allgather_object",
@@ -124,12 +157,15 @@ __all__ = [
     "reducescatter",
     "remove_process_set",
     "scatter",
+    "should_stop",
     "shutdown",
     "size",
     "size_op",
     "start_timeline",
     "statistics",
     "stop_timeline",
+    "time_left",
 ]
 
-__getattr__, __dir__ = late_attributes(__name__, {}, ("elastic",))
+_LATER = {"should_stop": "hvd.stopping", "time_left": "hvd.stopping"}
+__getattr__, __dir__ = late_attributes(__name__, _LATER, ("elastic",))
