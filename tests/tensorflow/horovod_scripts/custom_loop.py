@@ -21,7 +21,7 @@ for gpu in gpus:
 if gpus:
     tf.config.experimental.set_visible_devices(gpus[hvd.local_rank()], "GPU")
 
-tf.random.set_seed(hvd.rank())
+tf.keras.utils.set_random_seed(hvd.rank())
 rng = np.random.RandomState(hvd.rank())
 labels = rng.randint(0, 3, 96)
 images = (0.2 * rng.rand(96, 4, 4, 1) + np.eye(4)[labels][:, :, None, None]).astype("float32")
@@ -29,7 +29,7 @@ dataset = tf.data.Dataset.from_tensor_slices((images, labels)).repeat().shuffle(
 
 model = tf.keras.Sequential(
     [
-        tf.keras.layers.Conv2D(4, [3, 3], activation="relu"),
+        tf.keras.layers.Conv2D(4, [3, 3], activation="tanh"),
         tf.keras.layers.Flatten(),
         tf.keras.layers.Dense(3, activation="softmax"),
     ]
