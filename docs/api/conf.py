@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import os
 import re
 import sys
 import types
@@ -31,6 +30,7 @@ html_copy_source = False
 
 autodoc_default_options = {"members": True}
 autodoc_member_order = "groupwise"
+autodoc_inherit_docstrings = False  # those of a framework have another form
 autodoc_typehints = "none"  # the signature has them; again in the text they only take room
 autodoc_preserve_defaults = True
 # What is missing here is imagined: its types are names in signatures, no more.
@@ -39,8 +39,11 @@ autodoc_mock_imports = [
     for name in ("numpy", "torch", "cloudpickle", "tensorflow")
     if importlib.util.find_spec(name) is None
 ]
+# What asks a framework for more than names when it is imported.
 if "tensorflow" in autodoc_mock_imports:
-    os.environ["HVD_TF_LIBRARY"] = "imagined"
+    autodoc_mock_imports.append("hvd.tensorflow.library")
+if "torch" in autodoc_mock_imports:
+    autodoc_mock_imports.append("hvd.torch.distributed.process_group")
 if importlib.util.find_spec("keras") is None:
     # hvd.keras asks it what it computes with, and registers classes that stay what they are.
     with mock(["keras"]):
