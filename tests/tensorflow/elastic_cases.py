@@ -225,5 +225,70 @@ class TrainedWeight:
         return float(self._weight.numpy()[0, 0])
 
 
+class Fit(unittest.TestCase):
+    def train(self, fails_at: int, rate: Any, batches_per_commit: int, *more: Any) -> Any:
+        """The weights, and the logs of the last epoch; with a failure before that batch, from 1."""
+        keras.utils.set_random_seed(hvd.rank())
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(rate, momentum=0.9)
+        model.compile(hk.DistributedOptimizer(optimizer, backward_passes_per_step=2), "mse")
+        given = np.random.default_rng(hvd.rank()).random((16, 3)).astype("float32")
+        kept = hk.elastic.KerasState(model, batch=0, epoch=0)
+        batches: list[int] = []
+        noted: dict[str, float] = {}
+
+        def begin(batch: int, logs: Any) -> None:
+            batches.append(batch)
+            if len(batches) == fails_at and hvd.rank() != 0:
+                fail()
+
+        callbacks = [
+            hk.callbacks.BroadcastGlobalVariablesCallback(0),
+            hk.callbacks.MetricAverageCallback(),
+            *more,
+            hk.elastic.CommitStateCallback(kept, batches_per_commit),
+            hk.elastic.UpdateBatchStateCallback(kept),
+            hk.elastic.UpdateEpochStateCallback(kept),
+            keras.callbacks.LambdaCallback(
+                on_train_batch_begin=begin, on_epoch_end=lambda epoch, logs: noted.update(logs)
+            ),
+        ]
+
+        @hk.elastic.run
+        def train(kept: Any) -> None:
+            while kept.epoch < 3:
+                left = given[2 * kept.batch :]
+                model.fit(
+                    left,
+                    left[:, :1],
+                    batch_size=2,
+                    initial_epoch=kept.epoch,
+                    epochs=kept.epoch + 1 if kept.batch else 3,
+                    shuffle=False,
+                    verbose=0,
+                    callbacks=callbacks,
+                )
+
+        train(kept)
+        self.assertEqual((kept.epoch, kept.batch), (3, 0))
+        # A rank may have been a batch behind when it learnt of the failure.
+        self.assertEqual(len(batches) > 24, fails_at > 0)
+        values = [one.numpy() for one in [*model.variables, *model.optimizer.variables]]
+        return [*values, *(noted[name] for name in sorted(noted))]
+
+    def check(self, *arguments: Any) -> None:
+        expected = self.train(0, *arguments)
+        for fails_at in (3, 14):
+            got = self.train(fails_at, *arguments)
+            for one, other in zip(got, expected, strict=True):
+                np.testing.assert_allclose(one, other, 1e-5, 1e-6, err_msg=str(fails_at))
+
+    def test_a_failure_between_commits_within_an_epoch(self) -> None:
+        self.check(hk.schedules.WarmupSchedule(0.02, 16), 4)
+
+    def test_a_failure_between_commits_after_epochs(self) -> None:
+        self.check(0.02, 100, hk.callbacks.LearningRateWarmupCallback(0.02, warmup_epochs=2))
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
