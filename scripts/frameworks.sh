@@ -20,7 +20,7 @@ install_framework() {
 
 # For the background, while the compilers run: minutes go by until PyPI has sent all. A stage says what did not come.
 install_frameworks() {
-  install_framework newest-torch --upgrade torch numpy || true
+  install_framework newest-torch --upgrade torch numpy keras || true
   install_framework tensorflow-2.16 tensorflow-cpu==2.16.2 cloudpickle || true
   install_framework tensorflow-newest --upgrade tensorflow-cpu cloudpickle || true
 }

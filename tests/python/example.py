@@ -34,9 +34,9 @@ def main() -> int:
     """0 when the example ended well and printed the pattern."""
     hvdrun, count, pattern, name, *arguments = sys.argv[1:]
     module = NEEDS[Path(name).parts[0]]
-    python = ranks.interpreter_with(module)
+    python = ranks.interpreter_with([module])
     if python is None:
-        print(f"skipped: no Python here has {module} ({ranks.remedy(module)})")
+        print(f"skipped: no Python here has {module} ({ranks.remedy([module])})")
         return ranks.SKIPPED
     launcher = [] if count == "0" else [hvdrun, "-np", count]
     environment = {

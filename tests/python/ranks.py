@@ -95,12 +95,12 @@ def run_ranks(command: list[str], count: int, seconds: float = 120) -> list[Outc
         ]
 
 
-def interpreter_with(module: str) -> str | None:
-    """A Python that can import the module: HVD_TEST_PYTHON, this one, or the system's."""
+def interpreter_with(modules: list[str]) -> str | None:
+    """A Python that can import the modules: HVD_TEST_PYTHON, this one, or the system's."""
     given = os.environ.get("HVD_TEST_PYTHON")
     for path in [given] if given else [sys.executable, "/usr/bin/python3"]:
         found = subprocess.run(
-            [path, "-c", f"import importlib.util as u; exit(u.find_spec('{module}') is None)"],
+            [path, "-c", f"import importlib.util as u; exit(None in map(u.find_spec, {modules}))"],
             check=False,
         )
         if found.returncode == 0:
@@ -108,11 +108,12 @@ def interpreter_with(module: str) -> str | None:
     return None
 
 
-def remedy(module: str) -> str:
-    """How to get a module that no Python here has."""
-    if module in ("tensorflow", "keras"):  # no Debian 12 package has them
-        return f"pip install {module} into an environment, and start this with its Python"
-    return f"apt-get install python3-{module}"
+def remedy(modules: list[str]) -> str:
+    """How to get modules that no Python here has together."""
+    if {"tensorflow", "keras"}.intersection(modules):  # no Debian 12 package has them
+        named = " ".join(modules)
+        return f"pip install {named} into an environment, and start this with its Python"
+    return "apt-get install " + " ".join(f"python3-{module}" for module in modules)
 
 
 def main() -> int:
@@ -120,15 +121,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=120)
-    parser.add_argument("--needs", help="module; default: tensorflow for its files, else torch")
+    parser.add_argument(
+        "--needs", help="modules, as keras,torch; default: tensorflow for its files, else torch"
+    )
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     if options.program[0].endswith(".py"):
         file = (HERE / options.program[0]).resolve()
-        module = options.needs or ("tensorflow" if file.parent == TENSORFLOW else "torch")
-        python = interpreter_with(module)
+        needs = options.needs or ("tensorflow" if file.parent == TENSORFLOW else "torch")
+        modules = needs.split(",")
+        python = interpreter_with(modules)
         if python is None:
-            print(f"skipped: no Python here has {module} ({remedy(module)})")
+            print(f"skipped: no Python here has {' and '.join(modules)} ({remedy(modules)})")
             return SKIPPED
         options.program = [python, str(file), *options.program[1:]]
     if options.ranks == 0:
