@@ -69,6 +69,7 @@ class Exchange:
         # Those made after a reset have other names than those made before it, which some ranks may
         # not have used, or not even made.
         joins = api.joins()
+        self._given_name = name
         self._name = (name or "optimizer") + (f".job{joins}" if joins > 1 else "")
         self._factor = factor
         self._local: dict[int, Any] = {}
@@ -106,14 +107,14 @@ class Exchange:
         places = {key(variable): place for place, variable in enumerate(variables)}
         ranks = None if process_set is global_process_set else process_set.ranks
         # Each with its default.
-        found = {
+        found: dict[str, tuple[Any, Any]] = {
             "op": (reduction.op, Average),
             "gradient_predivide_factor": (reduction.predivide, 1.0),
             "backward_passes_per_step": (reduction.passes_per_step, 1),
             "average_aggregated_gradients": (self.settings.averages_passes, False),
             "sparse_as_dense": (self.settings.sparse_as_dense, False),
             "scale_local_gradients": (self._scales_local, True),
-            "name": (self._name, "optimizer"),
+            "name": (self._given_name, None),
             "ranks": (ranks, None),
             "local": (sorted(places.get(one, -1) for one in self._staying()), []),
         }
