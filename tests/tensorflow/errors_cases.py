@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import unittest
@@ -16,14 +17,16 @@ import tensorflow as tf
 import hvd
 import hvd.keras as hk
 import hvd.tensorflow as ht
-from hvd import _lib
+from hvd import _lib, api
 from hvd.tensorflow import errors, library
+from hvd.tensorflow.elastic import TensorFlowState
 
 v1 = tf.compat.v1
 CALLS = _lib.PluginCalls(library.plugin_path())
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)
+    logging.getLogger("hvd.elastic").setLevel(logging.ERROR)
     ht.init()
 
 
@@ -143,6 +146,47 @@ class Disagreements(unittest.TestCase):
         self.assertIsInstance(found, hvd.MismatchError)
         self.assertRegex(str(found), r"'optimizer[.0-9]*\.gradient\.\d'.*ranks disagree.*shape")
         fit(3)
+
+
+class Elastic(unittest.TestCase):
+    """``hvd.elastic.run`` itself, which imports no TensorFlow."""
+
+    def test_goes_back_after_an_error_in_a_function(self) -> None:
+        weights = tf.Variable(tf.zeros(2))
+        kept, begun = TensorFlowState([weights], step=0), []
+
+        @tf.function
+        def step() -> None:
+            weights.assign_add(ht.allreduce(tf.ones(2), name="step"))
+
+        @hvd.elastic.run
+        def train(kept: Any) -> None:
+            begun.append(kept.step)
+            while kept.step < 6:
+                if kept.step == 4 and len(begun) == 1 and ht.rank() == 1:
+                    api.abort("on purpose")
+                step()
+                kept.step += 1
+                if kept.step == 3:
+                    kept.commit()
+
+        train(kept)
+        self.assertEqual(begun, [0, 3])
+        self.assertEqual(weights.numpy().tolist(), [6.0, 6.0])
+
+    def test_lets_the_errors_of_a_program_pass(self) -> None:
+        tries = []
+
+        @hvd.elastic.run
+        def train(kept: Any) -> None:
+            tries.append(1)
+            tf.function(lambda: ht.allreduce(tf.ones(1 + ht.rank()), name="wrong"))()
+
+        with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "status=MISMATCH"):
+            train(hvd.elastic.ObjectState())
+        with self.assertRaises(ZeroDivisionError):
+            hvd.elastic.run(lambda kept: 1 // 0)(hvd.elastic.ObjectState())
+        self.assertEqual(len(tries), 1)
 
 
 class Shutdown(unittest.TestCase):

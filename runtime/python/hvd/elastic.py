@@ -20,6 +20,7 @@ import copy
 import functools
 import logging
 import queue
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -282,6 +283,14 @@ def _check_limit(in_a_row: int, limit: int, error: HvdError | None) -> None:
         ) from error
 
 
+def _known(error: Exception) -> HvdError | None:
+    """The error of the library, also where TensorFlow has made one of its own of it."""
+    if isinstance(error, HvdError):
+        return error
+    of_tensorflow = sys.modules.get("hvd.tensorflow.errors")
+    return of_tensorflow.of(error) if of_tensorflow else None
+
+
 def run_fn(
     func: Callable[..., Any], reset: Callable[[], Any], reset_limit: int = RESET_LIMIT
 ) -> Callable[..., Any]:
@@ -301,15 +310,16 @@ def run_fn(
                 if not is_equal:
                     state.sync()
                 return func(state, *args, **kwargs)
-            except HvdError as error:
-                if not is_recoverable(error):
+            except HostsUpdatedInterrupt as interrupt:
+                is_equal, cause = interrupt.skip_sync, None
+            except Exception as raised:
+                error = _known(raised)
+                if error is None or not is_recoverable(error):
                     raise
                 in_a_row = in_a_row + 1 if state._commits == commits else 1
                 commits = state._commits
                 _go_back(state, error)
                 is_equal, cause = False, error
-            except HostsUpdatedInterrupt as interrupt:
-                is_equal, cause = interrupt.skip_sync, None
             _start_again(reset, cause)
             state.on_reset()
 

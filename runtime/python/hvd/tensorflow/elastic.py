@@ -33,9 +33,9 @@ def run(
     reset_limit: int = elastic.RESET_LIMIT,
     timeout: float | None = None,
 ) -> Callable[..., Any]:
-    """As ``hvd.elastic.run``; it knows the errors that TensorFlow makes of those of the library.
+    """As ``hvd.elastic.run``, also for what fails within a ``tf.function``, a session or ``model.fit``.
 
-    So what fails within a ``tf.function``, a session or ``model.fit`` is gone back from as well.
+    Errors that pass leave as ``hvd.HvdError``.
 
     >>> @run
     ... def train(state):
