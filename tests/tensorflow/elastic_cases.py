@@ -40,15 +40,15 @@ def fail() -> None:
     hvd.barrier()
 
 
-def gradient_of(step: int) -> float:
-    """That of this rank."""
-    return (step + 1.0) * (hvd.rank() + 1.0)
+def gradient_of(step: int, op: int = ht.Average) -> float:
+    """That of this rank; for Adasum all are equal, and so is then their reduction."""
+    return (step + 1.0) * (1.0 if op == ht.Adasum else hvd.rank() + 1.0)
 
 
-def expected() -> float:
-    """The weight after all steps; the mean of all ranks is applied, with the rate 1."""
-    ranks = [rank + 1.0 for rank in range(hvd.size())]
-    return -sum(range(1, STEPS + 1)) * sum(ranks) / len(ranks)
+def expected(op: int = ht.Average) -> float:
+    """The weight after all steps, whose rate is 1."""
+    mean = 1.0 if op == ht.Adasum else (hvd.size() + 1.0) / 2
+    return -sum(range(1, STEPS + 1)) * mean
 
 
 def passes_with_a_failure(
@@ -80,9 +80,9 @@ def summing(op: int = ht.Average) -> Any:
 
 
 class Passes(unittest.TestCase):
-    def check(self, begun: list[int], weights: Any, what: Any) -> None:
-        self.assertEqual(begun, [0, PASSES], what)
-        np.testing.assert_allclose(weights, expected(), 1e-5, err_msg=str(what))
+    def check(self, begun: list[int], weights: Any, op: int, what: Any) -> None:
+        self.assertEqual(begun, [0, PASSES], (op, what))
+        np.testing.assert_allclose(weights, expected(op), 1e-5, err_msg=str((op, what)))
 
     def test_ranks_update_in_the_same_step_after_a_reset(self) -> None:
         for op in (ht.Average, ht.Adasum):
@@ -97,9 +97,11 @@ class Passes(unittest.TestCase):
 
                 begun = passes_with_a_failure(
                     elastic.TensorFlowState([weights], step=0),
-                    lambda step, one_pass=one_pass: one_pass(tf.constant(gradient_of(step))),
+                    lambda step, one_pass=one_pass, op=op: one_pass(
+                        tf.constant(gradient_of(step, op))
+                    ),
                 )
-                self.check(begun, weights.numpy(), (op, mode))
+                self.check(begun, weights.numpy(), op, mode)
 
     def test_in_a_session_that_goes_on(self) -> None:
         for op in (ht.Average, ht.Adasum):
@@ -115,11 +117,11 @@ class Passes(unittest.TestCase):
                             session.run(start)
                         begun = passes_with_a_failure(
                             elastic.TensorFlowState([weights], session, step=0),
-                            lambda step, run=session.run, train=train, factor=factor: run(
-                                train, {factor: gradient_of(step)}
+                            lambda step, run=session.run, train=train, factor=factor, op=op: run(
+                                train, {factor: gradient_of(step, op)}
                             ),
                         )
-                        self.check(begun, session.run(weights), (op, session_of))
+                        self.check(begun, session.run(weights), op, session_of)
 
 
 def one_weight() -> keras.Model:
