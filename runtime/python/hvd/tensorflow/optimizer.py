@@ -183,7 +183,8 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         The old name of `groups`, deprecated.
     groups
         Gradients of a group are reduced together, when all of them are there: a number of groups,
-        or lists of variables. Without it each leaves when it is there, which overlaps best.
+        or lists of variables. Without it each leaves when it is there, small ones some dozen at a
+        time.
     process_set
         The ranks that train together. On a rank that is not in the set each step is local.
     scale_local_gradients

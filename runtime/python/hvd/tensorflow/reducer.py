@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
@@ -20,6 +21,11 @@ from hvd.tensorflow.sparse import divided, sparse_allreduce
 from hvd.work import Adasum, Work, work_among
 
 Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
+
+# Gradients of a graph up to this size leave together, so many of them and so much at most.
+_SMALL_BYTES = 32 << 10
+_JOINED_BYTES = 256 << 10
+_JOINED_COUNT = 64
 
 
 def variable_kinds() -> tuple[type, ...]:
@@ -86,7 +92,8 @@ def reduce_gradients(
     """The gradients of all ranks of the process set, in the same order.
 
     In a graph every tensor, or every group of ``settings.groups``, is an operation of its own, which
-    runs as soon as its gradients are there. In eager execution all are one operation.
+    runs as soon as its gradients are there; without groups small ones leave some dozen at a time. In
+    eager execution all are one operation.
 
     Parameters
     ----------
@@ -123,7 +130,7 @@ def reduce_gradients(
     shared = _shared_indices(result, settings, variables, local, scales_local)
     rows = [index for index in shared if isinstance(result[index], tf.IndexedSlices)]
     whole = [index for index in shared if index not in set(rows)]
-    for batch in _batches(whole, settings, variables):
+    for batch in _batches(whole, result, settings, variables):
         reduced = _allreduce([result[index] for index in batch], names[batch[0]], settings)
         for index, tensor in zip(batch, reduced):
             result[index] = tensor
@@ -165,7 +172,10 @@ def _divided(gradient: Any, ranks: int) -> Gradient:
 
 
 def _batches(
-    indices: list[int], settings: Settings, variables: Sequence[Any] | None
+    indices: list[int],
+    gradients: list[Gradient],
+    settings: Settings,
+    variables: Sequence[Any] | None,
 ) -> list[list[int]]:
     """Which gradients are one operation."""
     if not indices:
@@ -173,6 +183,9 @@ def _batches(
     if tf.executing_eagerly():
         return [indices]
     groups = settings.groups
+    if not groups:
+        of = gradients if variables is None else variables
+        return _small_together(indices, [_bytes_of(*pair) for pair in zip(gradients, of)])
     if variables is None:
         parts = grouped_indices(groups, indices, int)
     else:
@@ -180,6 +193,31 @@ def _batches(
     grouped = [[indices[place] for place in part] for part in parts]
     taken = {index for part in grouped for index in part}
     return sorted([*grouped, *([index] for index in indices if index not in taken)])
+
+
+def _small_together(indices: list[int], sizes: list[float]) -> list[list[int]]:
+    """Large gradients each by itself; an operation costs more than the bytes of a small one."""
+    batches: list[list[int]] = []
+    joined: list[int] = []
+    room = 0.0
+    for index in indices:
+        if sizes[index] > _SMALL_BYTES:
+            batches.append([index])
+            continue
+        if not joined or sizes[index] > room or len(joined) == _JOINED_COUNT:
+            joined, room = [], float(_JOINED_BYTES)
+            batches.append(joined)
+        joined.append(index)
+        room -= sizes[index]
+    return batches
+
+
+def _bytes_of(gradient: Gradient, source: Any) -> float:
+    """By the shape of what it is the gradient of, which no rank's program changes."""
+    if gradient is None:
+        return math.inf
+    count = tf.TensorShape(source.shape).num_elements()
+    return math.inf if count is None else float(count * gradient.dtype.size)
 
 
 def _allreduce(tensors: list[Any], name: str, settings: Settings) -> list[tf.Tensor]:
