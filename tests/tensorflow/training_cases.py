@@ -307,6 +307,48 @@ class Adasum(Case):
             self.near([weights.numpy()], [np.full(rows, -1.0)])
 
 
+class Accumulator(Case):
+    def passes(self, accumulator: Any, mode: Any, inputs: Any, targets: Any) -> list[Any]:
+        """The weights after each pass."""
+        weights, unused = tf.Variable(FIRST), tf.Variable([1.0])
+        optimizer = keras.optimizers.SGD(0.02, momentum=0.9)
+        optimizer.build([weights])
+
+        def one_pass(batch: Any, wanted: Any) -> None:
+            with tf.GradientTape() as tape:
+                loss = loss_of(weights, batch, wanted)
+            gradients = tape.gradient(loss, [weights, unused])
+            gradients, is_last = accumulator.step(gradients, [weights, unused])
+            if is_last:
+                optimizer.apply([gradients[0]], [weights])
+
+        passing, seen = mode(one_pass), []
+        for batch, wanted in zip(inputs, targets):
+            passing(tf.constant(batch), tf.constant(wanted))
+            seen.append(weights.numpy())
+        return seen
+
+    def test_a_loop_with_a_plain_tape_learns_as_one_rank_does(self) -> None:
+        inputs, targets = batches(6)
+        mine = inputs[:, self.rank], targets[:, self.rank]
+        for passes, averages in ((1, False), (2, False), (3, True)):
+            expected = Sessions.expected(self, inputs, targets, passes, averages)
+            for mode in (tf.function, lambda step: step):
+                accumulator = ht.GradientAccumulator(passes, average_aggregated_gradients=averages)
+                self.near(self.passes(accumulator, mode, *mine), expected, (passes, mode))
+
+    def test_settings(self) -> None:
+        accumulator = ht.GradientAccumulator(2, ht.Compression.fp16, True, ht.Sum)
+        mine, shared = tf.Variable(tf.zeros([3])), tf.Variable(tf.zeros([3]))
+        accumulator.register_local_source(mine)
+        rows = tf.IndexedSlices(tf.fill([1], self.rank + 1.0), tf.constant([1]), tf.constant([3]))
+        for is_last in (False, True):
+            got, last = accumulator.step([rows, rows], [mine, shared])
+            self.assertEqual(last, is_last)
+        ranks = self.size * (self.size + 1)
+        self.near(got, [[0, 2 * (self.rank + 1) / self.size, 0], [0, ranks, 0]])
+
+
 class Sums(Case):
     def test_ranks_begin_anew_together(self) -> None:
         for mode in (lambda step: step, tf.function):

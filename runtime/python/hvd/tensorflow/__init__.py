@@ -69,6 +69,7 @@ from hvd.tensorflow.collectives import (
 )
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.exchanges import alltoall, gather, reduce, scatter
+from hvd.tensorflow.gradient_accumulator import GradientAccumulator
 from hvd.tensorflow.hooks import BroadcastGlobalVariablesHook
 from hvd.tensorflow.objects import allgather_object, broadcast_object, broadcast_object_fn
 from hvd.tensorflow.optimizer import DistributedOptimizer
@@ -101,6 +102,7 @@ __all__ = [
     "DeadlineError",
     "DistributedGradientTape",
     "DistributedOptimizer",
+    "GradientAccumulator",
     "HostsUpdatedInterrupt",
     "HvdError",
     "InternalError",

@@ -263,11 +263,6 @@ class Accumulation:
             return []
         return _either(first, begun, added)
 
-    @property
-    def sums(self) -> list[tf.Variable]:
-        """What has added up: this rank's own, of no use to others."""
-        return [one for one in self._sums if one is not None]
-
 
 def _sum_for(gradient: Any, source: Any, index: int) -> tf.Variable:
     shape = gradient.shape
