@@ -120,7 +120,7 @@ def main() -> int:
     """0 when every rank passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=0)
-    parser.add_argument("--timeout", type=float, default=120)
+    parser.add_argument("--timeout", type=float, default=200)
     parser.add_argument(
         "--needs", help="modules, as keras,torch; default: tensorflow for its files, else torch"
     )
