@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 import hvd
+import hvd.elastic as plain
 import hvd.keras as hk
 import hvd.tensorflow as ht
 from hvd import api
@@ -52,12 +53,12 @@ def expected(op: int = ht.Average) -> float:
 
 
 def passes_with_a_failure(
-    kept: Any, one_pass: Callable[[int], Any], commit: int = PASSES
+    kept: Any, one_pass: Callable[[int], Any], commit: int = PASSES, run: Any = elastic.run
 ) -> list[int]:
     """The steps at which the function was called; rank 0 has one more pass when the job fails."""
     begun = []
 
-    @elastic.run
+    @run
     def train(kept: Any) -> None:
         begun.append(kept.step)
         while kept.step < STEPS:
@@ -79,29 +80,50 @@ def summing(op: int = ht.Average) -> Any:
     )
 
 
+def minimizing(mode: Any, op: int) -> tuple[tf.Variable, Any]:
+    """A variable, and a function that makes a pass with a gradient."""
+    weights, optimizer = tf.Variable(0.0), summing(op)
+
+    @mode
+    def one_pass(factor: Any) -> None:
+        optimizer.minimize(lambda: weights * factor, var_list=[weights])
+
+    return weights, one_pass
+
+
 class Passes(unittest.TestCase):
     def check(self, begun: list[int], weights: Any, op: int, what: Any) -> None:
         self.assertEqual(begun, [0, PASSES], (op, what))
         np.testing.assert_allclose(weights, expected(op), 1e-5, err_msg=str((op, what)))
 
     def test_ranks_update_in_the_same_step_after_a_reset(self) -> None:
-        for op in (ht.Average, ht.Adasum):
+        for op, run in (
+            (ht.Average, elastic.run),
+            (ht.Average, plain.run),
+            (ht.Adasum, elastic.run),
+        ):
             for mode in (lambda step: step, tf.function):
-                weights, optimizer = tf.Variable(0.0), summing(op)
-
-                @mode
-                def one_pass(
-                    factor: Any, weights: Any = weights, optimizer: Any = optimizer
-                ) -> None:
-                    optimizer.minimize(lambda: weights * factor, var_list=[weights])
-
+                weights, one_pass = minimizing(mode, op)
                 begun = passes_with_a_failure(
                     elastic.TensorFlowState([weights], step=0),
                     lambda step, one_pass=one_pass, op=op: one_pass(
                         tf.constant(gradient_of(step, op))
                     ),
+                    run=run,
                 )
                 self.check(begun, weights.numpy(), op, mode)
+
+    def test_a_reset_where_a_graph_is_the_default(self) -> None:
+        for mode in (lambda step: step, tf.function):
+            weights, one_pass = minimizing(mode, ht.Average)
+            one_pass(tf.constant(5.0))
+            with tf.Graph().as_default() as graph:
+                graph.finalize()
+                passes_with_a_failure(elastic.ObjectState(step=0), lambda step: None)
+            for factor in (1.0, 2.0):
+                self.assertEqual(float(weights), 0.0)
+                one_pass(tf.constant(factor))
+            self.assertEqual(float(weights), -3.0)
 
     def test_in_a_session_that_goes_on(self) -> None:
         for op in (ht.Average, ht.Adasum):

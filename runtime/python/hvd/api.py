@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hvd import _lib
@@ -27,6 +27,7 @@ borrowed: dict[Any, Any] = {}
 
 _jobs = 0
 _joins = 0
+_at_start: list[Callable[[], None]] = []
 
 
 def check(status: int) -> None:
@@ -62,6 +63,14 @@ def joins() -> int:
     return _joins
 
 
+def at_start(action: Callable[[], None]) -> None:
+    """Has a function called whenever this process has joined a job.
+
+    >>> at_start(lambda: None)
+    """
+    _at_start.append(action)
+
+
 def start(start_timeout: float | None, process_sets: _lib.Array[_lib.Ranks]) -> None:
     """Joins the job, with process sets 1, 2, ..."""
     global _jobs, _joins
@@ -85,6 +94,8 @@ def start(start_timeout: float | None, process_sets: _lib.Array[_lib.Ranks]) -> 
         raise outcome[0]
     _jobs += 1
     _joins += 1
+    for action in _at_start:
+        action()
 
 
 def shutdown() -> None:

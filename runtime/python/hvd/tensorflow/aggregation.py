@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Union
@@ -29,8 +30,22 @@ def restart() -> None:
 
     Those in graphs of TensorFlow 1 do so when their session runs ``pass_initializers()``.
     """
-    for counter in list(_all):
-        counter.restart()
+
+    def act() -> None:
+        for counter in list(_all):
+            counter.restart()
+
+    if tf.executing_eagerly() or not _all:
+        act()
+        return
+    # A graph is the default here; a new thread has none, and assigns at once.
+    thread = threading.Thread(target=act, name="hvd-restart")
+    thread.start()
+    thread.join()
+
+
+# Counts differ between ranks that failed in different passes.
+api.at_start(restart)
 
 
 def pass_initializers(graph: tf.Graph) -> list[tf.Operation]:
@@ -86,17 +101,13 @@ def current_graph() -> Any:
 
 
 class PassCounter:
-    """Counts passes, on all ranks alike: from zero in each job that the process joins.
-
-    What has been traced or built does not see that the job is another one: ``restart()`` says so.
-    """
+    """Counts passes, on all ranks alike: from zero in each job that the process joins."""
 
     def __init__(self, passes: int) -> None:
         check_passes(passes)
         self.passes = passes
         self._count: tf.Variable | None = None
         self._graph: Any = None
-        self._job = api.job()
         _all.add(self)
 
     def next(self) -> tuple[Truth, Truth]:
@@ -109,8 +120,6 @@ class PassCounter:
             self._graph = graph
             if graph is not None:
                 graph.add_to_collection(_INITIALIZERS, self._count.initializer)
-        if self._job != api.job():
-            self.restart()
         count = self._count
         before = count.read_value() if graph is None else _value_or_zero(count)
         with tf.control_dependencies([count.assign((before + 1) % self.passes, read_value=False)]):
@@ -119,7 +128,6 @@ class PassCounter:
 
     def restart(self) -> None:
         """The next pass is a first one."""
-        self._job = api.job()
         if self._count is not None and self._graph is None:
             with tf.init_scope():
                 self._count.assign(tf.zeros((), tf.int64))

@@ -50,8 +50,6 @@ def run(
 
     @functools.wraps(func)
     def typed(*args: Any, **kwargs: Any) -> Any:
-        # What was counted since the commit is another number on each rank.
-        aggregation.restart()
         with errors.translated():
             return train(*args, **kwargs)
 
@@ -113,7 +111,6 @@ class TensorFlowState(ObjectState):
         super().sync()
 
     def reset(self) -> None:
-        aggregation.restart()
         if self.session is not None:
             self._run(aggregation.pass_initializers(self.session.graph))
         super().reset()
