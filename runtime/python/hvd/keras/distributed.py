@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvd.keras import files
-from hvd.keras.exchange import Exchange
+from hvd.keras.reducer import GradientReducer
 from hvd.keras.registry import store_as
 
 # The class that an optimizer of each class gets: one, so that two of a class stay of one class.
@@ -22,7 +22,7 @@ class Distributed:
     sum of many steps, so once for each update.
     """
 
-    _hvd: Exchange
+    _hvd: GradientReducer
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """An optimizer that is made by this class, as by ``type(optimizer)(0.1)``: a plain one."""
@@ -93,10 +93,10 @@ def reaches_ranks(optimizer: Any) -> bool:
     return is_distributed(optimizer) or is_distributed(inner_of(optimizer))
 
 
-def make_distributed(optimizer: Any, exchange: Exchange) -> None:
+def make_distributed(optimizer: Any, reducer: GradientReducer) -> None:
     """Gives an optimizer the class that it needs; its state stays as it is."""
     # Past the tracking of attributes: neither is a variable to save.
-    optimizer.__dict__["_hvd"] = exchange
+    optimizer.__dict__["_hvd"] = reducer
     object.__setattr__(optimizer, "__class__", _class_for(type(optimizer)))
 
 

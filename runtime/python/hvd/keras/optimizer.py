@@ -12,9 +12,9 @@ from hvd.errors import UnsupportedError
 from hvd.groups import Groups, chosen_groups
 from hvd.keras import backends
 from hvd.keras.distributed import accumulates, make_distributed, reaches_ranks
-from hvd.keras.exchange import Exchange, key
 from hvd.keras.jit import switch_off_jit
 from hvd.keras.loss_scale import agree_on_finite
+from hvd.keras.reducer import GradientReducer, key
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
 from hvd.settings import Settings, checked_settings
@@ -45,12 +45,12 @@ def create(
     if passes > 1:
         _accumulate(reducing, passes)
         factor = 1.0 if settings.averages_passes else float(passes)
-    exchange = Exchange(settings, name, factor, local_layers, scale_local_gradients)
+    reducer = GradientReducer(settings, name, factor, local_layers, scale_local_gradients)
     # Gradients that are summed over ranks with the scale of the loss are finite on all or on none.
     # What adds up steps is the inner one: it knows when to reduce.
     if reducing is not optimizer and accumulates(reducing):
-        make_distributed(reducing, exchange)
-    make_distributed(optimizer, exchange)
+        make_distributed(reducing, reducer)
+    make_distributed(optimizer, reducer)
     agree_on_finite()
     switch_off_jit()
     return optimizer

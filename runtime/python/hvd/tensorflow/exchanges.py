@@ -34,7 +34,7 @@ def alltoall(
     work = work_among(
         process_set, _lib.ALLTOALL, operations.named(name, "HvdAlltoall", ignore_name_scope)
     )
-    (result,), rows = operations.exchange(work, [tensor], splits)
+    (result,), rows = operations.submit_with_rows(work, [tensor], splits)
     if splits is None:
         return result
     return result, tf.cast(tf.gather(rows, 0), tf.int32)

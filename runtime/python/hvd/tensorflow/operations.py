@@ -34,7 +34,7 @@ def _bits(scale: float) -> int:
     return 0 if scale == 1.0 else struct.unpack("<q", struct.pack("<d", scale))[0]
 
 
-def exchange(
+def submit_with_rows(
     work: Work, tensors: Sequence[Any], splits: Any = None
 ) -> tuple[list[tf.Tensor], tf.Tensor | None]:
     """One op for a group of dense tensors, which completes as one; gradients flow through it.
@@ -85,8 +85,8 @@ def exchange(
 
 
 def submit(work: Work, tensors: Sequence[Any], splits: Any = None) -> list[tf.Tensor]:
-    """As ``exchange()``, the results alone."""
-    return exchange(work, tensors, splits)[0]
+    """As ``submit_with_rows()``, the results alone."""
+    return submit_with_rows(work, tensors, splits)[0]
 
 
 def reduced(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How one optimizer of Keras exchanges its gradients."""
+"""How one optimizer of Keras reduces its gradients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _new_name(process_set: int, name: str) -> str:
     return found
 
 
-class Exchange:
+class GradientReducer:
     """What a distributed optimizer knows of the other ranks; one thread at a time.
 
     Parameters
@@ -98,7 +98,7 @@ class Exchange:
         return self._prefix
 
     def arguments(self, variables: Sequence[Any]) -> dict[str, Any]:
-        """What another optimizer must be told to exchange alike, as far as a file can keep it.
+        """What another optimizer must be told to reduce alike, as far as a file can keep it.
 
         Arguments of ``DistributedOptimizer`` that are not the defaults; ``ranks`` of a process set; and
         ``local``, the places of what stays among these variables, -1 where it is not among them.
