@@ -101,9 +101,8 @@ class Disagreements(unittest.TestCase):
         found = caught.exception
         self.assertIsInstance(found, tf.errors.FailedPreconditionError)
         self.assertRegex(str(found), f"^tensor '{name}'.*: ranks disagree.*{words}")
-        self.assertRegex(
-            str(found), "rank 0 .*rank 1|rank 1 .*rank 0" if ht.size() == 2 else "rank 0 "
-        )
+        self.assertRegex(str(found), "ranks? 0")
+        self.assertIn(f"rank {ht.size() - 1}", str(found))
         self.assertNotIn("\n", str(found))
         self.assertEqual(found.experimental_payloads, {b"type.hvd/status": b"MISMATCH"})
         if way != "session":
