@@ -232,9 +232,9 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
 
         return create(optimizer, name, settings, scale_local_gradients)
     if op == Adasum:
-        from hvd.tensorflow.deltas import DistributedDelta  # few scripts need it
+        from hvd.tensorflow.adasum_optimizer import AdasumOptimizer  # few scripts need it
 
-        return DistributedDelta(optimizer, name, use_locking, settings)
+        return AdasumOptimizer(optimizer, name, use_locking, settings)
     return _Distributed(optimizer, name, use_locking, settings, scale_local_gradients)
 
 

@@ -254,9 +254,9 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     names = checked_names(named_parameters)
     kind: type = _Distributed
     if op == Adasum:
-        from hvd.torch.deltas import DistributedDelta  # few scripts need it
+        from hvd.torch.adasum_optimizer import AdasumOptimizer  # few scripts need it
 
-        kind = DistributedDelta
+        kind = AdasumOptimizer
     wrapped = wrap(optimizer, kind)
     wrapped._hvd_begin(settings, names)
     return wrapped

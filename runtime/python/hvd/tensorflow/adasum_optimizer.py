@@ -20,7 +20,7 @@ from hvd.tensorflow.optimizer import Delegating
 from hvd.tensorflow.reducer import gradient_names, identity, reduce_gradients
 
 
-class DistributedDelta(Delegating):
+class AdasumOptimizer(Delegating):
     """What ``DistributedOptimizer(op=Adasum)`` makes of an optimizer of TensorFlow 1.
 
     Momentum and the like stay those of each rank (Maleki et al. 2020,

@@ -18,7 +18,7 @@ from hvd.torch.wrapping import Wrapped
 from hvd.work import Adasum
 
 
-class DistributedDelta(Wrapped):
+class AdasumOptimizer(Wrapped):
     """What ``DistributedOptimizer(op=Adasum)`` adds to the class of the optimizer it is given.
 
     Momentum and the like stay those of each rank (Maleki et al. 2020,
