@@ -14,7 +14,7 @@ import tensorflow as tf
 import hvd
 from hvd import _lib, api, objects
 from hvd.process_sets import add_process_set, barrier, remove_process_set
-from hvd.tensorflow import elastic, operations, state
+from hvd.tensorflow import broadcasts, elastic, operations
 from hvd.tensorflow import objects as ours
 from hvd.tensorflow.hooks import BroadcastGlobalVariablesHook
 from hvd.work import Average, Work
@@ -70,19 +70,21 @@ class Broadcast(unittest.TestCase):
         for inplace in (False, True):
             for root in (0, last_rank()):
                 variables = many(hvd.rank())
-                self.assertIsNone(state.broadcast_variables(iter(variables), root, inplace=inplace))
+                self.assertIsNone(
+                    broadcasts.broadcast_variables(iter(variables), root, inplace=inplace)
+                )
                 self.check(variables, root)
-        values = state.broadcast_(many(hvd.rank()), 0, name="mine")
+        values = broadcasts.broadcast_(many(hvd.rank()), 0, name="mine")
         self.check(values, 0)
-        self.assertIsNone(state.broadcast_variables([], 0))
+        self.assertIsNone(broadcasts.broadcast_variables([], 0))
 
     def test_in_a_function(self) -> None:
         variables, others = many(hvd.rank()), many(hvd.rank())
 
         @tf.function
         def equal():
-            state.broadcast_variables(variables, 0)
-            return state.broadcast_(others, last_rank())
+            broadcasts.broadcast_variables(variables, 0)
+            return broadcasts.broadcast_(others, last_rank())
 
         for _ in range(2):
             values = equal()
@@ -95,8 +97,8 @@ class Broadcast(unittest.TestCase):
     def test_variables_of_tensorflow_1(self) -> None:
         with tf.Graph().as_default(), v1.Session() as session:
             made = both_kinds([2])
-            done = state.broadcast_variables(made, last_rank())
-            values = state.broadcast_([made[0]], 0)
+            done = broadcasts.broadcast_variables(made, last_rank())
+            values = broadcasts.broadcast_([made[0]], 0)
             session.run(v1.global_variables_initializer())
             self.assertEqual(session.run(values[0]).tolist(), [1.0, 1.0])
             session.run(v1.global_variables_initializer())
@@ -114,14 +116,14 @@ class Broadcast(unittest.TestCase):
         for words, value in cases.items():
             variables = [first, tf.Variable(value, name="second")]
             with self.assertRaisesRegex(hvd.MismatchError, words):
-                state.broadcast_variables(variables, 0)
+                broadcasts.broadcast_variables(variables, 0)
             with self.assertRaisesRegex(tf.errors.OpError, "status=MISMATCH.*number 1"):
-                tf.function(lambda: state.broadcast_(variables, 0))()  # noqa: B023
+                tf.function(lambda: broadcasts.broadcast_(variables, 0))()  # noqa: B023
         own = [first] * (rank + 1) if rank < 2 else []
         words = f"gives {rank + 1} variables: first:0" if own else "gives no variables: build"
         with self.assertRaisesRegex(hvd.MismatchError, words):
-            state.broadcast_variables(own, 0)
-        state.broadcast_variables([first], 0)
+            broadcasts.broadcast_variables(own, 0)
+        broadcasts.broadcast_variables([first], 0)
 
     def test_among_some_ranks(self) -> None:
         if hvd.size() == 2:
@@ -129,7 +131,7 @@ class Broadcast(unittest.TestCase):
         some = add_process_set([0, last_rank()])
         if some.included():
             variables = many(hvd.rank())
-            state.broadcast_variables(variables, last_rank(), some)
+            broadcasts.broadcast_variables(variables, last_rank(), some)
             self.check(variables, last_rank())
         barrier()
         remove_process_set(some)
@@ -137,11 +139,11 @@ class Broadcast(unittest.TestCase):
     def test_what_is_no_variable(self) -> None:
         for wrong in (1.0, tf.ones(2)):
             with self.assertRaisesRegex(ValueError, "is no variable of TensorFlow"):
-                state.broadcast_variables([wrong], 0)
+                broadcasts.broadcast_variables([wrong], 0)
         with self.assertRaisesRegex(RuntimeError, r"broadcast_variables\(model.variables"):
-            state.broadcast_global_variables(0)
+            broadcasts.broadcast_global_variables(0)
         with self.assertRaisesRegex(RuntimeError, "is eager"):
-            tf.function(lambda: state.broadcast_global_variables(0))()
+            tf.function(lambda: broadcasts.broadcast_global_variables(0))()
 
 
 class Hook(unittest.TestCase):

@@ -58,6 +58,7 @@ from hvd.process_sets import (
     remove_process_set,
 )
 from hvd.tensorflow import differentiable as _gradients  # noqa: F401  (registers them)
+from hvd.tensorflow.broadcasts import broadcast_, broadcast_global_variables, broadcast_variables
 from hvd.tensorflow.collectives import (
     allgather,
     allreduce,
@@ -81,7 +82,6 @@ from hvd.tensorflow.queries import (
     rank_op,
     size_op,
 )
-from hvd.tensorflow.state import broadcast_, broadcast_global_variables, broadcast_variables
 from hvd.tensorflow.sync_batch_norm import SyncBatchNormalization
 from hvd.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum

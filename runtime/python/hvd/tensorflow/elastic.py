@@ -15,7 +15,7 @@ from hvd.errors import MismatchError
 from hvd.keras.state import KerasState
 from hvd.refusals import refused
 from hvd.tensorflow import aggregation, errors
-from hvd.tensorflow.state import broadcast_variables, path_of
+from hvd.tensorflow.broadcasts import broadcast_variables, path_of
 
 __all__ = [
     "HostsUpdatedInterrupt",

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd.tensorflow.state import broadcast_global_variables
+from hvd.tensorflow.broadcasts import broadcast_global_variables
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
