@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from hvd.settings import Settings, is_shared
 from hvd.tensorflow.aggregation import (
+    BoolLike,
     PassCounter,
-    Truth,
     check_branches,
     current_graph,
     own_variable,
@@ -103,7 +103,7 @@ def _operations(done: Any) -> list[Any]:
     return [] if done is None else [done]
 
 
-def _if(condition: Truth, act: Callable[[], Any]) -> Any:
+def _if(condition: BoolLike, act: Callable[[], Any]) -> Any:
     """Acts if the condition is true; the operation that does, in a graph."""
     if isinstance(condition, bool):
         return act() if condition else (None if tf.executing_eagerly() else tf.no_op())

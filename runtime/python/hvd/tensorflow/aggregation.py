@@ -16,7 +16,7 @@ from hvd.settings import check_passes
 from hvd.tensorflow.reducer import Gradient, dense
 
 # A bool in eager execution, else a tensor of the graph.
-Truth = Union[bool, tf.Tensor]
+BoolLike = Union[bool, tf.Tensor]
 
 _all: weakref.WeakSet[PassCounter] = weakref.WeakSet()
 
@@ -110,7 +110,7 @@ class PassCounter:
         self._graph: Any = None
         _all.add(self)
 
-    def next(self) -> tuple[Truth, Truth]:
+    def next(self) -> tuple[BoolLike, BoolLike]:
         """One more pass: whether it is the first and the last of its step."""
         if self.passes == 1:
             return True, True
@@ -176,7 +176,7 @@ class Accumulation:
         gradients: Sequence[Gradient],
         reduce: Callable[[list[Gradient]], list[Gradient]],
         variables: Sequence[Any] | None = None,
-    ) -> tuple[list[Gradient], Truth]:
+    ) -> tuple[list[Gradient], BoolLike]:
         """Adds the gradients of one pass, and reduces the sums if it is the last of its step.
 
         Parameters
@@ -253,7 +253,7 @@ class Accumulation:
                 "variables than the first one: make each pass use the same variables"
             )
 
-    def _add(self, gradients: list[Any], first: Truth) -> list[tf.Tensor]:
+    def _add(self, gradients: list[Any], first: BoolLike) -> list[tf.Tensor]:
         """The sums with these gradients, which are the first of a step or not."""
         sums = [one for one in self._sums if one is not None]
 
@@ -284,7 +284,7 @@ def _sum_for(gradient: Any, source: Any, index: int) -> tf.Variable:
     return own_variable(shape, gradient.dtype, f"hvd_sum_{index}")
 
 
-def _either(condition: Truth, this: Callable[[], Any], that: Callable[[], Any]) -> Any:
+def _either(condition: BoolLike, this: Callable[[], Any], that: Callable[[], Any]) -> Any:
     if isinstance(condition, bool):
         return this() if condition else that()
     return tf.cond(condition, this, that)

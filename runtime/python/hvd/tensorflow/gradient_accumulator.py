@@ -11,7 +11,7 @@ import tensorflow as tf
 from hvd.groups import Groups, chosen_groups
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.settings import checked_settings
-from hvd.tensorflow.aggregation import Accumulation, Truth
+from hvd.tensorflow.aggregation import Accumulation, BoolLike
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.reducer import (
     Gradient,
@@ -93,7 +93,7 @@ class GradientAccumulator:
     @tf.autograph.experimental.do_not_convert
     def step(
         self, gradients: Sequence[Gradient], variables: Sequence[Any]
-    ) -> tuple[list[Gradient], Truth]:
+    ) -> tuple[list[Gradient], BoolLike]:
         """Adds the gradients of one pass, of this rank, and in the last one reduces the sums.
 
         Parameters

@@ -13,7 +13,7 @@ from hvd.groups import Groups, chosen_groups
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
 from hvd.settings import Settings, checked_settings
-from hvd.tensorflow.aggregation import Accumulation, Truth, check_branches
+from hvd.tensorflow.aggregation import Accumulation, BoolLike, check_branches
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.reducer import (
     Gradient,
@@ -71,7 +71,7 @@ class _Distributed(Delegating):
         self._accumulation = Accumulation(
             settings.reduction.passes_per_step, settings.averages_passes, settings.sparse_as_dense
         )
-        self._is_last: Truth | None = None
+        self._is_last: BoolLike | None = None
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of this variable stays on its rank."""
