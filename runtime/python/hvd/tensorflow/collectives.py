@@ -11,7 +11,7 @@ import tensorflow as tf
 from hvd import _lib
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.tensorflow.compression import Compression
-from hvd.tensorflow.operations import named, reduced, submit
+from hvd.tensorflow.operations import named, reduced, submit, tensors_of
 from hvd.tensorflow.sparse import sparse_allreduce
 from hvd.work import Average, check_group, chosen_op, work_among
 
@@ -59,7 +59,7 @@ def allreduce(
         return sparse_allreduce(tensor, chosen, scales, compression, name, process_set)
     name = named(name, "HvdAllreduce", ignore_name_scope)
     work = work_among(process_set, _lib.ALLREDUCE, name, chosen, scales)
-    return reduced(work, [tf.convert_to_tensor(tensor)], compression)[0]
+    return reduced(work, tensors_of([tensor]), compression)[0]
 
 
 def grouped_allreduce(
@@ -99,7 +99,7 @@ def grouped_allreduce(
         ]
     name = named(name, "HvdAllreduce", ignore_name_scope)
     work = work_among(process_set, _lib.ALLREDUCE, name, chosen, scales)
-    return reduced(work, [tf.convert_to_tensor(tensor) for tensor in tensors], compression)
+    return reduced(work, tensors_of(tensors), compression)
 
 
 def reducescatter(
@@ -151,7 +151,7 @@ def grouped_reducescatter(
     name = named(name, "HvdReducescatter", ignore_name_scope)
     scales = (prescale_factor, postscale_factor)
     work = work_among(process_set, _lib.REDUCESCATTER, name, op, scales)
-    return reduced(work, [tf.convert_to_tensor(tensor) for tensor in tensors], compression)
+    return reduced(work, tensors_of(tensors), compression)
 
 
 def allgather(

@@ -34,6 +34,15 @@ def _bits(scale: float) -> int:
     return 0 if scale == 1.0 else struct.unpack("<q", struct.pack("<d", scale))[0]
 
 
+def tensors_of(values: Sequence[Any]) -> list[tf.Tensor]:
+    """Tensors as they are, which TensorFlow itself takes 1.5 us each to find out; others converted.
+
+    >>> [one.dtype.name for one in tensors_of([tf.ones(1), True])]
+    ['float32', 'bool']
+    """
+    return [one if isinstance(one, tf.Tensor) else tf.convert_to_tensor(one) for one in values]
+
+
 def submit_with_rows(
     work: Work, tensors: Sequence[Any], splits: Any = None
 ) -> tuple[list[tf.Tensor], tf.Tensor | None]:
@@ -56,7 +65,7 @@ def submit_with_rows(
     int64 [tensors, ranks].
     """
     op, function = _OPS[work.kind]
-    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    tensors = tensors_of(tensors)
     is_eager = tf.executing_eagerly()
     attributes = {
         "tensor_name": (work.name or "") if is_eager else _name_in_graph(work.name, op),
