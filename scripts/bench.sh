@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Our figures beside those of Open MPI, MPICH, Gloo and DDP, all measured in this one run, on a quiet machine.
-# scripts/bench.sh [TABLE...]: launcher, allreduce, operations, lists, oversubscribed, tcp, nodes, mpi, step, hooks, start; default: all
+# scripts/bench.sh [TABLE...]: launcher, allreduce, operations, lists, oversubscribed, tcp, nodes, mpi, step, hooks, tensorflow, start;
+# default: all. HVD_TEST_PYTHON names a Python that has TensorFlow, without which that table is left out.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -2,7 +2,8 @@
 """Runs our benchmarks and those of the peers one after another, and prints tables with ratios.
 
 compare.py BUILD FOLDER [TABLE...]: BUILD holds hvdrun and hvd_peer, FOLDER the peers that could be compiled. Tables:
-allreduce, operations, lists, oversubscribed, tcp, nodes, mpi, step, start; all of them where none is named.
+allreduce, operations, lists, oversubscribed, tcp, nodes, mpi, step, hooks, tensorflow, start; all of them
+where none is named.
 """
 
 import contextlib
@@ -259,6 +260,22 @@ def hooks_table(bench: Bench) -> None:
     sys.stdout.flush()
 
 
+def tensorflow_table(bench: Bench) -> None:
+    """What reductions add to steps of TensorFlow and Keras."""
+    python = os.environ.get("HVD_TEST_PYTHON", sys.executable)
+    found = subprocess.run([python, "-c", "import tensorflow"], capture_output=True, check=False)
+    if found.returncode != 0:
+        print(f"-- TensorFlow step: {python} has no tensorflow: HVD_TEST_PYTHON names one that has")
+        return
+    program = [python, str(_HERE / "tensorflow_step.py"), _LISTS[0]]
+    got = outcome("TensorFlow step", [[bench.hvdrun, "-np", "2", *program]])
+    print(f"\n{'ms, 2 ranks':28} {'median':>9} {'least':>9}")
+    for case, milliseconds in got.items():
+        if not case.endswith("_least"):
+            print(f"{case:28} {milliseconds:9.3f} {got[f'{case}_least']:9.3f}")
+    sys.stdout.flush()
+
+
 def start_table(bench: Bench) -> None:
     idle = bench.ours(["idle"])
     first = bench.ours(["start"])
@@ -281,6 +298,7 @@ _TABLES = {
     "mpi": mpi_table,
     "step": step_table,
     "hooks": hooks_table,
+    "tensorflow": tensorflow_table,
     "start": start_table,
 }
 
