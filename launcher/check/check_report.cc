@@ -6,15 +6,15 @@
 namespace hvd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Result<CheckedGroup> group_of(const Json& info, const char* name) {
+Result<CheckedGroup> group_of(const OrderedJson& info, const char* name) {
   if (!info.contains(name) || !info.at(name).is_array()) {
     return error(Code::kInternal, "hvd_build_info() has no list '{}': hvdrun and libhvd differ",
                  name);
   }
   CheckedGroup group{name, {}};
-  for (const Json& part : info.at(name)) {
+  for (const OrderedJson& part : info.at(name)) {
     if (!part.is_object() || !part.contains("name")) continue;
     group.parts.push_back(
         {part.value("name", ""), part.value("available", false), part.value("reason", "")});
@@ -25,7 +25,7 @@ Result<CheckedGroup> group_of(const Json& info, const char* name) {
 }  // namespace
 
 Result<std::vector<CheckedGroup>> parse_build_info(std::string_view text) {
-  const Json info = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson info = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!info.is_object()) {
     return error(Code::kInternal,
                  "hvd_build_info() is not a JSON object: hvdrun and libhvd differ");
@@ -50,10 +50,10 @@ std::string report_text(const CheckReport& report) {
 }
 
 std::string report_json(const CheckReport& report) {
-  Json json;
+  OrderedJson json;
   json["version"] = report.version;
   for (const CheckedGroup& group : report.groups) {
-    Json parts = Json::array();
+    OrderedJson parts = OrderedJson::array();
     for (const CheckedPart& part : group.parts) {
       parts.push_back(
           {{"name", part.name}, {"available", part.available}, {"reason", part.reason}});

@@ -5,7 +5,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::string_view kHead = R"hvd~(#compdef hvdrun
+constexpr std::string_view kZshHead = R"hvd~(#compdef hvdrun
 # zsh completion of hvdrun(1), printed by `hvdrun completion zsh`.
 
 _hvdrun_site() {
@@ -111,7 +111,7 @@ std::string command_function(const CommandDescription& command) {
 }  // namespace
 
 std::string zsh_completion(const std::vector<CommandDescription>& commands) {
-  std::string script(kHead);
+  std::string script(kZshHead);
   for (const CommandDescription& command : commands) {
     script += format_text("    '{}:{}'\n", command.name, menu_text(command.summary));
   }

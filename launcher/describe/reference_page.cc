@@ -6,7 +6,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::string_view kHead = R"(# hvdrun
+constexpr std::string_view kPageHead = R"(# hvdrun
 
 Printed by `hvdrun describe markdown`; a test holds it to that, and `tests/unit/launcher/reference_test.sh build/launcher/hvdrun
 docs/reference/hvdrun.md --update` writes it anew. The same is in `hvdrun COMMAND --help` and in `man hvdrun-COMMAND`.
@@ -61,7 +61,7 @@ std::string command_section(const CommandDescription& command) {
 }  // namespace
 
 std::string reference_page(const std::vector<CommandDescription>& commands) {
-  std::string text(kHead);
+  std::string text(kPageHead);
   for (const CommandDescription& command : commands) {
     text += format_text("| [{0}](#hvdrun-{0}) | {1} |\n", command.name, command.summary);
   }

@@ -27,7 +27,7 @@ std::string shown(const PlannedVariable& variable, const std::string& value) {
   return variable.is_secret ? "(redacted)" : value;
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string fact_list(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
@@ -40,7 +40,7 @@ std::string facts_text(const SiteFacts& facts) {
       format_text("{} GPU{} per node", facts.gpus_per_node, facts.gpus_per_node == 1 ? "" : "s")};
   const std::string fabric = facts.fabric.value_or("");
   known.push_back(fabric.empty() ? "no fabric" : "fabric " + fabric);
-  if (!facts.interfaces.empty()) known.back() += " (" + joined(facts.interfaces) + ")";
+  if (!facts.interfaces.empty()) known.back() += " (" + fact_list(facts.interfaces) + ")";
   if (facts.nccl) known.push_back("NCCL " + *facts.nccl);
   if (facts.plugin_found) {
     known.emplace_back(*facts.plugin_found ? "libfabric plugin found" : "no libfabric plugin");
@@ -48,7 +48,7 @@ std::string facts_text(const SiteFacts& facts) {
   if (facts.container) known.emplace_back(*facts.container ? "in a container" : "no container");
   if (facts.gpu_vendor) known.push_back("GPUs of " + *facts.gpu_vendor);
   if (facts.partition) known.push_back("partition " + *facts.partition);
-  return joined(known);
+  return fact_list(known);
 }
 
 void add_source(const Provenance& provenance, std::string& text) {

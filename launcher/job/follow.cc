@@ -47,7 +47,7 @@ struct Followed {
   OutputLines lines;
 };
 
-void say(const std::string& text) { print_message(text); }
+void say_line(const std::string& text) { print_message(text); }
 
 void show(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -66,8 +66,8 @@ class Follower {
       look_at_output();
       if (all_ended()) return finish();
       if (wait() == Wake::kSignal) {
-        say(format_text("job {0} goes on: 'squeue --jobs={0}' shows it, 'scancel {0}' ends it",
-                        job_));
+        say_line(format_text("job {0} goes on: 'squeue --jobs={0}' shows it, 'scancel {0}' ends it",
+                             job_));
         return exit_code_of_signal(SIGINT);
       }
     }
@@ -133,7 +133,7 @@ class Follower {
     if (failure.code() == Code::kUnsupported) return failure;
     if (!silent_since_) {
       silent_since_ = Clock::now();
-      say(failure.message() + "; asking again");
+      say_line(failure.message() + "; asking again");
     }
     if (Clock::now() - *silent_since_ > kSilenceLimit) return failure;
     next_status_ = Deadline::after(status_pace_.next());
@@ -152,7 +152,7 @@ class Follower {
     const std::string news = describe_job(timeless, place);
     if (news == followed.said) return false;
     followed.said = news;
-    if (!status.has_ended()) say(describe_job(status, place));
+    if (!status.has_ended()) say_line(describe_job(status, place));
     return true;
   }
 
@@ -196,7 +196,7 @@ class Follower {
     for (auto& [id, followed] : jobs_) {
       show(followed.lines.finish());
       if (!followed.status.has_ended()) continue;
-      say(describe_job(followed.status, ""));
+      say_line(describe_job(followed.status, ""));
       code = std::max(code, followed.status.shell_code());
     }
     return code;

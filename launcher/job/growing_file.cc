@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kReadBytes = std::size_t{256} * 1024;
+constexpr std::size_t kFileBlock = std::size_t{256} * 1024;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::string GrowingFile::read_new() {
   if (!file.is_open() || ::fstat(file.get(), &found) != 0) return "";
   if (found.st_size < offset_) offset_ = 0;
   std::string text;
-  std::vector<char> buffer(kReadBytes);
+  std::vector<char> buffer(kFileBlock);
   while (true) {
     const ssize_t count = ::pread(file.get(), buffer.data(), buffer.size(), offset_);
     if (count <= 0) return text;

@@ -42,7 +42,7 @@ std::string up_to_nodes(const SitePartition& partition) {
   return "";
 }
 
-const SiteQos* find_qos(const SitePartition& partition, const std::string& name) {
+const SiteQos* named_qos(const SitePartition& partition, const std::string& name) {
   for (const SiteQos& qos : partition.qos) {
     if (name.empty() ? qos.is_default : qos.name == name) return &qos;
   }
@@ -110,7 +110,7 @@ Status unknown_qos(const SiteConfig& site, const SitePartition& partition,
   std::string known;
   for (const SiteQos& other : partition.qos) known += (known.empty() ? "" : ", ") + other.name;
   for (const SitePartition& other : site.partitions) {
-    if (find_qos(other, name) == nullptr) continue;
+    if (named_qos(other, name) == nullptr) continue;
     return error(Code::kInvalidArgument,
                  "QoS '{}' is one of partition {}: type --partition {}, or for partition {} --qos "
                  "with one of {}",
@@ -154,7 +154,7 @@ std::string plan_qos(const SitePartition& partition, const JobOptions& request,
 Result<std::string> plan_time(const SiteConfig& site, const SitePartition& any_size,
                               const JobOptions& request, const JobSize& size) {
   const SitePartition partition = limited_to(any_size, size.nodes);
-  const SiteQos* qos = find_qos(partition, plan_qos(partition, request, size));
+  const SiteQos* qos = named_qos(partition, plan_qos(partition, request, size));
   if (qos == nullptr && !request.qos.empty() && !partition.qos.empty()) {
     return unknown_qos(site, partition, request.qos);
   }

@@ -28,7 +28,7 @@ std::vector<std::string> plan_modules(const SiteConfig& site, const SitePartitio
   return modules;
 }
 
-void append(std::vector<std::string>& words, const std::vector<std::string>& more) {
+void append_words(std::vector<std::string>& words, const std::vector<std::string>& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
@@ -42,14 +42,14 @@ std::vector<std::string> plan_step(const SiteConfig& site, const JobPlan& plan, 
     if (!site.gpu_bind.empty() && size.gpus_per_node > 0) {
       words.push_back("--gpu-bind=" + site.gpu_bind);
     }
-    append(words, site.srun_flags);
-    if (size.nodes > 1) append(words, site.multi_node_srun_flags);
-    append(words, plan.container.srun_flags);
+    append_words(words, site.srun_flags);
+    if (size.nodes > 1) append_words(words, site.multi_node_srun_flags);
+    append_words(words, plan.container.srun_flags);
   }
   // The path of hvdrun outside says nothing inside a container.
   words.push_back(plan.container.srun_flags.empty() ? plan.hvdrun : "hvdrun");
-  append(words, plan.container.before_program);
-  append(words, command);
+  append_words(words, plan.container.before_program);
+  append_words(words, command);
   return words;
 }
 

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 10> kEndStates{
     "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
 
 /// The value behind " NAME=" up to the next blank; empty: none, or one that says nothing.
-std::string field(std::string_view line, std::string_view name) {
+std::string status_field(std::string_view line, std::string_view name) {
   const std::string key = std::string(name) + "=";
   std::size_t at = 0;
   while ((at = line.find(key, at)) != std::string_view::npos) {
@@ -55,20 +55,20 @@ int number(std::string_view text, int fallback) {
 
 JobStatus status_of(std::string_view line) {
   JobStatus status;
-  status.id = field(line, "JobId");
-  if (const std::string array = field(line, "ArrayJobId"); !array.empty()) {
-    const std::string entry = field(line, "ArrayTaskId");
+  status.id = status_field(line, "JobId");
+  if (const std::string array = status_field(line, "ArrayJobId"); !array.empty()) {
+    const std::string entry = status_field(line, "ArrayTaskId");
     status.id = array + "_" + entry;
     status.array_entry = number(entry, -1);
   }
-  status.state = field(line, "JobState");
-  status.reason = field(line, "Reason");
-  status.start = field(line, "StartTime");
-  status.nodes = field(line, "NodeList");
-  status.partition = field(line, "Partition");
+  status.state = status_field(line, "JobState");
+  status.reason = status_field(line, "Reason");
+  status.start = status_field(line, "StartTime");
+  status.nodes = status_field(line, "NodeList");
+  status.partition = status_field(line, "Partition");
   status.output = path_field(line, "StdOut");
-  status.restarts = number(field(line, "Restarts"), 0);
-  const std::string code = field(line, "ExitCode");
+  status.restarts = number(status_field(line, "Restarts"), 0);
+  const std::string code = status_field(line, "ExitCode");
   const std::size_t colon = std::min(code.find(':'), code.size());
   status.exit_code = number(code.substr(0, colon), 0);
   status.signal = colon < code.size() ? number(code.substr(colon + 1), 0) : 0;

@@ -10,7 +10,7 @@ namespace hvd {
 namespace {
 
 /// The number at the beginning of `text`, with nothing behind it but a range or a "k".
-std::optional<int> leading_number(std::string_view text) {
+std::optional<int> count_of(std::string_view text) {
   int number = 0;
   const char* end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, number);
@@ -19,10 +19,10 @@ std::optional<int> leading_number(std::string_view text) {
   return number;
 }
 
-std::optional<int> number_of(const SbatchFile& file, std::string_view option) {
+std::optional<int> requested_number(const SbatchFile& file, std::string_view option) {
   const Directive* directive = find_directive(file, option);
   if (directive == nullptr || !directive->value) return std::nullopt;
-  return leading_number(*directive->value);
+  return count_of(*directive->value);
 }
 
 std::string text_of(const SbatchFile& file, std::string_view option) {
@@ -48,7 +48,7 @@ std::optional<GpuEntry> gpu_entry(std::string_view entry, bool is_gres) {
   GpuEntry gpu;
   if (colon != std::string_view::npos) gpu.type = entry.substr(0, colon);
   const std::string_view last = colon == std::string_view::npos ? entry : entry.substr(colon + 1);
-  if (const auto count = leading_number(last)) {
+  if (const auto count = count_of(last)) {
     gpu.count = *count;
   } else if (colon == std::string_view::npos && is_gres) {
     gpu.type = last;  // "gpu:a100" is one of them
@@ -107,10 +107,10 @@ std::optional<int> JobRequest::gpus_on_node() const {
 
 JobRequest job_request(const SbatchFile& file) {
   JobRequest request;
-  request.nodes = number_of(file, "nodes");
-  request.tasks = number_of(file, "ntasks");
-  request.tasks_per_node = number_of(file, "ntasks-per-node");
-  request.cpus_per_task = number_of(file, "cpus-per-task");
+  request.nodes = requested_number(file, "nodes");
+  request.tasks = requested_number(file, "ntasks");
+  request.tasks_per_node = requested_number(file, "ntasks-per-node");
+  request.cpus_per_task = requested_number(file, "cpus-per-task");
   request.gpus = gpus_of(file, "gpus", false);
   request.gpus_per_node = gpus_of(file, "gpus-per-node", false);
   if (!request.gpus_per_node) request.gpus_per_node = gpus_of(file, "gres", true);

@@ -26,7 +26,7 @@ std::string_view cut(std::string_view& text, char end) {
   return part;
 }
 
-int number_of(std::string_view text) {
+int leading_digits(std::string_view text) {
   int number = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   HVD_CHECK(parsed.ec == std::errc());  // the generator wrote it
@@ -36,10 +36,10 @@ int number_of(std::string_view text) {
 KnownVariable variable_of(std::string_view row) {
   KnownVariable known{};
   known.name = cut(row, '\t');
-  known.kind = static_cast<ValueKind>(number_of(cut(row, '\t')));
-  known.lowest = number_of(cut(row, '\t'));
-  known.highest = number_of(cut(row, '\t'));
-  known.case_sensitive = number_of(cut(row, '\t')) != 0;
+  known.kind = static_cast<ValueKind>(leading_digits(cut(row, '\t')));
+  known.lowest = leading_digits(cut(row, '\t'));
+  known.highest = leading_digits(cut(row, '\t'));
+  known.case_sensitive = leading_digits(cut(row, '\t')) != 0;
   for (std::string_view* field :
        {&known.values, &known.since, &known.deprecated, &known.removed, &known.renamed_in,
         &known.renamed_to, &known.replacement, &known.note, &known.source, &known.date}) {

@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kSarifSchema =
     "https://raw.githubusercontent.com/oasis-tcs/sarif-spec/main/sarif-2.1/schema/"
@@ -16,12 +16,12 @@ constexpr std::string_view kSarifSchema =
 constexpr std::string_view kEnvironment = "environment";
 
 /// Bytes that are no UTF-8 are replaced: a script may hold anything.
-std::string dumped(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string dumped(const OrderedJson& json) {
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-Json finding_json(const Finding& finding) {
-  Json json{{"rule", finding.rule}, {"severity", severity_name(finding.severity)}};
+OrderedJson finding_json(const Finding& finding) {
+  OrderedJson json{{"rule", finding.rule}, {"severity", severity_name(finding.severity)}};
   if (finding.line > 0) json["line"] = finding.line;
   if (!finding.variable.empty()) json["name"] = finding.variable;
   json["why"] = finding.why;
@@ -46,8 +46,8 @@ std::string uri_of(const std::string& path) {
   return path.starts_with('/') ? "file://" + uri : uri;
 }
 
-Json rules_json() {
-  Json rules = Json::array();
+OrderedJson rules_json() {
+  OrderedJson rules = OrderedJson::array();
   for (const LintRule& rule : lint_rules()) {
     rules.push_back({{"id", rule.id},
                      {"shortDescription", {{"text", rule.title}}},
@@ -65,36 +65,36 @@ std::string message_of(const Finding& finding) {
   return text;
 }
 
-Json result_json(const std::string& path, const Finding& finding, std::size_t rule) {
-  Json result{{"ruleId", finding.rule},
-              {"ruleIndex", rule},
-              {"level", severity_name(finding.severity)},
-              {"message", {{"text", message_of(finding)}}}};
-  Json location;
+OrderedJson result_json(const std::string& path, const Finding& finding, std::size_t rule) {
+  OrderedJson result{{"ruleId", finding.rule},
+                     {"ruleIndex", rule},
+                     {"level", severity_name(finding.severity)},
+                     {"message", {{"text", message_of(finding)}}}};
+  OrderedJson location;
   if (path.empty()) {
     location["logicalLocations"] =
-        Json::array({Json{{"name", finding.variable}, {"kind", "variable"}}});
+        OrderedJson::array({OrderedJson{{"name", finding.variable}, {"kind", "variable"}}});
   } else {
     location["physicalLocation"]["artifactLocation"]["uri"] = uri_of(path);
     // Code scanning wants a line; what is wrong with the whole file is shown at its first.
     location["physicalLocation"]["region"]["startLine"] = std::max(1, finding.line);
   }
-  result["locations"] = Json::array({location});
+  result["locations"] = OrderedJson::array({location});
   return result;
 }
 
 }  // namespace
 
 std::string report_json(const std::vector<LintedFile>& files) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   std::map<Severity, int> counts;
   for (const LintedFile& file : files) {
-    Json findings = Json::array();
+    OrderedJson findings = OrderedJson::array();
     for (const Finding& finding : file.findings) {
       findings.push_back(finding_json(finding));
       ++counts[finding.severity];
     }
-    Json entry{{"path", file.path.empty() ? kEnvironment : file.path}};
+    OrderedJson entry{{"path", file.path.empty() ? kEnvironment : file.path}};
     if (!file.site.empty()) entry["site"] = file.site;
     entry["findings"] = std::move(findings);
     if (!file.mended.empty()) entry["mended"] = file.mended;
@@ -110,16 +110,17 @@ std::string report_json(const std::vector<LintedFile>& files) {
 std::string report_sarif(const std::vector<LintedFile>& files, std::string_view version) {
   std::map<std::string_view, std::size_t> rules;
   for (const LintRule& rule : lint_rules()) rules.emplace(rule.id, rules.size());
-  Json results = Json::array();
+  OrderedJson results = OrderedJson::array();
   for (const LintedFile& file : files) {
     for (const Finding& finding : file.findings) {
       results.push_back(result_json(file.path, finding, rules.at(finding.rule)));
     }
   }
-  Json driver{{"name", "hvdrun lint"}, {"version", version}, {"rules", rules_json()}};
-  Json run{{"tool", {{"driver", std::move(driver)}}}, {"results", std::move(results)}};
-  return dumped(
-      {{"$schema", kSarifSchema}, {"version", "2.1.0"}, {"runs", Json::array({std::move(run)})}});
+  OrderedJson driver{{"name", "hvdrun lint"}, {"version", version}, {"rules", rules_json()}};
+  OrderedJson run{{"tool", {{"driver", std::move(driver)}}}, {"results", std::move(results)}};
+  return dumped({{"$schema", kSarifSchema},
+                 {"version", "2.1.0"},
+                 {"runs", OrderedJson::array({std::move(run)})}});
 }
 
 }  // namespace hvd

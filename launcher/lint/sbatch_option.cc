@@ -13,7 +13,7 @@ constexpr OptionArgument kRequired = OptionArgument::kRequired;
 constexpr OptionArgument kOptional = OptionArgument::kOptional;
 
 // sbatch(1) of Slurm 22.05 to 25.05.
-constexpr auto kOptions = std::to_array<SbatchOption>({
+constexpr auto kSbatchOptions = std::to_array<SbatchOption>({
     {"account", 'A', kRequired},
     {"acctg-freq", 0, kRequired},
     {"array", 'a', kRequired},
@@ -134,7 +134,7 @@ constexpr auto kOptions = std::to_array<SbatchOption>({
 const SbatchOption* find_sbatch_option(std::string_view name) {
   const SbatchOption* beginning = nullptr;
   int count = 0;
-  for (const SbatchOption& option : kOptions) {
+  for (const SbatchOption& option : kSbatchOptions) {
     if (option.name == name) return &option;
     if (name.empty() || !option.name.starts_with(name)) continue;
     beginning = &option;
@@ -145,15 +145,15 @@ const SbatchOption* find_sbatch_option(std::string_view name) {
 
 const SbatchOption* find_sbatch_letter(char letter) {
   if (letter == 0) return nullptr;
-  for (const SbatchOption& option : kOptions) {
+  for (const SbatchOption& option : kSbatchOptions) {
     if (option.letter == letter) return &option;
   }
   return nullptr;
 }
 
 std::string_view nearest_sbatch_option(std::string_view typed) {
-  std::array<std::string_view, kOptions.size()> names{};
-  for (std::size_t i = 0; i < kOptions.size(); ++i) names[i] = kOptions[i].name;
+  std::array<std::string_view, kSbatchOptions.size()> names{};
+  for (std::size_t i = 0; i < kSbatchOptions.size(); ++i) names[i] = kSbatchOptions[i].name;
   return nearest_word(typed, names, typed.size() < 5 ? 1 : 2);
 }
 

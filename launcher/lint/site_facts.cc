@@ -20,7 +20,7 @@ std::vector<std::string> features_of(const std::string& constraint) {
   return features;
 }
 
-bool holds(const std::vector<std::string>& list, const std::string& one) {
+bool contains_word(const std::vector<std::string>& list, const std::string& one) {
   return std::find(list.begin(), list.end(), one) != list.end();
 }
 
@@ -33,11 +33,11 @@ int score_of(const SiteConfig& site, const SbatchFile& file, const JobRequest& r
   int score = 0;
   for (const SitePartition& partition : site.partitions) {
     const bool is_named =
-        partition.name == request.partition || holds(partition.aliases, request.partition);
+        partition.name == request.partition || contains_word(partition.aliases, request.partition);
     if (!request.partition.empty() && is_named) score += 2;
     if (!request.qos.empty() && find_qos(partition, request.qos) != nullptr) score += 2;
     if (!partition.constraint.empty() &&
-        holds(features_of(request.constraint), partition.constraint)) {
+        contains_word(features_of(request.constraint), partition.constraint)) {
       score += 1;
     }
     if (!partition.account_suffix.empty() && request.account.ends_with(partition.account_suffix)) {
@@ -45,7 +45,7 @@ int score_of(const SiteConfig& site, const SbatchFile& file, const JobRequest& r
     }
     for (const ModuleLine& line : file.modules) {
       for (const std::string& module : line.names) {
-        if (holds(partition.modules, module)) score += 2;
+        if (contains_word(partition.modules, module)) score += 2;
       }
     }
   }
@@ -56,7 +56,7 @@ int score_of(const SiteConfig& site, const SbatchFile& file, const JobRequest& r
 
 const SitePartition* find_partition(const SiteConfig& site, const std::string& name) {
   for (const SitePartition& partition : site.partitions) {
-    if (partition.name == name || holds(partition.aliases, name)) return &partition;
+    if (partition.name == name || contains_word(partition.aliases, name)) return &partition;
   }
   return nullptr;
 }
@@ -67,7 +67,7 @@ const SitePartition* find_by_constraint(const SiteConfig& site, const std::strin
     if (partition.select != PartitionSelect::kConstraint) continue;
     const std::vector<std::string> own = features_of(partition.constraint);
     const bool has_all = std::all_of(own.begin(), own.end(), [&](const std::string& feature) {
-      return holds(features, feature);
+      return contains_word(features, feature);
     });
     if (has_all && !own.empty()) return &partition;
   }

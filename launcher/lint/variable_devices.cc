@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::string_view kNcclGuide = "NCCL user guide, Environment Variables, 2026-11";
+constexpr std::string_view kNcclDevicesGuide = "NCCL user guide, Environment Variables, 2026-11";
 
 /// "^=a:1,b" as NCCL reads it.
 struct DeviceFilter {
@@ -80,7 +80,7 @@ Finding device_finding(const SetVariable& variable, std::string_view rule) {
           .severity = Severity::kError,
           .line = variable.line,
           .variable = variable.name,
-          .source = std::string(kNcclGuide)};
+          .source = std::string(kNcclDevicesGuide)};
 }
 
 std::optional<Finding> check_hca(const SetVariable& variable, const MachineFacts* machine) {

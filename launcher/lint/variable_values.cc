@@ -11,7 +11,7 @@
 namespace hvd {
 namespace {
 
-std::vector<std::string_view> words_of(std::string_view text, std::string_view separators) {
+std::vector<std::string_view> split_words(std::string_view text, std::string_view separators) {
   std::vector<std::string_view> words;
   std::size_t begin = text.find_first_not_of(separators);
   while (begin != std::string_view::npos) {
@@ -50,7 +50,7 @@ std::optional<long long> whole_number(std::string_view text) {
   return number;
 }
 
-std::string joined(const std::vector<std::string_view>& words) {
+std::string alternatives(const std::vector<std::string_view>& words) {
   std::string text;
   for (const std::string_view word : words) {
     if (!text.empty()) text += ", ";
@@ -83,14 +83,14 @@ Finding wrong_word(const SetVariable& variable, const KnownVariable& known, std:
   if (meant.empty()) meant = nearest_word(word, words, 1);
   if (known.case_sensitive && is_word_of(word, words, false)) {
     finding.rule = "wrong-case";
-    finding.why = format_text("letters count here, so '{}' is none of {}{}{}", word, joined(words),
-                              known.note.empty() ? "" : "; ", known.note);
+    finding.why = format_text("letters count here, so '{}' is none of {}{}{}", word,
+                              alternatives(words), known.note.empty() ? "" : "; ", known.note);
   } else {
-    finding.why = format_text("'{}' is none of {}{}{}", word, joined(words),
+    finding.why = format_text("'{}' is none of {}{}{}", word, alternatives(words),
                               known.note.empty() ? "" : "; ", known.note);
   }
   if (meant.empty()) {
-    finding.fix = format_text("write one of {}", joined(words));
+    finding.fix = format_text("write one of {}", alternatives(words));
     return finding;
   }
   finding.fix = format_text("write {}", meant);
@@ -123,10 +123,10 @@ std::optional<Finding> check_number(const SetVariable& variable, const KnownVari
 }
 
 std::optional<Finding> check_words(const SetVariable& variable, const KnownVariable& known) {
-  const std::vector<std::string_view> words = words_of(known.values, " ");
+  const std::vector<std::string_view> words = split_words(known.values, " ");
   const bool is_list = known.kind == ValueKind::kList;
   for (const std::string_view word :
-       is_list ? words_of(*variable.value, ",;:^ ")
+       is_list ? split_words(*variable.value, ",;:^ ")
                : std::vector<std::string_view>{std::string_view(*variable.value)}) {
     if (is_word_of(word, words, known.case_sensitive)) continue;
     if (known.kind == ValueKind::kLevel && whole_number(word)) continue;

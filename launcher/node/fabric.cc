@@ -49,14 +49,14 @@ bool is_internal(const NodeNic& nic) {
 
 bool is_ethernet(const NodeNic& nic) { return !nic.name.empty() && !is_internal(nic); }
 
-struct Kind {
+struct FabricRule {
   FabricKind kind;
   bool (*has)(const NodeNic&);
   std::string_view says;  ///< What its ports are, behind their names.
 };
 
 /// In order: each kind's ports would also match one further down.
-constexpr std::array<Kind, 8> kKinds{{
+constexpr std::array<FabricRule, 8> kKinds{{
     {FabricKind::kSlingshot11, is_slingshot11, "Cassini (CXI) ports"},
     {FabricKind::kAries, is_aries, "IP interfaces over Aries"},
     {FabricKind::kOmniPath, is_omni_path, "ports of the hfi1 driver"},
@@ -69,13 +69,13 @@ constexpr std::array<Kind, 8> kKinds{{
 
 const std::string& label(const NodeNic& nic) { return nic.device.empty() ? nic.name : nic.device; }
 
-void add_once(std::vector<std::string>& names, const std::string& name) {
+void add_new(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
     names.push_back(name);
   }
 }
 
-std::string joined(const std::vector<std::string>& names) {
+std::string comma_list(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
@@ -83,7 +83,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 /// Why a port is not used where the fabric is `kind` and its fastest port has `gigabits`; empty:
 /// it is used.
-std::string reason_against(const NodeNic& nic, const Kind& kind, double gigabits) {
+std::string reason_against(const NodeNic& nic, const FabricRule& kind, double gigabits) {
   if (!nic.is_up) return "the port is down";
   if (!kind.has(nic)) return is_internal(nic) ? "internal to the node" : "not of this fabric";
   if (nic.gigabits < gigabits) {
@@ -92,7 +92,7 @@ std::string reason_against(const NodeNic& nic, const Kind& kind, double gigabits
   return {};
 }
 
-Fabric describe(const std::vector<NodeNic>& nics, const Kind& kind) {
+Fabric describe(const std::vector<NodeNic>& nics, const FabricRule& kind) {
   double gigabits = 0;
   for (const NodeNic& nic : nics) {
     if (nic.is_up && kind.has(nic)) gigabits = std::max(gigabits, nic.gigabits);
@@ -108,11 +108,11 @@ Fabric describe(const std::vector<NodeNic>& nics, const Kind& kind) {
       continue;
     }
     fabric.nics.push_back(static_cast<int>(i));
-    add_once(fabric.devices, nic.device);
-    add_once(fabric.interfaces, nic.name);
-    add_once(names, label(nic));
+    add_new(fabric.devices, nic.device);
+    add_new(fabric.interfaces, nic.name);
+    add_new(names, label(nic));
   }
-  fabric.evidence = format_text("{}: {}", joined(names), kind.says);
+  fabric.evidence = format_text("{}: {}", comma_list(names), kind.says);
   if (gigabits > 0) fabric.evidence += format_text(", {} Gb/s each", gigabits);
   return fabric;
 }
@@ -144,7 +144,7 @@ std::string_view fabric_name(FabricKind kind) {
 }
 
 Fabric detect_fabric(const std::vector<NodeNic>& nics) {
-  for (const Kind& kind : kKinds) {
+  for (const FabricRule& kind : kKinds) {
     if (std::any_of(nics.begin(), nics.end(),
                     [&](const NodeNic& nic) { return nic.is_up && kind.has(nic); })) {
       return describe(nics, kind);

@@ -6,9 +6,9 @@
 namespace hvd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json or_null(int number) { return number < 0 ? Json() : Json(number); }
+OrderedJson or_null(int number) { return number < 0 ? OrderedJson() : OrderedJson(number); }
 
 std::string_view vendor_name(GpuVendor vendor) {
   switch (vendor) {
@@ -22,11 +22,11 @@ std::string_view vendor_name(GpuVendor vendor) {
   return "";
 }
 
-Json gpus_json(const NodeMap& map) {
-  Json list = Json::array();
+OrderedJson gpus_json(const NodeMap& map) {
+  OrderedJson list = OrderedJson::array();
   for (std::size_t i = 0; i < map.node.gpus.size(); ++i) {
     const NodeGpu& gpu = map.node.gpus[i];
-    Json distances = Json::array();
+    OrderedJson distances = OrderedJson::array();
     if (i < map.node.gpu_to_nic.size()) {
       for (const PciDistance each : map.node.gpu_to_nic[i]) {
         distances.push_back(distance_name(each));
@@ -45,8 +45,8 @@ Json gpus_json(const NodeMap& map) {
   return list;
 }
 
-Json nics_json(const NodeMap& map) {
-  Json list = Json::array();
+OrderedJson nics_json(const NodeMap& map) {
+  OrderedJson list = OrderedJson::array();
   for (const NodeNic& nic : map.node.nics) {
     list.push_back({{"name", nic.name},
                     {"device", nic.device},
@@ -61,8 +61,8 @@ Json nics_json(const NodeMap& map) {
   return list;
 }
 
-Json fabric_json(const Fabric& fabric) {
-  Json unused = Json::array();
+OrderedJson fabric_json(const Fabric& fabric) {
+  OrderedJson unused = OrderedJson::array();
   for (const UnusedNic& nic : fabric.unused) {
     unused.push_back({{"name", nic.name}, {"why", nic.why}});
   }
@@ -74,8 +74,8 @@ Json fabric_json(const Fabric& fabric) {
           {"unused", std::move(unused)}};
 }
 
-Json ranks_json(const NodeMap& map) {
-  Json list = Json::array();
+OrderedJson ranks_json(const NodeMap& map) {
+  OrderedJson list = OrderedJson::array();
   for (std::size_t rank = 0; rank < map.matching.ranks.size(); ++rank) {
     const MatchedRank& each = map.matching.ranks[rank];
     list.push_back({{"local_rank", rank},
@@ -92,28 +92,28 @@ Json ranks_json(const NodeMap& map) {
 }  // namespace
 
 std::string node_map_json(const NodeMap& map) {
-  Json cores = Json::array();
+  OrderedJson cores = OrderedJson::array();
   for (const NodeCore& core : map.node.cores) {
     cores.push_back(
         {{"cpus", format_cpu_set(core.cpus)}, {"package", core.package}, {"numa", core.numa}});
   }
-  Json numas = Json::array();
+  OrderedJson numas = OrderedJson::array();
   for (const NodeNuma& numa : map.node.numas) {
     numas.push_back({{"id", numa.id},
                      {"cpus", format_cpu_set(numa.cpus)},
                      {"memory_bytes", numa.memory_bytes}});
   }
-  const Json json = {{"origin", map.node.origin},
-                     {"mask", format_cpu_set(map.mask)},
-                     {"visible", {{"variable", map.list_variable}, {"entries", map.list}}},
-                     {"cores", std::move(cores)},
-                     {"numas", std::move(numas)},
-                     {"gpus", gpus_json(map)},
-                     {"nics", nics_json(map)},
-                     {"fabric", fabric_json(map.fabric)},
-                     {"ranks", ranks_json(map)},
-                     {"notes", map.matching.notes}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json = {{"origin", map.node.origin},
+                            {"mask", format_cpu_set(map.mask)},
+                            {"visible", {{"variable", map.list_variable}, {"entries", map.list}}},
+                            {"cores", std::move(cores)},
+                            {"numas", std::move(numas)},
+                            {"gpus", gpus_json(map)},
+                            {"nics", nics_json(map)},
+                            {"fabric", fabric_json(map.fabric)},
+                            {"ranks", ranks_json(map)},
+                            {"notes", map.matching.notes}};
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace hvd

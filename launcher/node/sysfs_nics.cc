@@ -21,13 +21,13 @@ struct Port {
   std::string path;
 };
 
-double leading_number(std::string_view text) {
+double leading_rate(std::string_view text) {
   double value = 0;
   (void)std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
 }
 
-bool is_bus_id(std::string_view name) {
+bool is_nic_bus_id(std::string_view name) {
   return name.size() >= 12 && name[name.size() - 2] == '.' && name.find(':') != name.npos;
 }
 
@@ -36,13 +36,13 @@ void place(const FileTree& tree, const std::string& device, Port& port) {
   port.path = tree.resolve(device);
   // Of "…/0000:00:03.0/virtio2" the PCI device is the folder above.
   const std::size_t slash = port.path.rfind('/');
-  const bool is_pci = slash != std::string::npos && is_bus_id(port.path.substr(slash + 1));
+  const bool is_pci = slash != std::string::npos && is_nic_bus_id(port.path.substr(slash + 1));
   if (!is_pci && slash != std::string::npos) {
     const std::string above = port.path.substr(0, slash);
-    if (is_bus_id(above.substr(above.rfind('/') + 1))) port.path = above;
+    if (is_nic_bus_id(above.substr(above.rfind('/') + 1))) port.path = above;
   }
   const std::string name = port.path.substr(port.path.rfind('/') + 1);
-  if (is_bus_id(name)) port.nic.bus_id = name;
+  if (is_nic_bus_id(name)) port.nic.bus_id = name;
   if (port.nic.driver.empty()) port.nic.driver = tree.target_name(device + "/driver");
   port.nic.numa = static_cast<int>(tree.read_number(device + "/numa_node", -1));
 }
@@ -55,10 +55,10 @@ std::vector<Port> rdma_ports(const FileTree& tree) {
       const std::string folder = format_text("{}/ports/{}", device, number);
       Port port;
       port.nic.device = name;
-      port.nic.port = static_cast<int>(leading_number(number));
+      port.nic.port = static_cast<int>(leading_rate(number));
       port.nic.link = tree.read(folder + "/link_layer");
-      port.nic.gigabits = leading_number(tree.read(folder + "/rate"));  // "200 Gb/sec (4X HDR)"
-      port.nic.is_up = leading_number(tree.read(folder + "/state")) == 4.0;  // "4: ACTIVE"
+      port.nic.gigabits = leading_rate(tree.read(folder + "/rate"));       // "200 Gb/sec (4X HDR)"
+      port.nic.is_up = leading_rate(tree.read(folder + "/state")) == 4.0;  // "4: ACTIVE"
       place(tree, device + "/device", port);
       ports.push_back(std::move(port));
     }

@@ -6,12 +6,12 @@
 namespace hvd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json variables_json(const std::vector<PlannedVariable>& variables) {
-  Json list = Json::array();
+OrderedJson variables_json(const std::vector<PlannedVariable>& variables) {
+  OrderedJson list = OrderedJson::array();
   for (const PlannedVariable& variable : variables) {
-    Json one{{"name", variable.name}};
+    OrderedJson one{{"name", variable.name}};
     if (!variable.is_secret) one["value"] = variable.value;
     one["origin"] = variable.origin;
     one["why"] = variable.why;
@@ -25,12 +25,12 @@ Json variables_json(const std::vector<PlannedVariable>& variables) {
   return list;
 }
 
-Json rank_json(const RankPlacement& rank, const std::vector<PlannedVariable>& variables) {
-  Json one{{"rank", rank.rank},
-           {"host", rank.host},
-           {"node", rank.node},
-           {"local_rank", rank.local_rank},
-           {"local_size", rank.local_size}};
+OrderedJson rank_json(const RankPlacement& rank, const std::vector<PlannedVariable>& variables) {
+  OrderedJson one{{"rank", rank.rank},
+                  {"host", rank.host},
+                  {"node", rank.node},
+                  {"local_rank", rank.local_rank},
+                  {"local_size", rank.local_size}};
   if (rank.gpu) one["gpu"] = *rank.gpu;
   if (!rank.gpu_id.empty()) one["gpu_id"] = rank.gpu_id;
   if (!rank.nic.empty()) one["nic"] = rank.nic;
@@ -43,17 +43,17 @@ Json rank_json(const RankPlacement& rank, const std::vector<PlannedVariable>& va
 
 std::string describe_run_json(const Placement& placement, const EnvironmentPlan& plan,
                               const std::vector<Command>& commands) {
-  Json json{{"nodes", placement.node_count},
-            {"virtual_nodes", placement.virtual_nodes},
-            {"hosts", placement.hosts},
-            {"ranks_per_node", placement.ranks_per_node},
-            {"notes", placement.notes},
-            {"warnings", placement.warnings},
-            {"environment", variables_json(plan.all)},
-            {"environment_by_task", variables_json(plan.by_task)},
-            {"cleared", plan.cleared},
-            {"ranks", Json::array()},
-            {"commands", Json::array()}};
+  OrderedJson json{{"nodes", placement.node_count},
+                   {"virtual_nodes", placement.virtual_nodes},
+                   {"hosts", placement.hosts},
+                   {"ranks_per_node", placement.ranks_per_node},
+                   {"notes", placement.notes},
+                   {"warnings", placement.warnings},
+                   {"environment", variables_json(plan.all)},
+                   {"environment_by_task", variables_json(plan.by_task)},
+                   {"cleared", plan.cleared},
+                   {"ranks", OrderedJson::array()},
+                   {"commands", OrderedJson::array()}};
   // A PMIx server that passes on no SLURM_* tells the size only to its clients.
   if (placement.size > 0) json["size"] = placement.size;
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
@@ -62,12 +62,12 @@ std::string describe_run_json(const Placement& placement, const EnvironmentPlan&
                                                               : std::vector<PlannedVariable>()));
   }
   for (const Command& command : commands) {
-    Json one{{"host", command.host}, {"arguments", command.arguments}};
+    OrderedJson one{{"host", command.host}, {"arguments", command.arguments}};
     if (command.rank) one["rank"] = *command.rank;
     json["commands"].push_back(std::move(one));
   }
   // Host names and variables may hold any bytes: what is no UTF-8 is replaced.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace hvd

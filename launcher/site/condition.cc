@@ -98,34 +98,34 @@ bool compare(std::vector<int> left, const std::string& comparison, std::vector<i
 }
 
 /// What a term finds: whether it holds, and the fact in words. An absent truth is unknown.
-struct Finding {
+struct ConditionFinding {
   std::optional<bool> holds;
   std::string fact;
 };
 
-Finding of_number(const ConditionTerm& term, int number, std::string_view name) {
+ConditionFinding of_number(const ConditionTerm& term, int number, std::string_view name) {
   return {compare({number}, term.comparison, parse_version(term.value)),
           format_text("{} is {}", name, number)};
 }
 
-Finding of_word(const ConditionTerm& term, const std::optional<std::string>& word,
-                std::string_view name) {
+ConditionFinding of_word(const ConditionTerm& term, const std::optional<std::string>& word,
+                         std::string_view name) {
   if (!word) return {std::nullopt, format_text("the {} is not known", name)};
   return {*word == term.value, format_text("the {} is {}", name, *word)};
 }
 
-Finding of_flag(std::optional<bool> flag, std::string_view yes, std::string_view no,
-                std::string_view unknown) {
+ConditionFinding of_flag(std::optional<bool> flag, std::string_view yes, std::string_view no,
+                         std::string_view unknown) {
   return {flag, std::string(!flag ? unknown : *flag ? yes : no)};
 }
 
-Finding of_nccl(const ConditionTerm& term, const std::optional<std::string>& nccl) {
+ConditionFinding of_nccl(const ConditionTerm& term, const std::optional<std::string>& nccl) {
   const std::vector<int> found = nccl ? parse_version(*nccl) : std::vector<int>();
   if (found.empty()) return {std::nullopt, "no libnccl or librccl is found that tells its version"};
   return {compare(found, term.comparison, parse_version(term.value)), "NCCL is " + *nccl};
 }
 
-Finding find(const ConditionTerm& term, const SiteFacts& facts) {
+ConditionFinding find(const ConditionTerm& term, const SiteFacts& facts) {
   switch (term.fact) {
     case Fact::kAlways:
       return {true, ""};
@@ -186,7 +186,7 @@ Verdict evaluate(const Condition& condition, const SiteFacts& facts) {
   using Truth = Verdict::Truth;
   Verdict verdict;
   for (const ConditionTerm& term : condition) {
-    Finding finding = find(term, facts);
+    ConditionFinding finding = find(term, facts);
     if (finding.holds && *finding.holds != term.is_negated) continue;
     const std::string reason = term.text + ": " + finding.fact;
     if (finding.holds) return {Truth::kFalse, reason};

@@ -7,7 +7,8 @@
 namespace hvd {
 namespace {
 
-std::string joined(const std::vector<std::string>& words, std::string_view behind_each = "") {
+std::string joined_with_spaces(const std::vector<std::string>& words,
+                               std::string_view behind_each = "") {
   std::string text;
   for (const std::string& word : words) {
     text += (text.empty() ? "" : ",") + word + std::string(behind_each);
@@ -20,10 +21,10 @@ std::string joined(const std::vector<std::string>& words, std::string_view behin
 bool fill_in(std::string& value, const SiteFacts& facts) {
   const std::string first = facts.interfaces.empty() ? "" : facts.interfaces.front();
   const std::array<std::pair<std::string_view, std::string>, 4> ports{
-      {{"{interfaces}", joined(facts.interfaces)},
+      {{"{interfaces}", joined_with_spaces(facts.interfaces)},
        {"{interface}", first},
-       {"{devices}", joined(facts.devices)},
-       {"{ports}", joined(facts.devices, ":1")}}};
+       {"{devices}", joined_with_spaces(facts.devices)},
+       {"{ports}", joined_with_spaces(facts.devices, ":1")}}};
   for (const auto& [mark, names] : ports) {
     const std::size_t at = value.find(mark);
     if (at == std::string::npos) continue;

@@ -39,13 +39,13 @@ const Json* schema_at(const Json& root, const std::vector<std::string>& path) {
   return node;
 }
 
-std::string join(const std::vector<std::string>& words) {
+std::string joined_words(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
 }
 
-std::vector<std::string> names_of(const Json& object) {
+std::vector<std::string> keys_of(const Json& object) {
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
   return names;
@@ -77,14 +77,14 @@ std::string expectation(const Json& value, const Json& schema) {
   if (schema.contains("enum")) {
     std::vector<std::string> allowed;
     for (const Json& item : schema.at("enum")) allowed.push_back(item.get<std::string>());
-    return format_text("it is {}, but must be one of {}", shown(value), join(allowed));
+    return format_text("it is {}, but must be one of {}", shown(value), joined_words(allowed));
   }
   if (schema.contains("type") && schema.at("type").get<std::string>() == "object" &&
       value.is_object() && schema.contains("properties")) {
-    for (const std::string& name : names_of(value)) {
+    for (const std::string& name : keys_of(value)) {
       if (!schema.at("properties").contains(name)) {
         return format_text("unknown field '{}'; the known ones are {}", name,
-                           join(names_of(schema.at("properties"))));
+                           joined_words(keys_of(schema.at("properties"))));
       }
     }
     for (const Json& required : schema.value("required", Json::array())) {

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 5> kOneValue{"env", "forbidden", "directi
                                                     "nics"};
 
 template <std::size_t kCount>
-bool holds(const std::array<std::string_view, kCount>& names, std::string_view name) {
+bool is_among(const std::array<std::string_view, kCount>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -33,7 +33,7 @@ std::string entry_text(const Json& item) {
   std::string text;
   for (const auto& [field, value] : item.items()) {
     const bool is_text = field == "name" || field == "option" || field == "why";
-    if (is_text || holds(kNoValues, field)) continue;
+    if (is_text || is_among(kNoValues, field)) continue;
     text += (text.empty() ? "" : ", ") + (field == "value" ? "" : field + " ") + text_of(value);
   }
   return text.empty() ? "yes" : text;
@@ -47,7 +47,8 @@ class ValueCollector {
   void collect(const Json& object, const std::string& place, const std::string& inherited) {
     const std::string own = object.value("source", inherited);
     for (const auto& [field, value] : object.items()) {
-      if (holds(kNoValues, field) || field == "why" || (place.empty() && field == "name")) continue;
+      if (is_among(kNoValues, field) || field == "why" || (place.empty() && field == "name"))
+        continue;
       if (value.is_structured() && value.empty()) continue;
       const std::string key =
           object.contains("sources") ? object.at("sources").value(field, own) : own;
@@ -64,7 +65,7 @@ class ValueCollector {
       for (const Json& item : value) {
         const std::string name = place + "/" + item.value("name", item.value("option", ""));
         const std::string own = item.value("source", key);
-        if (holds(kOneValue, field)) {
+        if (is_among(kOneValue, field)) {
           add_value(entry_text(item), name, own);
         } else {
           collect(item, name, own);

@@ -28,7 +28,7 @@
 namespace hvd {
 namespace {
 
-struct Introduction {
+struct NodeIntroduction {
   std::int32_t rank = 0;
   std::int32_t has_pidfd = 0;
 };
@@ -91,7 +91,7 @@ Result<std::size_t> admit(const NodeExchangeOptions& options, UniqueFd socket,
   HVD_TRY(check_user(socket.get()));
   const Deadline deadline = options.deadline.earlier(Deadline::after(std::chrono::seconds(5)));
   HVD_TRY(shake_hands(socket.get(), Handshake::Side::kServer, options.key, deadline));
-  Introduction hello;
+  NodeIntroduction hello;
   HVD_TRY(receive_all(socket.get(), std::as_writable_bytes(std::span(&hello, 1)), deadline,
                       "the introduction of a local rank"));
   const auto found = std::find(options.ranks.begin() + 1, options.ranks.end(), hello.rank);
@@ -191,7 +191,7 @@ Result<NodeGroup> follow(const NodeExchangeOptions& options) {
   HVD_TRY(check_user(socket.get()));
   HVD_TRY(shake_hands(socket.get(), Handshake::Side::kClient, options.key, deadline));
   HVD_TRY_ASSIGN(Member me, my_part());
-  const Introduction hello{.rank = options.rank, .has_pidfd = me.pid_fd.is_open() ? 1 : 0};
+  const NodeIntroduction hello{.rank = options.rank, .has_pidfd = me.pid_fd.is_open() ? 1 : 0};
   HVD_TRY(send_all(socket.get(), std::as_bytes(std::span(&hello, 1)), deadline, "the leader"));
   std::vector<int> mine = {me.bell.get()};
   if (me.pid_fd.is_open()) mine.push_back(me.pid_fd.get());

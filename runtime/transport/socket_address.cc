@@ -11,7 +11,7 @@
 namespace hvd {
 namespace {
 
-std::string numeric(const sockaddr* address) {
+std::string numeric_host(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bytes =
       address->sa_family == AF_INET6
@@ -37,7 +37,7 @@ Result<SocketAddress> SocketAddress::of(const std::string& address, std::uint16_
     v6->sin6_port = htons(port);
     return result;
   }
-  return error(Code::kInvalidArgument, "'{}' is not a numeric IPv4 or IPv6 address", address);
+  return error(Code::kInvalidArgument, "'{}' is not a numeric_host IPv4 or IPv6 address", address);
 }
 
 Result<SocketAddress> SocketAddress::parse(std::string_view text) {
@@ -61,7 +61,7 @@ std::string SocketAddress::to_string() const {
                         : reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port;
   const char* format = family() == AF_INET6 ? "[" : "";
   const char* close = family() == AF_INET6 ? "]" : "";
-  return format_text("{}{}{}:{}", format, numeric(raw()), close, ntohs(port));
+  return format_text("{}{}{}:{}", format, numeric_host(raw()), close, ntohs(port));
 }
 
 Result<std::vector<SocketAddress>> parse_addresses(std::string_view text) {

@@ -14,8 +14,8 @@
 namespace hvd_test {
 namespace {
 
-constexpr std::array<std::size_t, 5> kSizes = {0, 1, 4'099, (std::size_t{1} << 16) + 1,
-                                               std::size_t{1} << 20};
+constexpr std::array<std::size_t, 5> kElementCounts = {0, 1, 4'099, (std::size_t{1} << 16) + 1,
+                                                       std::size_t{1} << 20};
 constexpr std::size_t kLarge = std::size_t{1} << 19;
 constexpr int kTypes = 17;
 
@@ -351,7 +351,7 @@ std::string wrong_group(const TableScope& scope, std::size_t bytes) {
 
 }  // namespace
 
-std::span<const std::size_t> table_sizes() { return kSizes; }
+std::span<const std::size_t> table_sizes() { return kElementCounts; }
 
 std::string wrong_operations(const TableScope& scope, std::size_t bytes) {
   for (int type = 0; type < kTypes; ++type) {

@@ -15,9 +15,9 @@ namespace {
 
 // Up to here one lane carries all: the others would only add messages.
 constexpr std::size_t kOneLaneBytes = std::size_t{16} << 10;
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kPlanLine = 64;
 
-std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+std::size_t rounded_quotient(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 int lanes_for(std::size_t result_bytes, const LaneSet& lanes) {
   return result_bytes <= kOneLaneBytes ? 1 : lanes.lanes();
@@ -41,7 +41,7 @@ class NodeShare {
   /// Moves the next `count` elements to `stream`, with zeros for what is not there.
   void take(std::size_t count, std::size_t element, std::vector<Segment>& stream) {
     // Read, never written.
-    alignas(kLine) static const std::array<std::byte, NodePlane::kSlotBytes> zeros{};
+    alignas(kPlanLine) static const std::array<std::byte, NodePlane::kSlotBytes> zeros{};
     while (count > 0 && next_ < segments_.size()) {
       const Segment& segment = segments_[next_];
       const std::size_t n = std::min(count, segment.count - taken_);
@@ -75,16 +75,16 @@ std::vector<std::size_t> elements_by_node(const std::vector<NodeShare>& shares, 
                                           std::size_t element) {
   const auto lanes = static_cast<std::size_t>(owners);
   const std::size_t largest = ReduceStream::largest_piece(owners);
-  const std::size_t padding = shares.size() * kLine;
+  const std::size_t padding = shares.size() * kPlanLine;
   if (padding > largest / 2) return {};
   std::size_t total = 0;
   for (const NodeShare& share : shares) total += share.count() * element;
   const std::size_t rounds =
-      divide_up(std::max<std::size_t>(total, 1), (largest - padding) * lanes);
+      rounded_quotient(std::max<std::size_t>(total, 1), (largest - padding) * lanes);
   std::vector<std::size_t> elements;
   for (const NodeShare& share : shares) {
-    const std::size_t bytes = divide_up(share.count() * element, rounds * lanes);
-    elements.push_back(divide_up(bytes, kLine) * kLine / element);
+    const std::size_t bytes = rounded_quotient(share.count() * element, rounds * lanes);
+    elements.push_back(rounded_quotient(bytes, kPlanLine) * kPlanLine / element);
   }
   return elements;
 }
@@ -107,7 +107,7 @@ bool interleave(const LaneSet& lanes, LaneReducePlan& plan) {
   for (std::size_t node = 0; node < shares.size(); ++node) {
     if (counts[node] == 0) continue;
     const std::size_t per_round = counts[node] * static_cast<std::size_t>(plan.owners);
-    rounds = std::max(rounds, divide_up(shares[node].count(), per_round));
+    rounds = std::max(rounds, rounded_quotient(shares[node].count(), per_round));
   }
   std::vector<Segment> stream;
   for (std::size_t i = 0; i < rounds * static_cast<std::size_t>(plan.owners); ++i) {

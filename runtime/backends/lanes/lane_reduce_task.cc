@@ -14,9 +14,11 @@ using Move = NodeSchedule::Move;
 using Step = NodeSchedule::Step;
 
 constexpr std::uint64_t kWindow = NodePlane::kSlots;
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kTaskLine = 64;
 
-std::size_t whole_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + kTaskLine - 1) / kTaskLine * kTaskLine;
+}
 
 std::size_t forced_piece(const LaneReducePlan& plan) {
   const std::size_t elements =

@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b == 0 ? 0 : 1); }
+std::size_t rounds_of(std::size_t a, std::size_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 
 }  // namespace
 
@@ -28,13 +28,13 @@ bool ExchangeRounds::share_slot(std::span<const int> sources, std::span<const in
   // Rounding up to the alignment costs at most one alignment for each pair.
   if (pairs * align_ > most_ / 4) align_ = grain_;
   if (pairs * align_ > most_ / 2) return false;
-  rounds_ = std::max<std::uint64_t>(rounds_, divide_up(sum, most_ - pairs * align_));
+  rounds_ = std::max<std::uint64_t>(rounds_, rounds_of(sum, most_ - pairs * align_));
   return true;
 }
 
 ExchangeRounds::Piece ExchangeRounds::at(std::uint64_t round, int source, int destination) const {
   const std::size_t bytes = total(source, destination);
-  const std::size_t piece = divide_up(divide_up(bytes, rounds_), align_) * align_;
+  const std::size_t piece = rounds_of(rounds_of(bytes, rounds_), align_) * align_;
   const std::size_t begin = std::min(round * piece, bytes);
   return {begin, std::min(piece, bytes - begin)};
 }

@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kTransferLine = 64;
 
 std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 
@@ -23,7 +23,8 @@ class NodeTransfer : public Transfer {
     rounds_ = divide_up(longest, NodePlane::piece_bytes(longest));
     pieces_.reserve(plan_.bytes.size());
     for (const std::size_t bytes : plan_.bytes) {
-      pieces_.push_back(rounds_ == 0 ? 0 : divide_up(divide_up(bytes, rounds_), kLine) * kLine);
+      pieces_.push_back(
+          rounds_ == 0 ? 0 : divide_up(divide_up(bytes, rounds_), kTransferLine) * kTransferLine);
     }
     plane_.next_round += rounds_;
     const auto me = static_cast<std::size_t>(plane.local_rank());

@@ -7,15 +7,15 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kLine = 64;                         // every element size divides it
-constexpr std::size_t kSubBlock = std::size_t{16} << 10;  // stays in the first cache, twice
+constexpr std::size_t kStreamLine = 64;                         // every element size divides it
+constexpr std::size_t kStreamSubBlock = std::size_t{16} << 10;  // stays in the first cache, twice
 
-std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+std::size_t stream_quotient(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
 std::size_t ReduceStream::largest_piece(int owners) {
-  return NodePlane::kSlotBytes / static_cast<std::size_t>(owners) / kLine * kLine;
+  return NodePlane::kSlotBytes / static_cast<std::size_t>(owners) / kStreamLine * kStreamLine;
 }
 
 ReduceStream::ReduceStream(NodePlane& plane, const Batch& batch, const Reduction& reduction,
@@ -34,9 +34,10 @@ ReduceStream::ReduceStream(NodePlane& plane, const Batch& batch, const Reduction
   }
   const auto pieces = static_cast<std::size_t>(owners);
   const std::size_t largest = piece_bytes > 0 ? piece_bytes : largest_piece(owners);
-  rounds_ = divide_up(input_.size(), largest * pieces);
+  rounds_ = stream_quotient(input_.size(), largest * pieces);
   if (rounds_ > 0) {
-    piece_bytes_ = divide_up(divide_up(input_.size(), rounds_ * pieces), kLine) * kLine;
+    piece_bytes_ = stream_quotient(stream_quotient(input_.size(), rounds_ * pieces), kStreamLine) *
+                   kStreamLine;
   }
 }
 
@@ -93,7 +94,7 @@ void ReduceStream::reduce_piece(ReduceStage stage, std::byte* partial) {
   const std::size_t offset_in_slot = static_cast<std::size_t>(mine) * piece_bytes_;
   for (std::size_t done = 0; done < length;) {
     const ByteStream::Range in = input_.read(begin + done);
-    const std::size_t n = std::min({length - done, in.bytes, kSubBlock});
+    const std::size_t n = std::min({length - done, in.bytes, kStreamSubBlock});
     for (int rank = 0; rank < plane_.local_size(); ++rank) {
       const std::byte* slot = plane_.slot(rank, base_ + reduced_) + offset_in_slot + done;
       sources_[static_cast<std::size_t>(rank)] = rank == mine ? in.data : slot;

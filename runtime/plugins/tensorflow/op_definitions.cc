@@ -23,7 +23,7 @@ constexpr Operation kOperations[] = {
     {"HvdScatter", HVD_SCATTER, Rows::kCounted, true},
 };
 
-constexpr const char* kTypes =
+constexpr const char* kTypeAttribute =
     "T: list({uint8, int8, uint16, int16, int32, int64, uint32, uint64, half, bfloat16, float, "
     "double, bool, complex64, complex128}) >= 1";
 
@@ -56,7 +56,7 @@ std::string define_collective(const Operation& operation) {
   if (operation.rows == Rows::kCounted) {
     tf().TF_OpDefinitionBuilderAddOutput(builder, "rows: int64");
   }
-  tf().TF_OpDefinitionBuilderAddAttr(builder, kTypes);
+  tf().TF_OpDefinitionBuilderAddAttr(builder, kTypeAttribute);
   for (const char* attribute : kAttributes) tf().TF_OpDefinitionBuilderAddAttr(builder, attribute);
   tf().TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, output_shapes_of(operation));
   return define(builder);

@@ -69,14 +69,14 @@ void compute(void* kernel, TF_OpKernelContext* context) {
   tf().TF_DeleteTensor(output);
 }
 
-void destroy(void* kernel) { delete static_cast<Query*>(kernel); }
+void destroy_query(void* kernel) { delete static_cast<Query*>(kernel); }
 
 }  // namespace
 
 std::string register_query_kernel() {
   const OwnedStatus status;
   TF_KernelBuilder* const builder =
-      tf().TF_NewKernelBuilder("HvdQuery", "CPU", create, compute, destroy);
+      tf().TF_NewKernelBuilder("HvdQuery", "CPU", create, compute, destroy_query);
   tf().TF_RegisterKernelBuilder("HvdQuery", builder, status.get());  // takes the builder
   return status.ok() ? "" : tf().TF_Message(status.get());
 }

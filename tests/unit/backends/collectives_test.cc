@@ -15,12 +15,12 @@
 namespace hvd {
 namespace {
 
-struct Shape {
+struct CollectiveShape {
   const BackendEntry* entry;
   std::vector<int> nodes;
 };
 
-std::vector<Shape> shapes() {
+std::vector<CollectiveShape> collective_shapes() {
   return {{&kShmBackend, {1}},          {&kShmBackend, {2}},         {&kShmBackend, {3}},
           {&kShmBackend, {4}},          {&kTcpBackend, {2, 2}},      {&kTcpBackend, {2, 1, 1}},
           {&kTcpBackend, {1, 1, 1, 1}}, {&kTcpBackend, {2, 3, 2, 2}}};
@@ -206,7 +206,7 @@ TEST(Collectives, AllreduceGivesTheDocumentedBitsForEveryTypeAndOperation) {
       {.op = ReduceOp::kBitXor},
       {.op = ReduceOp::kSum, .prescale = 0.3, .postscale = 1.7},
       {.op = ReduceOp::kAverage, .prescale = 1.0, .postscale = 0.5}};
-  for (const Shape& shape : shapes()) {
+  for (const CollectiveShape& shape : collective_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     Expectations expectations;
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
@@ -230,7 +230,7 @@ TEST(Collectives, AllreduceTravelsAsAHalfType) {
       {.op = ReduceOp::kSum, .wire = Wire::kFloat16},
       {.op = ReduceOp::kAverage, .prescale = 0.3, .postscale = 1.7, .wire = Wire::kBfloat16},
       {.op = ReduceOp::kMax, .wire = Wire::kFloat16}};
-  for (const Shape& shape : shapes()) {
+  for (const CollectiveShape& shape : collective_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     Expectations expectations;
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
@@ -249,7 +249,7 @@ TEST(Collectives, AllreduceTravelsAsAHalfType) {
 
 TEST(Collectives, AllreduceGivesTheDocumentedBitsForEverySize) {
   const std::size_t slot = std::size_t{128} << 10;
-  for (const Shape& shape : shapes()) {
+  for (const CollectiveShape& shape : collective_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     Expectations expectations;
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
@@ -268,7 +268,7 @@ TEST(Collectives, AllreduceGivesTheDocumentedBitsForEverySize) {
 }
 
 TEST(Collectives, BroadcastCopiesTheRootsBytes) {
-  for (const Shape& shape : shapes()) {
+  for (const CollectiveShape& shape : collective_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       for (int root = 0; root < rank.communicator.size; ++root) {
@@ -297,7 +297,7 @@ std::size_t uneven(std::size_t segment, int rank, std::size_t scale) {
 }
 
 TEST(Collectives, AllgatherConcatenatesUnevenParts) {
-  for (const Shape& shape : shapes()) {
+  for (const CollectiveShape& shape : collective_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       for (const std::size_t scale : {0, 1, 777, 70'003}) {
@@ -335,7 +335,7 @@ TEST(Collectives, AllgatherConcatenatesUnevenParts) {
 }
 
 TEST(Collectives, QueuedTasksRunInTheirOrder) {
-  for (const Shape& shape : shapes()) {
+  for (const CollectiveShape& shape : collective_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       const std::vector<std::size_t> counts = {1, 300'000, 5, 0, 70'000, 2};
@@ -362,7 +362,7 @@ TEST(Collectives, QueuedTasksRunInTheirOrder) {
 }
 
 TEST(Collectives, AnAbandonedTaskEndsTheBackendInPeace) {
-  for (const Shape& shape : shapes()) {
+  for (const CollectiveShape& shape : collective_shapes()) {
     if (shape.nodes == std::vector<int>{1}) continue;
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       std::vector<float> data(500'000);

@@ -13,12 +13,12 @@
 namespace hvd {
 namespace {
 
-struct Shape {
+struct OperationShape {
   const BackendEntry* entry;
   std::vector<int> nodes;
 };
 
-std::vector<Shape> shapes() {
+std::vector<OperationShape> operation_shapes() {
   return {{&kShmBackend, {1}},      {&kShmBackend, {2}},    {&kShmBackend, {5}},
           {&kTcpBackend, {2, 2}},   {&kTcpBackend, {3, 1}}, {&kTcpBackend, {1, 1, 1}},
           {&kTcpBackend, {2, 3, 2}}};
@@ -105,7 +105,7 @@ void check_moving(ThreadRank& rank, const Operation& operation, std::size_t scal
 }
 
 TEST(Operations, RowsComeToWhomTheyAreSent) {
-  for (const Shape& shape : shapes()) {
+  for (const OperationShape& shape : operation_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       const int last = rank.communicator.size - 1;
@@ -139,7 +139,7 @@ Words allreduced(ThreadRank& rank, std::size_t count, DataType dtype, const Allr
 const Allreduce kReductions[] = {{ReduceOp::kSum, 1, 1}, {ReduceOp::kAverage, 0.5, 3}};
 
 TEST(Operations, ReduceGivesTheRootTheBitsOfTheAllreduce) {
-  for (const Shape& shape : shapes()) {
+  for (const OperationShape& shape : operation_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       const int mine = rank.communicator.rank;
@@ -192,7 +192,7 @@ void check_reducescatter(ThreadRank& rank, std::size_t rows, std::size_t row_cou
 }
 
 TEST(Operations, ReducescatterGivesEachRankItsShareOfTheAllreduce) {
-  for (const Shape& shape : shapes()) {
+  for (const OperationShape& shape : operation_shapes()) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       for (const Allreduce& op : kReductions) {

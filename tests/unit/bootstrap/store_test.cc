@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(10)); }
+Deadline in_ten_seconds() { return Deadline::after(std::chrono::seconds(10)); }
 
 /// A folder that goes with the test.
 class TemporaryFolder {
@@ -49,7 +49,7 @@ struct TcpWorld {
   std::unique_ptr<TcpStoreServer> server = TcpStoreServer::start(key).value();
   SocketAddress address = SocketAddress::parse(server->loopback_address()).value();
   std::unique_ptr<TcpStore> client() const {
-    return TcpStore::connect(std::span(&address, 1), key, soon()).value();
+    return TcpStore::connect(std::span(&address, 1), key, in_ten_seconds()).value();
   }
 };
 
@@ -58,8 +58,8 @@ void check_store(const std::function<std::unique_ptr<Store>()>& open) {
   auto first = open();
   auto second = open();
   const std::string value("a\0b\n;=\xff", 7);
-  std::thread writer([&] { EXPECT_TRUE(first->set("key/1", value, soon()).is_ok()); });
-  const auto got = second->wait("key/1", soon());
+  std::thread writer([&] { EXPECT_TRUE(first->set("key/1", value, in_ten_seconds()).is_ok()); });
+  const auto got = second->wait("key/1", in_ten_seconds());
   writer.join();
   ASSERT_TRUE(got.is_ok()) << got.status().message();
   EXPECT_EQ(got.value(), value);
@@ -67,10 +67,10 @@ void check_store(const std::function<std::unique_ptr<Store>()>& open) {
   EXPECT_EQ(late.status().code(), Code::kTimeout);
   EXPECT_NE(late.status().message().find("never"), std::string::npos);
   std::thread other([&] {
-    const auto all = first->allgather("r", 0, 2, "zero", soon());
+    const auto all = first->allgather("r", 0, 2, "zero", in_ten_seconds());
     EXPECT_TRUE(all.is_ok());
   });
-  const auto all = second->allgather("r", 1, 2, "one", soon());
+  const auto all = second->allgather("r", 1, 2, "one", in_ten_seconds());
   other.join();
   ASSERT_TRUE(all.is_ok()) << all.status().message();
   EXPECT_EQ(all.value(), (std::vector<std::string>{"zero", "one"}));
@@ -112,10 +112,11 @@ TEST(Store, TcpStoreKeepsTheContract) {
 
 TEST(TcpStore, RefusesAnotherJobAtOnce) {
   const TcpWorld world;
-  const auto store = TcpStore::connect(std::span(&world.address, 1), JobKey::random(), soon());
+  const auto store =
+      TcpStore::connect(std::span(&world.address, 1), JobKey::random(), in_ten_seconds());
   ASSERT_FALSE(store.is_ok());
   EXPECT_NE(store.status().message().find("another job's key"), std::string::npos);
-  EXPECT_TRUE(world.client()->set("still", "served", soon()).is_ok());
+  EXPECT_TRUE(world.client()->set("still", "served", in_ten_seconds()).is_ok());
 }
 
 TEST(TcpStore, GoesOnWhenStrangersCall) {
@@ -130,8 +131,8 @@ TEST(TcpStore, GoesOnWhenStrangersCall) {
     ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
   }
   const auto store = world.client();
-  EXPECT_TRUE(store->set("k", "v", soon()).is_ok());
-  EXPECT_EQ(store->wait("k", soon()).value_or(""), "v");
+  EXPECT_TRUE(store->set("k", "v", in_ten_seconds()).is_ok());
+  EXPECT_EQ(store->wait("k", in_ten_seconds()).value_or(""), "v");
 }
 
 TEST(TcpStore, TellsTwoProcessesWithOneRank) {
@@ -139,10 +140,10 @@ TEST(TcpStore, TellsTwoProcessesWithOneRank) {
   const auto first = world.client();
   const auto second = world.client();
   EXPECT_FALSE(first->allgather("r", 0, 2, "", Deadline::after(milliseconds(1))).is_ok());
-  const auto twice = second->allgather("r", 0, 2, "", soon());
+  const auto twice = second->allgather("r", 0, 2, "", in_ten_seconds());
   EXPECT_EQ(twice.status().code(), Code::kMismatch);
   EXPECT_NE(twice.status().message().find("came twice"), std::string::npos);
-  const auto other_size = second->allgather("r", 1, 3, "", soon());
+  const auto other_size = second->allgather("r", 1, 3, "", in_ten_seconds());
   EXPECT_EQ(other_size.status().code(), Code::kMismatch);
 }
 
@@ -150,7 +151,7 @@ TEST(TcpStore, SaysWhenTheServerIsGone) {
   auto world = std::make_unique<TcpWorld>();
   const auto store = world->client();
   world.reset();
-  const auto got = store->wait("k", soon());
+  const auto got = store->wait("k", in_ten_seconds());
   EXPECT_EQ(got.status().code(), Code::kPeerLost);
 }
 

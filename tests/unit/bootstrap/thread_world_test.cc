@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-std::byte cross(Link& from, Link& to) {
+std::byte send_across(Link& from, Link& to) {
   const std::array<std::byte, 1> sent = {std::byte{42}};
   EXPECT_EQ(from.send_some(sent).value_or(0), 1U);
   std::array<std::byte, 1> got{};
@@ -46,8 +46,8 @@ TEST(ThreadWorld, RanksOfANodeShareOneMapping) {
   EXPECT_EQ(world[4].lanes, 2);
   EXPECT_EQ(world[2].lane[1], nullptr);  // beyond the lanes
   EXPECT_EQ(world[1].lane[0], nullptr);  // my own node
-  EXPECT_EQ(cross(*world[1].lane[1], *world[4].lane[0]), std::byte{42});
-  EXPECT_EQ(cross(*world[3].parent, *world[0].children[0]), std::byte{42});
+  EXPECT_EQ(send_across(*world[1].lane[1], *world[4].lane[0]), std::byte{42});
+  EXPECT_EQ(send_across(*world[3].parent, *world[0].children[0]), std::byte{42});
   EXPECT_EQ(world[1].parent, nullptr);
   world[1].node.doorbell->set_asleep(true);
   EXPECT_FALSE(world[0].node.doorbell->is_asleep());

@@ -19,14 +19,14 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-Result<std::string> header(const std::string& site, const JobOptions& options) {
+Result<std::string> site_header(const std::string& site, const JobOptions& options) {
   HVD_TRY_ASSIGN(const SiteConfig config, find_site(site, Environment()));
   HVD_TRY_ASSIGN(const JobPlan plan, plan_job(config, options));
   return render_header(plan);
 }
 
 std::string text_of(const std::string& site, const JobOptions& options) {
-  const Result<std::string> text = header(site, options);
+  const Result<std::string> text = site_header(site, options);
   return text.is_ok() ? text.value() : text.status().message();
 }
 
@@ -35,7 +35,7 @@ TEST(SiteHeaders, OfEachSiteMatchesItsGoldenFile) {
   const std::vector<SiteEntry> entries = site_index(Environment()).value();
   for (const SiteEntry& entry : entries) {
     if (entry.id == "generic") continue;  // it has no nodes of its own
-    const auto text = header(entry.id, {.nodes = 2, .time = "01:00:00"});
+    const auto text = site_header(entry.id, {.nodes = 2, .time = "01:00:00"});
     ASSERT_TRUE(text.is_ok()) << entry.id << ": " << text.status().message();
     expect_golden(HVD_GOLDEN_DIR "/sites/" + entry.id + ".golden", text.value());
   }
@@ -47,7 +47,7 @@ TEST(SiteHeaders, OfEachPartitionFitsItsOwnLimits) {
   for (const SiteEntry& entry : entries) {
     const SiteConfig site = find_site(entry.id, Environment()).value();
     for (const SitePartition& partition : site.partitions) {
-      const auto text = header(site.id, {.partition = partition.name, .nodes = 1});
+      const auto text = site_header(site.id, {.partition = partition.name, .nodes = 1});
       EXPECT_TRUE(text.is_ok()) << site.id << " " << partition.name << ": "
                                 << text.status().message();
     }

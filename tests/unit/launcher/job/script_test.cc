@@ -26,7 +26,7 @@ Result<std::string> script(const std::string& site, const JobOptions& options,
   return render_script(planned, templates);
 }
 
-const std::vector<std::string> kTrain{"python3", "train.py"};
+const std::vector<std::string> kTrainCommand{"python3", "train.py"};
 
 struct ShapeCase {
   std::string file;
@@ -36,37 +36,44 @@ struct ShapeCase {
 
 std::vector<ShapeCase> shape_cases() {
   return {
-      {"script-gpu", "jean-zay", {.gpus = 6, .command = kTrain}},
+      {"script-gpu", "jean-zay", {.gpus = 6, .command = kTrainCommand}},
       {"script-gpu-exclusive",
        "jean-zay",
        {.nodes = 4,
         .gpus_per_node = 3,
         .switches = "1@02:00:00",
         .exclusive = true,
-        .command = kTrain}},
+        .command = kTrainCommand}},
       {"script-cpu",
        "generic",
-       {.nodes = 2, .ntasks_per_node = 8, .mem = "64G", .command = kTrain}},
-      {"script-array", "jean-zay", {.gpus = 4, .array = "0-9%2", .command = kTrain}},
+       {.nodes = 2, .ntasks_per_node = 8, .mem = "64G", .command = kTrainCommand}},
+      {"script-array", "jean-zay", {.gpus = 4, .array = "0-9%2", .command = kTrainCommand}},
       {"script-requeue",
        "jean-zay",
        {.partition = "h100",
         .gpus = 8,
         .requeue = true,
         .modules = {"pytorch-gpu/py3/2.3"},
-        .command = kTrain}},
+        .command = kTrainCommand}},
       {"script-container",
        "jean-zay",
-       {.partition = "a100", .gpus = 8, .container = "my image.sif", .command = kTrain}},
-      {"script-lumi", "lumi", {.gpus = 12, .account = "project_462000001", .command = kTrain}},
+       {.partition = "a100", .gpus = 8, .container = "my image.sif", .command = kTrainCommand}},
+      {"script-lumi",
+       "lumi",
+       {.gpus = 12, .account = "project_462000001", .command = kTrainCommand}},
       {"script-lumi-shared",
        "lumi",
-       {.partition = "small-g", .gpus = 2, .account = "project_462000001", .command = kTrain}},
+       {.partition = "small-g",
+        .gpus = 2,
+        .account = "project_462000001",
+        .command = kTrainCommand}},
       {"script-perlmutter",
        "perlmutter",
-       {.gpus = 8, .time = "01:00:00", .container = "me/train:1", .command = kTrain}},
-      {"script-alps-daint", "alps-daint", {.nodes = 2, .container = "a.toml", .command = kTrain}},
-      {"script-tacc-vista", "tacc-vista", {.gpus = 4, .requeue = true, .command = kTrain}},
+       {.gpus = 8, .time = "01:00:00", .container = "me/train:1", .command = kTrainCommand}},
+      {"script-alps-daint",
+       "alps-daint",
+       {.nodes = 2, .container = "a.toml", .command = kTrainCommand}},
+      {"script-tacc-vista", "tacc-vista", {.gpus = 4, .requeue = true, .command = kTrainCommand}},
       {"script-requeue-array-container",
        "jean-zay",
        {.gpus = 2,
@@ -74,7 +81,7 @@ std::vector<ShapeCase> shape_cases() {
         .signal = "B:USR1@300",
         .requeue = true,
         .container = "a.sif",
-        .command = kTrain}},
+        .command = kTrainCommand}},
   };
 }
 
@@ -92,16 +99,17 @@ TEST(Script, AsksForThePartOfTheMemoryThatItsGpusHave) {
     const std::size_t at = text.find("--mem=");
     return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
   };
-  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .command = kTrain}), "--mem=120G");
-  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .exclusive = true, .command = kTrain}),
+  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .command = kTrainCommand}), "--mem=120G");
+  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .exclusive = true, .command = kTrainCommand}),
             "--mem=480G");
-  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .mem = "7G", .command = kTrain}), "--mem=7G");
-  EXPECT_EQ(mem({.partition = "standard-g", .gpus = 8, .command = kTrain}), "");
+  EXPECT_EQ(mem({.partition = "small-g", .gpus = 2, .mem = "7G", .command = kTrainCommand}),
+            "--mem=7G");
+  EXPECT_EQ(mem({.partition = "standard-g", .gpus = 8, .command = kTrainCommand}), "");
 }
 
 TEST(Script, WantsTheSignalOfARequeueInTheBatchShell) {
-  const Result<std::string> text =
-      script("jean-zay", {.gpus = 4, .signal = "USR1@60", .requeue = true, .command = kTrain});
+  const Result<std::string> text = script(
+      "jean-zay", {.gpus = 4, .signal = "USR1@60", .requeue = true, .command = kTrainCommand});
   EXPECT_EQ(text.status().message(),
             "--requeue waits for the signal in the batch shell: type --signal B:USR1@60");
 }
@@ -110,7 +118,7 @@ TEST(Script, LoadsTheModuleOfMpiBehindTheSites) {
   SiteConfig site = find_site("generic", Environment()).value();
   site.modules = {"arch/a100"};
   site.mpi_module = "openmpi/4.1";
-  const JobOptions options{.nodes = 2, .modules = {"python"}, .command = kTrain};
+  const JobOptions options{.nodes = 2, .modules = {"python"}, .command = kTrainCommand};
   EXPECT_EQ(plan_job(site, options).value().modules,
             (std::vector<std::string>{"arch/a100", "openmpi/4.1", "python"}));
 }
@@ -118,16 +126,16 @@ TEST(Script, LoadsTheModuleOfMpiBehindTheSites) {
 TEST(Script, IsRefusedWhereAnotherProgramStartsTasks) {
   SiteConfig site = find_site("generic", Environment()).value();
   site.scheduler.launcher = "pals";
-  EXPECT_EQ(plan_job(site, {.nodes = 2, .command = kTrain}).status().message(),
+  EXPECT_EQ(plan_job(site, {.nodes = 2, .command = kTrainCommand}).status().message(),
             "site generic starts tasks with pals, and hvdrun writes lines for srun and ibrun "
             "alone: start hvdrun in a job script of your own");
 }
 
 TEST(Script, SaysWhatOfTheContainerIsAssumed) {
-  const auto planned = plan("lumi", {.nodes = 1, .container = "a.sif", .command = kTrain});
+  const auto planned = plan("lumi", {.nodes = 1, .container = "a.sif", .command = kTrainCommand});
   EXPECT_EQ(planned.value().step_notes,
             std::vector<std::string>{"The site file assumes container/runtime: verify it."});
-  const auto without = plan("lumi", {.nodes = 1, .command = kTrain});
+  const auto without = plan("lumi", {.nodes = 1, .command = kTrainCommand});
   EXPECT_TRUE(without.value().step_notes.empty());
 }
 
