@@ -14,7 +14,7 @@ install_framework() {
   mkdir -p "$venv"
   rm -f "$venv/ready"
   [ -x "$venv/bin/python" ] || "$HVD_PYTHON" -m venv "$venv" || return 1
-  timeout 900 nice "$venv/bin/python" -m pip install --progress-bar off "$@" >"$venv/pip.log" 2>&1 || return 1
+  timeout 1800 nice "$venv/bin/python" -m pip install --progress-bar off "$@" >"$venv/pip.log" 2>&1 || return 1
   touch "$venv/ready"
 }
 

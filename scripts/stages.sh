@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test.sh: what --all adds to the suites. A stage returns 0 (passed), 77 (skipped, reason printed) or
 # anything else (failed). The build trees are kept for the next run.
-#   build-clang  clang: warnings, AddressSanitizer, UndefinedBehaviorSanitizer, the fuzz targets, clang-tidy, all from one tree
+#   build-clang  clang: warnings, AddressSanitizer, UndefinedBehaviorSanitizer, the fuzz targets, all from one tree
+#   build-tidy   the commands that clang-tidy reads; nothing is compiled
 #   build-tsan   gcc's ThreadSanitizer, without the launcher, which has one thread
 #   build-static a static hvdrun
 # shellcheck disable=SC2154  # root and build come from lib.sh
 clang_tree=$root/build-clang
-# Most of a sanitized build's time goes into optimisation and debug information that no test needs.
-sanitized_options=(-Doptimization=1 -Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false)
+# Most of a sanitized build's time goes into headers, templates that many files instantiate, optimisation and debug
+# information. So the files of a target are compiled together; the main build compiles, and clang-tidy reads, each alone.
+sanitized_options=(-Dunity=on -Dunity_size=40 -Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false)
 
 # sanitized_tests DIR command-prefix... -- option of meson test...
 sanitized_tests() {
@@ -25,7 +27,8 @@ sanitized_tests() {
 }
 
 stage_clang() {
-  CC="ccache clang-14" CXX="ccache clang++-14" configure "$clang_tree" -Dfuzz=true "${sanitized_options[@]}" || return 1
+  CC="ccache clang-14" CXX="ccache clang++-14" configure "$clang_tree" -Dfuzz=true -Doptimization=0 \
+    "${sanitized_options[@]}" || return 1
   compile "$clang_tree"
 }
 
@@ -39,7 +42,8 @@ stage_tsan() {
   }
   local dir=$root/build-tsan selection=(--suite unit --suite world --no-suite launcher) targets
   # gcc's sanitizer passes bring false warnings; the plain builds judge warnings.
-  configure "$dir" -Dexamples=disabled -Dwerror=false -Db_sanitize=thread "${sanitized_options[@]}" || return 1
+  configure "$dir" -Dexamples=disabled -Dwerror=false -Db_sanitize=thread -Doptimization=1 \
+    "${sanitized_options[@]}" || return 1
   compile "$dir" build.ninja # an older tree learns of new tests before they are listed
   mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" "${selection[@]}")
   step compile compile "$dir" "${targets[@]}" || return 1
@@ -70,25 +74,13 @@ stage_wheel() {
   step test "$root/tests/process/wheel_test.sh" "${wheels[0]}" "$HVD_PYTHON" "$root/runtime/horovod"
 }
 
-tidy_file() {
-  local out code=0
-  out=$(timeout 300 nice clang-tidy-14 -p "$clang_tree" --quiet "$1" 2>&1) || code=$?
-  [ "$code" -ne 0 ] || return 0
-  printf '%s\n' "$out" | grep -v ' warnings\? generated\|^Suppressed \|^Use -header-filter'
-  echo "$1" >>"$clang_tree/tidy_failed"
-  return 1
-}
-
 stage_tidy() {
-  [ -f "$clang_tree/compile_commands.json" ] || stage_clang || return 1
-  local files
+  local tree=$root/build-tidy files
+  CC=clang-14 CXX=clang++-14 configure "$tree" -Dbuildtype=release || return 1
+  compile "$tree" launcher/options/revision.h || return 1
   cd "$root" || return 1
   mapfile -t files < <(git ls-files 'runtime/*.cc' 'launcher/*.cc' 'examples/*.cc' ':!examples/cpp/torch_*.cc')
-  rm -f "$clang_tree/tidy_failed"
-  at_once tidy_file "${files[@]}" && return 0
-  say "clang-tidy found something in $(wc -l <"$clang_tree/tidy_failed") of ${#files[@]} files:"
-  sort "$clang_tree/tidy_failed"
-  return 1
+  nice "$HVD_PYTHON" "$root/scripts/tidy.py" "$tree" "${files[@]}"
 }
 
 # fuzz_target PROGRAM: its findings are printed with the input, which CI does not keep.
