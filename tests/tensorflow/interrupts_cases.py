@@ -24,7 +24,9 @@ from hvd.tensorflow import interrupts, library
 v1 = tf.compat.v1
 CALLS = _lib.PluginCalls(library.plugin_path())
 # Longer than what waits is let alone after a Ctrl-C.
-LONG_SECONDS = 1.5
+LONG_SECONDS = 2.0
+# What began so short before a Ctrl-C is taken for begun after it.
+SHORT_SECONDS = 0.4
 DEADLINE_SECONDS = 60.0
 
 
@@ -54,6 +56,7 @@ class Meanwhile(threading.Thread):
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not waits() and time.monotonic() < deadline:
             time.sleep(0.01)
+        time.sleep(SHORT_SECONDS)
         self.acted_at = time.monotonic()
         self.act()
 

@@ -238,7 +238,7 @@ void on_complete(void* context, hvd_status status, const char* message) {
 }  // namespace
 
 void start_call(const CollectiveKernel& kernel, TF_OpKernelContext* context, DoneCallback done) {
-  call_counts().begun.fetch_add(1);
+  count_begun_call();
   auto call = std::make_unique<Call>(kernel, context, std::move(done));
   if (prepare(*call)) {
     hvd_request request = kernel.request;

@@ -322,7 +322,10 @@ class PluginCalls:
         return self._counted()
 
     def at_next_signals(self, descriptor: int) -> tuple[bytes, int, int]:
-        """Waits for what Python writes when signals come: their numbers, and ``now()`` of then."""
+        """Waits for what Python writes when signals come: their numbers, and ``now()``.
+
+        Both counts are equal where no call waited when they came.
+        """
         numbers = create_string_buffer(64)
         count = self._plugin.hvd_tf_await_signals(
             descriptor, numbers, len(numbers), byref(self._begun), byref(self._ended)
