@@ -48,7 +48,7 @@ def step_of(counts: list, gradients_of):
     @tf.function(autograph=False)
     def step(scale):
         with tf.GradientTape() as tape:
-            loss = tf.add_n([tf.reduce_sum(variable**2) for variable in variables]) * scale
+            loss = tf.add_n([tf.nn.l2_loss(variable) for variable in variables]) * scale
         for variable, gradient in zip(variables, gradients_of(tape, loss, variables)):
             tf.raw_ops.ResourceApplyGradientDescent(
                 var=variable.handle, alpha=0.001, delta=gradient
