@@ -27,7 +27,7 @@ sanitized_tests() {
 }
 
 stage_clang() {
-  CC="ccache clang-14" CXX="ccache clang++-14" configure "$clang_tree" -Dfuzz=true -Doptimization=0 \
+  CC="ccache clang-14" CXX="ccache clang++-14" configure "$clang_tree" -Dfuzz=true -Doptimization=1 \
     "${sanitized_options[@]}" || return 1
   compile "$clang_tree"
 }

@@ -21,7 +21,7 @@ struct MethodInput {
 };
 
 /// A rendezvous, or the sentence that says why this method has none to offer.
-struct Offer {
+struct MethodOffer {
   std::optional<Rendezvous> rendezvous = std::nullopt;
   std::string how = {};       ///< "slurm (file)": how the ranks met, for people.
   std::string declined = {};  ///< Empty when there is a rendezvous.
@@ -31,21 +31,21 @@ struct Offer {
 /// that does not apply declines instead.
 struct Method {
   std::string_view name;
-  Result<Offer> (*meet)(const MethodInput& input);
+  Result<MethodOffer> (*meet)(const MethodInput& input);
 };
 
 /// All methods, in the order in which they are tried.
 std::span<const Method> methods();
 
-Result<Offer> meet_by_hvdrun(const MethodInput& input);
-Result<Offer> meet_by_mpi(const MethodInput& input);
-Result<Offer> meet_by_slurm(const MethodInput& input);
-Result<Offer> meet_by_launcher_file(const MethodInput& input);
-Result<Offer> meet_by_pmix(const MethodInput& input);
+Result<MethodOffer> meet_by_hvdrun(const MethodInput& input);
+Result<MethodOffer> meet_by_mpi(const MethodInput& input);
+Result<MethodOffer> meet_by_slurm(const MethodInput& input);
+Result<MethodOffer> meet_by_launcher_file(const MethodInput& input);
+Result<MethodOffer> meet_by_pmix(const MethodInput& input);
 
 /// The launcher that made this process a rank, hvdrun aside: "Slurm step", "Open MPI", ...
 std::string launcher_of(const Identity& identity);
 
-inline Offer decline(std::string why) { return {.declined = std::move(why)}; }
+inline MethodOffer decline(std::string why) { return {.declined = std::move(why)}; }
 
 }  // namespace hvd

@@ -5,7 +5,7 @@
 
 namespace hvd {
 
-Result<Offer> meet_by_hvdrun(const MethodInput& input) {
+Result<MethodOffer> meet_by_hvdrun(const MethodInput& input) {
   const auto addresses = input.environment.get(launch_env::kStore);
   const auto key = input.environment.get(launch_env::kJobKey);
   if (!addresses) return decline("no store is served for this rank (HVD_STORE is not set)");
@@ -13,7 +13,7 @@ Result<Offer> meet_by_hvdrun(const MethodInput& input) {
     return error(Code::kInvalidArgument,
                  "HVD_STORE is set but HVD_JOB_KEY is not; start the program with hvdrun");
   }
-  Offer offer;
+  MethodOffer offer;
   Rendezvous& rendezvous = offer.rendezvous.emplace();
   auto parsed = JobKey::from_hex(*key);
   if (!parsed.is_ok()) return parsed.status().with_context("HVD_JOB_KEY");

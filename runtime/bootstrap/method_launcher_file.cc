@@ -65,12 +65,12 @@ Result<std::string> job_name(const MethodInput& input) {
 
 }  // namespace
 
-Result<Offer> meet_by_launcher_file(const MethodInput& input) {
+Result<MethodOffer> meet_by_launcher_file(const MethodInput& input) {
   const auto name = job_name(input);
   if (!name.is_ok()) return decline(name.status().message());
   const auto folder = rendezvous_folder(input.environment);
   if (!folder.is_ok()) return decline(folder.status().message());
-  Offer offer;
+  MethodOffer offer;
   HVD_TRY_ASSIGN(offer.rendezvous, meet_by_file(folder.value() + "/" + name.value(),
                                                 input.identity.rank, input.deadline));
   offer.how = format_text("{} (rendezvous file)", launcher_of(input.identity));

@@ -3,7 +3,7 @@
 
 namespace hvd {
 
-Result<Offer> meet_by_mpi(const MethodInput& /*input*/) {
+Result<MethodOffer> meet_by_mpi(const MethodInput& /*input*/) {
   return decline("MPI moves data only, once the ranks have met");
 }
 

@@ -130,7 +130,7 @@ Result<Rendezvous> exchange(const Session& session, const pmix_proc_t& me, Deadl
 
 }  // namespace
 
-Result<Offer> meet_by_pmix(const MethodInput& input) {
+Result<MethodOffer> meet_by_pmix(const MethodInput& input) {
   if (!input.environment.has("PMIX_NAMESPACE") || !input.environment.has("PMIX_RANK")) {
     return decline("no PMIx server started this rank (PMIX_NAMESPACE is not set)");
   }
@@ -147,7 +147,7 @@ Result<Offer> meet_by_pmix(const MethodInput& input) {
         format_text("PMIx_Init failed: {} ({})", pmix.value().error_string(started), started));
   }
   const Session session(pmix.value(), me);
-  Offer offer;
+  MethodOffer offer;
   HVD_TRY_ASSIGN(offer.rendezvous, exchange(session, me, input.deadline));
   offer.how = "pmix";
   log(LogLevel::kInfo, "bootstrap",

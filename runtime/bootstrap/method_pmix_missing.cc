@@ -3,7 +3,7 @@
 
 namespace hvd {
 
-Result<Offer> meet_by_pmix(const MethodInput& /*input*/) {
+Result<MethodOffer> meet_by_pmix(const MethodInput& /*input*/) {
   return decline("this build has no PMIx: pmix.h was not found when it was configured");
 }
 

@@ -19,12 +19,12 @@ Result<std::string> file_name(const Environment& environment) {
 
 }  // namespace
 
-Result<Offer> meet_by_slurm(const MethodInput& input) {
+Result<MethodOffer> meet_by_slurm(const MethodInput& input) {
   const std::string launcher = launcher_of(input.identity);
   if (launcher != "Slurm step") {
     return decline(format_text("the ranks were started by {}, not by srun", launcher));
   }
-  Offer offer;
+  MethodOffer offer;
   // MPI in this process speaks PMI-2 over the same descriptor, which serves one client only.
   // A PMI_FD that srun --mpi=none passed on is a number of another step, not a descriptor.
   if (input.environment.has("PMI_FD") && is_started_by(input.identity, "PMI") && !mpi_is_loaded()) {

@@ -32,7 +32,8 @@ struct Bfloat16Format {
 };
 
 template <typename T>
-std::vector<T> reduce(ReduceOp op, DataType dtype, const std::vector<std::vector<T>>& inputs) {
+std::vector<T> table_reduce(ReduceOp op, DataType dtype,
+                            const std::vector<std::vector<T>>& inputs) {
   std::vector<const void*> sources;
   for (const auto& input : inputs) sources.push_back(input.data());
   std::vector<T> result(inputs[0].size());
@@ -90,7 +91,7 @@ void check_floats(DataType dtype) {
   const auto inputs = all_pairs(stored);
   for (const ReduceOp op :
        {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax}) {
-    const std::vector<Stored> result = reduce(op, dtype, inputs);
+    const std::vector<Stored> result = table_reduce(op, dtype, inputs);
     for (std::size_t i = 0; i < result.size(); ++i) {
       const auto a = static_cast<double>(Format::load(inputs[0][i]));
       const auto b = static_cast<double>(Format::load(inputs[1][i]));
@@ -172,7 +173,7 @@ void check_integers(DataType dtype) {
                                     static_cast<T>(Limits::min() + 1)});
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
                             ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor}) {
-    const std::vector<T> result = reduce(op, dtype, inputs);
+    const std::vector<T> result = table_reduce(op, dtype, inputs);
     for (std::size_t i = 0; i < result.size(); ++i) {
       EXPECT_EQ(result[i], whole_reference(op, inputs[0][i], inputs[1][i]))
           << name_of(dtype) << " " << name_of(op) << " " << +inputs[0][i] << " " << +inputs[1][i];
@@ -197,14 +198,14 @@ TEST(ReduceTable, BoolsAreAnyAllOrOdd) {
   const std::vector<std::uint8_t> any = {0, 1, 1, 1, 1};
   const std::vector<std::uint8_t> all = {0, 0, 0, 1, 1};
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kBitOr}) {
-    EXPECT_EQ(reduce(op, DataType::kBool, inputs), any) << name_of(op);
+    EXPECT_EQ(table_reduce(op, DataType::kBool, inputs), any) << name_of(op);
   }
   for (const ReduceOp op : {ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kBitAnd}) {
-    EXPECT_EQ(reduce(op, DataType::kBool, inputs), all) << name_of(op);
+    EXPECT_EQ(table_reduce(op, DataType::kBool, inputs), all) << name_of(op);
   }
-  EXPECT_EQ(reduce(ReduceOp::kBitXor, DataType::kBool, inputs), any);
+  EXPECT_EQ(table_reduce(ReduceOp::kBitXor, DataType::kBool, inputs), any);
   const std::vector<std::vector<std::uint8_t>> twice = {inputs[1], inputs[1]};
-  EXPECT_EQ(reduce(ReduceOp::kBitXor, DataType::kBool, twice),
+  EXPECT_EQ(table_reduce(ReduceOp::kBitXor, DataType::kBool, twice),
             (std::vector<std::uint8_t>{0, 0, 0, 0, 0}));
 }
 
@@ -222,7 +223,7 @@ void check_complex(DataType dtype) {
                                           {-7, T{1e18F}}});
   const auto same = [](T a, T b) { return a == b || (std::isnan(a) && std::isnan(b)); };
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kProduct}) {
-    const std::vector<Complex> result = reduce(op, dtype, inputs);
+    const std::vector<Complex> result = table_reduce(op, dtype, inputs);
     for (std::size_t i = 0; i < result.size(); ++i) {
       const Complex a = inputs[0][i];
       const Complex b = inputs[1][i];
