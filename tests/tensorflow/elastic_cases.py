@@ -307,10 +307,12 @@ class Fit(unittest.TestCase):
                 np.testing.assert_allclose(one, other, 1e-5, 1e-6, err_msg=str(fails_at))
 
     def test_a_failure_between_commits_within_an_epoch(self) -> None:
-        # Between two updates a state has the sums of its rank, which that callback takes from rank 0.
         broadcast = hk.callbacks.BroadcastGlobalVariablesCallback(0)
-        for batches_per_commit, more in ((4, [broadcast]), (3, [])):
-            self.check(hk.schedules.WarmupSchedule(0.02, 16), batches_per_commit, *more)
+        for batches_per_commit in (
+            4,
+            3,
+        ):  # 3: between two updates, of which a rank has its own sums
+            self.check(hk.schedules.WarmupSchedule(0.02, 16), batches_per_commit, broadcast)
 
     def test_a_failure_between_commits_after_epochs(self) -> None:
         warmup = hk.callbacks.LearningRateWarmupCallback(0.02, warmup_epochs=2)

@@ -11,6 +11,7 @@ import keras
 
 from hvd import api, objects, stopping
 from hvd.keras import backends
+from hvd.keras.accumulation import to_make_equal
 from hvd.keras.rates import LearningRateScheduleCallback, LearningRateWarmupCallback
 from hvd.process_sets import global_process_set
 from hvd.refusals import refused
@@ -31,7 +32,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     Where a rank's model has no weights yet, that waits until after the first batch: build it before,
     by an ``Input`` or ``model.build(shape)``, if `root_rank` resumes a training. Seeds of dropout stay
-    each rank's own, so that masks differ.
+    each rank's own, so that masks differ; so do gradients that have added up for the next update,
+    where all ranks are at the same step.
 
     Parameters
     ----------
@@ -92,7 +94,9 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         return api.job(), self.model, self.model.optimizer
 
     def _broadcast(self, variables: list[Any]) -> None:
-        backends.chosen().broadcast(variables, self.root_rank, global_process_set)
+        optimizer = self.model.optimizer
+        shared = to_make_equal(variables, () if optimizer is None else [optimizer])
+        backends.chosen().broadcast(shared, self.root_rank, global_process_set)
         self._equal = self._what()
 
     def _variables(self) -> list[Any]:

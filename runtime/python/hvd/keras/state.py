@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvd import objects
 from hvd.elastic import ObjectState
 from hvd.keras import backends
-from hvd.keras.distributed import accumulates
+from hvd.keras.accumulation import to_make_equal
 from hvd.process_sets import global_process_set
 from hvd.refusals import refused
 
@@ -61,12 +60,7 @@ class KerasState(ObjectState):
 
     def sync(self) -> None:
         groups = self._of_optimizers()
-        shared = _distinct([self.model.weights, *groups])
-        steps, sums = _accumulated(self._optimizers())
-        # Where ranks are at different steps those of a rank are not what the next update lacks.
-        if all(others == steps for others in objects.allgather_object(steps, "keras.steps")):
-            own = {id(variable) for variable in sums}
-            shared = [variable for variable in shared if id(variable) not in own]
+        shared = to_make_equal(_distinct([self.model.weights, *groups]), self._optimizers())
         backends.chosen().broadcast(shared, 0, global_process_set)
         self._values = self._read()
         super().sync()
@@ -92,19 +86,6 @@ class KerasState(ObjectState):
         # compile() may have put another one around the one that is given.
         given = (getattr(self.model, "optimizer", None), self.optimizer)
         return [one for one in given if one is not None]
-
-
-def _accumulated(optimizers: list[Any]) -> tuple[list[int], list[Any]]:
-    """The steps of the optimizers that update once in several, and the variables that add up."""
-    steps: list[int] = []
-    sums: list[Any] = []
-    for optimizer in optimizers:
-        parts = [getattr(optimizer, "inner_optimizer", optimizer)]
-        for part in getattr(parts[0], "optimizers", parts):
-            if accumulates(part):
-                steps.append(int(part._iterations.numpy()))
-                sums.extend(one for one in part._accumulated_gradients if one is not None)
-    return steps, sums
 
 
 def _distinct(groups: list[list[Any]]) -> list[Any]:
