@@ -7,52 +7,63 @@
 #   build-tensorflow-newest  the newest one; tensorflow-cpu is the same without code for GPUs, half of the download
 # shellcheck disable=SC2154  # root and build come from lib.sh
 
+# So long PyPI may take for all of them.
+install_seconds=1200
+
 # install_framework NAME pip-argument...: into build-NAME, where the file `ready` says that all of it came.
 install_framework() {
   local venv=$root/build-$1
   shift
-  mkdir -p "$venv"
   rm -f "$venv/ready"
-  [ -x "$venv/bin/python" ] || "$HVD_PYTHON" -m venv "$venv" || return 1
-  timeout 1800 nice "$venv/bin/python" -m pip install --progress-bar off "$@" >"$venv/pip.log" 2>&1 || return 1
+  [ -x "$venv/bin/pip" ] || {
+    rm -rf "$venv" # one that was not made to its end has no pip
+    "$HVD_PYTHON" -m venv "$venv" || return 1
+  }
+  # In the foreground: in the group of processes that test.sh ends when it ends.
+  timeout --foreground $((install_seconds > SECONDS ? install_seconds - SECONDS : 1)) \
+    nice "$venv/bin/python" -m pip install --progress-bar off "$@" >"$venv/pip.log" 2>&1 || return 1
   touch "$venv/ready"
 }
 
 # For the background, while the compilers run: minutes go by until PyPI has sent all. A stage says what did not come.
 install_frameworks() {
+  SECONDS=0
   install_framework newest-torch --upgrade torch numpy keras || true
   install_framework tensorflow-2.16 tensorflow-cpu==2.16.2 cloudpickle || true
   install_framework tensorflow-newest --upgrade tensorflow-cpu cloudpickle || true
 }
 
-# framework_version NAME MODULE: says the version of what was installed, or why there is none.
+# framework_version NAME MODULE: says the version of what was installed; 77 where nothing came, and why.
 framework_version() {
-  local venv=$root/build-$1
+  local venv=$root/build-$1 version
   [ -f "$venv/ready" ] || {
     say "PyPI gave no $2 for build-$1 (no network?): $(tail -n 1 "$venv/pip.log")"
-    return 1
+    return 77
   }
-  say "$2 $(TF_CPP_MIN_LOG_LEVEL=3 "$venv/bin/python" -c "import $2; print($2.__version__)")"
+  version=$(TF_CPP_MIN_LOG_LEVEL=3 "$venv/bin/python" -c "import $2; print($2.__version__)") || return 1
+  say "$2 $version"
 }
 
-# framework_tests LOG argument-of-meson-test...: says how many cases passed, and why others were skipped.
+# framework_tests LOG argument-of-meson-test...: fails, too, where no case passed, as all were skipped.
 framework_tests() {
-  local log=$1 code=0
+  local log=$1 code=0 counts
   shift
   "$MESON" test -C "$build" --logbase "$log" --print-errorlogs "$@" || code=$?
-  say "$log: $("$HVD_PYTHON" "$root/scripts/count_tests.py" "$build/meson-logs/$log.json") (passed, failed, skipped)"
+  counts=$("$HVD_PYTHON" "$root/scripts/count_tests.py" "$build/meson-logs/$log.json")
+  say "$log: $counts (passed, failed, skipped)"
+  [ "${counts%% *}" -gt 0 ] || return 1
   return "$code"
 }
 
 # The newest PyTorch, beside Debian's: the same files of ours must serve both.
 stage_newest_torch() {
   local python=$root/build-newest-torch/bin/python code=0
-  framework_version newest-torch torch || return 77
+  framework_version newest-torch torch || return $?
   "$MESON" configure "$build" -Dpython="$python" -Dtorch_python="$python" || return 1
   step python framework_tests testlog-newest --suite python || code=$?
   # What Debian's PyTorch lacks: a gradient scaler for CPUs, DDP's later ways.
   step examples framework_tests testlog-newest-examples --no-rebuild example_amp_2 example_ddp_2 || code=$?
-  "$MESON" configure "$build" -Dpython="$HVD_PYTHON" -Dtorch_python=
+  "$MESON" configure "$build" -Dpython="$HVD_PYTHON" -Dtorch_python= || return 1
   return "$code"
 }
 
@@ -61,7 +72,7 @@ tensorflow_tests() {
   local release=$1 name suites=()
   shift
   for name in "$@"; do suites+=(--suite "$name"); done
-  framework_version "tensorflow-$release" tensorflow || return 77
+  framework_version "tensorflow-$release" tensorflow || return $?
   "$MESON" configure "$build" -Dtensorflow_python="$root/build-tensorflow-$release/bin/python" || return 1
   step "$release" framework_tests "testlog-tensorflow-$release" "${suites[@]}"
 }

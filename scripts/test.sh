@@ -95,6 +95,7 @@ run_stage() {
   esac
 }
 
+unset HVD_TEST_PYTHON # each stage has its own
 started=$SECONDS
 say "packages"
 groups=(build torch test)
@@ -105,8 +106,13 @@ export PATH="$root/build-tools/bin:$PATH"
 record "packages" $((SECONDS - started)) 0 0 0
 
 if [ "$all" = yes ]; then
-  install_frameworks &
+  # In a group of its own, which ends with this script, however that ends.
+  mkdir -p "$root/build-tools"
+  set -m
+  install_frameworks >"$root/build-tools/frameworks.log" 2>&1 </dev/null &
   frameworks=$!
+  set +m
+  trap 'kill -- -"$frameworks" 2>/dev/null || true' EXIT
 fi
 start=$SECONDS
 configure "$build" -Dbuildtype=release -Dtests=enabled -Dpython="$HVD_PYTHON"
@@ -115,7 +121,8 @@ record "build" $((SECONDS - start)) 0 0 0
 if [ "$all" = yes ]; then # before the first test: nothing else shall run beside it
   start=$SECONDS
   say "frameworks"
-  wait "$frameworks"
+  wait "$frameworks" || true # a stage says what is missing
+  trap - EXIT
   record "frameworks" $((SECONDS - start)) 0 0 0
 fi
 

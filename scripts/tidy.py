@@ -85,7 +85,10 @@ def tidy(database: pathlib.Path, file: pathlib.Path) -> str:
     if done.returncode == 0:
         return ""
     lines = (done.stdout + done.stderr).splitlines()
-    return "\n".join(line for line in lines if not any(noise in line for noise in _NOISE))
+    told = [line for line in lines if not any(noise in line for noise in _NOISE)]
+    if not told or done.returncode < 0:  # killed, as for want of memory
+        told.append(f"{file}: clang-tidy ended with code {done.returncode}")
+    return "\n".join(told)
 
 
 def check(build: pathlib.Path, unit: Unit) -> tuple[dict[pathlib.Path, str], str]:
