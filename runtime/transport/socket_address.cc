@@ -37,7 +37,7 @@ Result<SocketAddress> SocketAddress::of(const std::string& address, std::uint16_
     v6->sin6_port = htons(port);
     return result;
   }
-  return error(Code::kInvalidArgument, "'{}' is not a numeric_host IPv4 or IPv6 address", address);
+  return error(Code::kInvalidArgument, "'{}' is not a numeric IPv4 or IPv6 address", address);
 }
 
 Result<SocketAddress> SocketAddress::parse(std::string_view text) {

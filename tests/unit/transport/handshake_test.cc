@@ -114,6 +114,12 @@ TEST(SocketAddress, ReadsBothFamilies) {
   EXPECT_FALSE(parse_addresses("").is_ok());
 }
 
+TEST(SocketAddress, SaysWhatIsNone) {
+  const auto address = SocketAddress::parse("localhost:80");
+  ASSERT_FALSE(address.is_ok());
+  EXPECT_EQ(address.status().message(), "'localhost' is not a numeric IPv4 or IPv6 address");
+}
+
 TEST(Listener, NamesThePortThatIsInUse) {
   const auto first = Listener::open();
   ASSERT_TRUE(first.is_ok()) << first.status().message();
