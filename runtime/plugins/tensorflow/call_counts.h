@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace hvd::tensorflow {
@@ -12,6 +13,7 @@ struct CallCounts {
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> ended{0};
   std::atomic<std::int64_t> last_begun_ns{0};  ///< By the monotonic clock.
+  std::atomic<std::chrono::steady_clock::duration> last_end{};
 };
 
 CallCounts& call_counts();

@@ -94,6 +94,10 @@ def start(start_timeout: float | None, process_sets: _lib.Array[_lib.Ranks]) -> 
         raise outcome[0]
     _jobs += 1
     _joins += 1
+
+
+def act_at_start() -> None:
+    """Calls what ``at_start()`` was given."""
     for action in _at_start:
         action()
 

@@ -294,6 +294,7 @@ def init(
     for number, process_set in enumerate(sets[:late], start=1):
         process_set.process_set_id = number
     try:
+        api.act_at_start()
         _check_size(world)
         for process_set in sets[late:]:
             add_process_set(process_set)

@@ -17,8 +17,6 @@ def to_make_equal(variables: Sequence[Any], optimizers: Iterable[Any]) -> list[A
     different steps it is not what that update lacks.
     """
     steps, sums = _accumulated(optimizers)
-    if not steps:
-        return list(variables)
     if any(others != steps for others in objects.allgather_object(steps, "keras.steps")):
         return list(variables)
     own = {id(variable) for variable in sums}

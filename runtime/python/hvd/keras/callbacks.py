@@ -76,18 +76,17 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._waits = bool(some_are_new) and least == 0
         if not some_are_new or self._waits:
             return
-        if -least != most:
-            raise refused(
-                f"BroadcastGlobalVariablesCallback: model and optimizer have {len(variables)} variables "
-                f"here, and on other ranks from {-least:.0f} to {most:.0f}: build "
-                "the same model and optimizer on every rank"
-            )
+        _check_count(count, -least, most)
         self._broadcast(variables)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._waits:
             self._waits = False
-            self._broadcast(self._variables())
+            variables = self._variables()
+            count = float(len(variables))
+            least, most = objects.allreduce_numbers([-count, count], Max, "keras.broadcast.late")
+            _check_count(count, -least, most)
+            self._broadcast(variables)
 
     def _what(self) -> tuple[Any, ...]:
         """What a broadcast makes equal, in the job of now."""
@@ -115,6 +114,15 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def _is_local(self, variable: Any) -> bool:
         return any(one is variable or one is variable.value for one in self._local)
+
+
+def _check_count(count: float, least: float, most: float) -> None:
+    if least != most:
+        raise refused(
+            f"BroadcastGlobalVariablesCallback: model and optimizer have {count:.0f} variables here, "
+            f"and on other ranks from {least:.0f} to {most:.0f}: build the same model and optimizer "
+            "on every rank"
+        )
 
 
 def _slot_prefix(variable: Any) -> str:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Union
 
 import tensorflow as tf
@@ -39,9 +39,8 @@ def restart() -> None:
         act()
         return
     # A graph is the default here; a new thread has none, and assigns at once.
-    thread = threading.Thread(target=act, name="hvd-restart")
-    thread.start()
-    thread.join()
+    with ThreadPoolExecutor(1, "hvd-restart") as pool:
+        pool.submit(act).result()
 
 
 # Counts differ between ranks that failed in different passes.

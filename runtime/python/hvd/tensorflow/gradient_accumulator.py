@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from hvd.groups import Groups, chosen_groups
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.refusals import refused
 from hvd.settings import checked_settings
 from hvd.tensorflow.aggregation import Accumulation, BoolLike
 from hvd.tensorflow.compression import Compression
@@ -114,9 +115,14 @@ class GradientAccumulator:
         ------
         InvalidArgumentError
             A gradient is sparse, without `sparse_as_dense`, or there are others than in the first
-            pass.
+            pass, or not one for each variable.
         """
         known = list(variables)
+        if len(gradients) != len(known):
+            raise refused(
+                f"GradientAccumulator.step: {len(gradients)} gradients of {len(known)} variables: "
+                "give each variable's gradient, None where it has none"
+            )
         names = gradient_names(len(known))
 
         def reduce(sums: list[Gradient]) -> list[Gradient]:

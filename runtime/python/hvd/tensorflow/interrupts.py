@@ -22,6 +22,7 @@ import tensorflow as tf
 from tensorflow.python.eager import core as _core
 
 from hvd import _lib, api
+from hvd.errors import HvdError
 
 # An operation that completes within this time needs no help.
 _PATIENCE_SECONDS = 0.5
@@ -107,7 +108,7 @@ def _end_wait(calls: _lib.PluginCalls, ended: int) -> None:
 
 def _abort(place: _Place) -> None:
     cause = "interrupted (SIGINT, as of Ctrl-C) while it waited for other ranks"
-    with _made_at_once(cause):
+    with _made_at_once(cause), contextlib.suppress(HvdError):
         api.abort(cause)
         deadline = time.monotonic() + _RETURN_SECONDS
         while _place() == place and time.monotonic() < deadline:

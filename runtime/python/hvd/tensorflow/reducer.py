@@ -213,8 +213,8 @@ def _small_together(indices: list[int], sizes: list[float]) -> list[list[int]]:
 
 
 def _bytes_of(gradient: Gradient, source: Any) -> float:
-    """By the shape of what it is the gradient of, which no rank's program changes."""
-    if gradient is None:
+    """By the shape of a variable; that of a tensor may depend on how a rank traced its function."""
+    if gradient is None or not isinstance(source, variable_kinds()):
         return math.inf
     count = tf.TensorShape(source.shape).num_elements()
     return math.inf if count is None else float(count * gradient.dtype.size)

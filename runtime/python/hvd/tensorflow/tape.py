@@ -163,7 +163,8 @@ def DistributedGradientTape(  # noqa: N802 (the name that users know)
         The old name of `groups`, deprecated.
     groups
         Gradients of a group are reduced together, when all of them are there: a number of groups,
-        or lists of variables. In eager execution all are one group.
+        or lists of variables. Without it small ones leave some dozen at a time, large ones each by
+        itself. In eager execution all are one group.
     process_set
         The ranks that train together. On a rank that is not in the set gradients are local.
     scale_local_gradients
