@@ -61,6 +61,19 @@ tensorflow, keras; HOROVOD_WITH_NUMPY changes nothing, for nothing is compiled
             f"{ext_name}: this Python ({sys.executable}) has no {framework}: "
             f"{FRAMEWORKS[framework]}, or start the script with a Python that has it"
         )
+    if framework == "keras":
+        _check_keras(ext_name)
+
+
+def _check_keras(ext_name: str) -> None:
+    """Keras is imported with what it computes with."""
+    try:
+        importlib.import_module("keras")
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{ext_name}: this Python ({sys.executable}) has no {error.name}: {FRAMEWORKS['keras']}, "
+            "or set KERAS_BACKEND=torch where it has that"
+        ) from error
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
