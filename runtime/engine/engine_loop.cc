@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ieee_arithmetic.h"
 #include "base/log.h"
 #include "engine/engine_impl.h"
 
@@ -59,6 +60,7 @@ bool Engine::Impl::advance_planes() {
 }
 
 bool Engine::Impl::step() {
+  const IeeeArithmetic as_on_every_rank;  // a caller's thread may be a framework's
   if (is_over()) {
     take_submissions();
     negotiation_->flush();
