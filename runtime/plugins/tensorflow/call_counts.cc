@@ -4,31 +4,19 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <ctime>
 
 namespace hvd::tensorflow {
 
 namespace {
 
 // A thread that waits for a signal is awake within this time.
-constexpr std::int64_t kLateNs = 200'000'000;
-
-std::int64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+constexpr auto kLate = std::chrono::milliseconds(200);
 
 }  // namespace
 
 CallCounts& call_counts() {
   static auto* const counts = new CallCounts;
   return *counts;
-}
-
-void count_begun_call() {
-  call_counts().last_begun_ns.store(now_ns());
-  call_counts().begun.fetch_add(1);
 }
 
 }  // namespace hvd::tensorflow
@@ -51,7 +39,8 @@ extern "C" __attribute__((visibility("default"))) int hvd_tf_await_signals(
     count = ::read(pipe, numbers, static_cast<std::size_t>(room));
   } while (count < 0 && errno == EINTR);
   hvd_tf_calls(begun, ended);
-  const std::int64_t last = hvd::tensorflow::call_counts().last_begun_ns.load();
-  if (hvd::tensorflow::now_ns() - last < hvd::tensorflow::kLateNs) *begun = *ended;
+  const auto last = hvd::tensorflow::call_counts().last_begin.load();
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  if (now - last < hvd::tensorflow::kLate) *begun = *ended;
   return static_cast<int>(count);
 }

@@ -12,12 +12,10 @@ namespace hvd::tensorflow {
 struct CallCounts {
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> ended{0};
-  std::atomic<std::int64_t> last_begun_ns{0};  ///< By the monotonic clock.
+  std::atomic<std::chrono::steady_clock::duration> last_begin{};
   std::atomic<std::chrono::steady_clock::duration> last_end{};
 };
 
 CallCounts& call_counts();
-
-void count_begun_call();
 
 }  // namespace hvd::tensorflow

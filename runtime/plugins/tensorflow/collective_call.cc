@@ -245,10 +245,10 @@ constexpr double kQuickSeconds = 50e-6;
 // nobody waits for each. Python takes longer from one to the next.
 constexpr auto kFollowing = std::chrono::microseconds(10);
 
-bool may_be_quick(const Call& call, std::chrono::steady_clock::time_point begin) {
+bool may_be_quick(const Call& call, std::chrono::steady_clock::duration begin) {
   const CallCounts& counts = call_counts();
   if (counts.ended.load() + 1 != counts.begun.load()) return false;
-  if (begin.time_since_epoch() - counts.last_end.load() < kFollowing) return false;
+  if (begin - counts.last_end.load() < kFollowing) return false;
   std::size_t bytes = 0;
   for (const Travelling& tensor : call.tensors) {
     bytes += elements_of(tensor.shape.data(), tensor.shape.size()) * element_bytes(tensor.type);
@@ -259,8 +259,9 @@ bool may_be_quick(const Call& call, std::chrono::steady_clock::time_point begin)
 }  // namespace
 
 void start_call(const CollectiveKernel& kernel, TF_OpKernelContext* context, DoneCallback done) {
-  count_begun_call();
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = std::chrono::steady_clock::now().time_since_epoch();
+  call_counts().last_begin.store(begin);
+  call_counts().begun.fetch_add(1);
   auto call = std::make_unique<Call>(kernel, context, std::move(done));
   if (prepare(*call)) {
     hvd_request request = kernel.request;

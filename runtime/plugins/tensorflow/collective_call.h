@@ -6,9 +6,9 @@
 
 namespace hvd::tensorflow {
 
-/// Runs a node of a graph once: submits its tensors and returns. The engine's thread that completes
-/// them sets the results, or the failure, and calls `done`. What fails before it is submitted calls
-/// `done` on this thread.
+/// Runs a node of a graph once: submits its tensors and returns. Whoever completes them sets the
+/// results, or the failure, and calls `done`: the engine's thread, or this one, which drives what
+/// is small and alone for a moment. What fails before it is submitted calls `done` on this thread.
 void start_call(const CollectiveKernel& kernel, TF_OpKernelContext* context, DoneCallback done);
 
 }  // namespace hvd::tensorflow

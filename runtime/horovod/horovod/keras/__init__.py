@@ -16,8 +16,8 @@ from horovod.common.util import check_extension
 check_extension("horovod.keras", "HOROVOD_WITH_TENSORFLOW", __file__, "mpi_lib")
 
 import hvd.keras as _ours  # noqa: E402 (the check comes first, as in every binding)
-from horovod._keras import job  # noqa: E402
-from horovod._keras.job import *  # noqa: E402, F403 (the same names)
+from horovod import _job  # noqa: E402
+from horovod._job import *  # noqa: E402, F403 (the same names)
 from horovod.keras import callbacks, elastic  # noqa: E402
 from hvd.keras import (  # noqa: E402
     Compression,
@@ -43,7 +43,7 @@ __all__ = [
     "load_model",
     "reducescatter",
 ]
-__all__ += job.__all__
+__all__ += _job.__all__
 
 
 def allreduce(

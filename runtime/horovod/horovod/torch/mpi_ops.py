@@ -9,23 +9,13 @@ from typing import Any
 import torch
 
 import hvd.torch
-from horovod.common.basics import HorovodBasics
+from horovod import _job
+from horovod._job import *  # noqa: F403 (the same names)
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.process_sets import (
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    remove_process_set,
-)
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
 from horovod.torch.compression import Compression
 from hvd.torch import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
     allgather,
     allgather_async,
     allreduce,
@@ -55,8 +45,6 @@ from hvd.torch import (
 )
 
 __all__ = [
-    "Adasum",
-    "Average",
     "Compression",
     "HorovodAllgather",
     "HorovodAllreduce",
@@ -67,12 +55,6 @@ __all__ = [
     "HorovodGroupedReducescatter",
     "HorovodInternalError",
     "HorovodReducescatter",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
     "allgather",
     "allgather_async",
     "allreduce",
@@ -86,14 +68,6 @@ __all__ = [
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -103,54 +77,14 @@ __all__ = [
     "grouped_reducescatter",
     "grouped_reducescatter_async",
     "handle_average_backwards_compatibility",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "join",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "poll",
-    "rank",
     "reducescatter",
     "reducescatter_async",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
     "sparse_allreduce_async",
-    "start_timeline",
-    "stop_timeline",
     "synchronize",
 ]
-
-_basics = HorovodBasics(__file__, "mpi_lib_v2")
-
-init = _basics.init
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-size = _basics.size
-local_size = _basics.local_size
-cross_size = _basics.cross_size
-rank = _basics.rank
-local_rank = _basics.local_rank
-cross_rank = _basics.cross_rank
-is_homogeneous = _basics.is_homogeneous
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
+__all__ += _job.__all__
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(
     sys.modules[__name__]

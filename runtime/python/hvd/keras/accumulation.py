@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hvd import objects
-from hvd.keras.distributed import accumulates
+from hvd.keras.distributed import accumulates, inner_of
 
 
 def to_make_equal(variables: Sequence[Any], optimizers: Iterable[Any]) -> list[Any]:
@@ -28,8 +28,8 @@ def _accumulated(optimizers: Iterable[Any]) -> tuple[list[int], list[Any]]:
     steps: list[int] = []
     sums: list[Any] = []
     for optimizer in optimizers:
-        parts = [getattr(optimizer, "inner_optimizer", optimizer)]
-        for part in getattr(parts[0], "optimizers", parts):
+        adding = inner_of(optimizer) or optimizer
+        for part in getattr(adding, "optimizers", [adding]):
             if accumulates(part):
                 steps.append(int(part._iterations.numpy()))
                 sums.extend(one for one in part._accumulated_gradients if one is not None)

@@ -184,8 +184,9 @@ def _batches(
         return [indices]
     groups = settings.groups
     if not groups:
-        of = gradients if variables is None else variables
-        return _small_together(indices, [_bytes_of(*pair) for pair in zip(gradients, of)])
+        if variables is None:
+            return [[index] for index in indices]
+        return _small_together(indices, [_bytes_of(*pair) for pair in zip(gradients, variables)])
     if variables is None:
         parts = grouped_indices(groups, indices, int)
     else:

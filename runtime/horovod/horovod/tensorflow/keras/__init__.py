@@ -11,8 +11,8 @@ from horovod.common.util import check_extension
 
 check_extension("horovod.keras", "HOROVOD_WITH_TENSORFLOW", __file__, "mpi_lib")
 
-from horovod._keras import job  # noqa: E402 (the check comes first, as in every binding)
-from horovod._keras.job import *  # noqa: E402, F403 (the same names)
+from horovod import _job  # noqa: E402 (the check comes first, as in every binding)
+from horovod._job import *  # noqa: E402, F403 (the same names)
 from horovod.tensorflow.keras import callbacks, elastic  # noqa: E402
 from hvd.tensorflow.keras import (  # noqa: E402
     Compression,
@@ -39,4 +39,4 @@ __all__ = [
     "load_model",
     "reducescatter",
 ]
-__all__ += job.__all__
+__all__ += _job.__all__

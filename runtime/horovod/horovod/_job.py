@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job, for both packages of Keras: what Horovod takes from its TensorFlow."""
+"""The job and its process sets, which Horovod has in each of its packages."""
 
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import (
