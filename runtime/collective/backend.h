@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "collective/batch.h"
 #include "collective/communicator.h"
+#include "device/gpu.h"
 #include "transport/doorbell.h"
 #include "transport/link.h"
 #include "transport/shared_arena.h"
@@ -24,6 +25,8 @@ enum class Progress {
   kBlocked,  ///< Nothing could be done: a peer must act first. It rings our bell, or a socket
              ///< wakes.
   kMoved,    ///< Did a chunk; call again.
+  kEnqueued,  ///< Said once, and by tasks of GPU memory only: the device does the rest, in stream
+              ///< order up to Task::finish_point(). Call on, until kDone, when it has.
   kDone,     ///< Finished: every output of the batch is complete.
   kFailed,   ///< See Task::status(). Never advance again.
 };
@@ -36,6 +39,10 @@ class Task {
   virtual Progress advance() = 0;
   /// The failure behind kFailed.
   virtual const Status& status() const = 0;
+  /// After kEnqueued: where every output is complete.
+  virtual GpuEventPtr finish_point() const { return nullptr; }
+  /// As Backend::needs_polling(), for what this task does at present.
+  virtual bool needs_polling() const { return false; }
 };
 
 /// Moves and reduces the bytes of batches for one communicator.
@@ -92,6 +99,12 @@ struct BackendContext {
   int lanes;                    ///< Ranks per node that drive a lane; 0 when there is one node.
   ArenaView arena = {};         ///< Tensors here need no copying.
   int sockets = 1;              ///< Links of my lane to each other node.
+  Gpus* gpus = nullptr;         ///< Null: backends of GPU memory decline.
+  /// Starts a batch of CPU memory on the backend that this communicator has for it; the caller owns
+  /// the task and advances it. For backends of GPU memory: what their ranks tell one another, and
+  /// tensors that go through host memory. From start() only, so that the order is that of the log;
+  /// memory is not looked at before the task is advanced.
+  std::function<Result<std::unique_ptr<Task>>(Batch)> start_on_host = {};
 };
 
 /// One line of the backend table (c/backend_table.cc).
@@ -101,6 +114,8 @@ struct BackendEntry {
   std::function<std::size_t(int local_size)> memory_bytes;
   /// A backend that cannot serve declines with a Status, which hvd_describe() repeats.
   std::function<Result<std::unique_ptr<Backend>>(const BackendContext&)> create;
+  /// Serves GPU memory, and that alone; the others CPU memory. HVD_BACKEND chooses among its kind.
+  bool on_gpu = false;
 };
 
 }  // namespace hvd

@@ -10,6 +10,7 @@
 #include "collective/data_type.h"
 #include "collective/operation.h"
 #include "device/device.h"
+#include "device/gpu.h"
 
 namespace hvd {
 
@@ -33,10 +34,15 @@ struct Batch {
   /// Alltoall and scatter: elements of each segment for each rank, [segment * size + rank]; they
   /// lie in this order in the segment's input. Zero on the ranks that are no root.
   std::vector<std::size_t> splits = {};
+  /// GPU memory: the inputs may be read after these, at most one per stream.
+  std::vector<GpuEventPtr> ready = {};
+  /// GPU memory: this rank has joined and only takes part. Its segments have no memory; what it
+  /// adds is the identity of the reduction, and what comes of it is dropped.
+  bool is_neutral = false;
   /// Where only the library knows the size of a result. Called once per segment without output,
   /// from `advance`, when the counts are known: returns memory for the concatenation, sum(counts)
   /// elements (null when the sum is 0). counts[r] is in elements, by rank of the communicator that
-  /// they come from; a reducescatter has one entry, this rank's share.
+  /// they come from; a reducescatter has one entry, this rank's share. In the memory of `device`.
   std::function<Result<void*>(std::size_t segment, std::span<const std::size_t> counts)> allocate;
 
   std::size_t total_count() const {

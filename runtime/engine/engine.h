@@ -28,6 +28,7 @@ struct EngineOptions {
   std::function<void(int)> on_loss;
   std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.
   TimelineOptions timeline;  ///< HVD_TIMELINE: on from the start; without a path: off.
+  Gpus* gpus = nullptr;      ///< For tensors of GPU memory; null: they are refused.
 };
 
 /// Bytes of NodeGroup::memory that the engine and the backends of `table` need for a node of
@@ -57,6 +58,9 @@ class Engine {
   Result<bool> poll(Handle handle);
   /// The outcome of the request; drives progress while waiting. kTimeout: still in flight.
   Status wait(Handle handle, Deadline deadline);
+  /// GPU memory: waits until a stream of ours holds the whole request, and puts what follows in
+  /// `stream` after it. kInvalidArgument: CPU memory.
+  Status wait_stream(Handle handle, StreamHandle stream, Deadline deadline);
   /// After completion: the gathered rows of tensor `index` of an allgather.
   Result<const GatherResult*> gathered(Handle handle, std::size_t index);
   /// Forgets a completed request; one in flight is forgotten when it completes.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/ready_points.h"
 #include "engine/description.h"
 #include "engine/request.h"
 #include "engine/traced_request.h"
@@ -24,6 +25,12 @@ struct Pending {
   int batches_left = 0;                ///< Batches of this request that the backends still work on.
   Status failure;                      ///< The first failure among them.
   std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.
+
+  ReadyPointPtr ready;             ///< GPU memory: where the inputs are ready.
+  int batches_to_enqueue = 0;      ///< As batches_left: those that no stream holds yet.
+  /// GPU memory: where the results are complete; may be read by anyone once `enqueued` is true.
+  std::vector<GpuEventPtr> finish_points;
+  std::atomic<bool> enqueued{false};  ///< Streams may wait for it. Before `done`, or never.
 
   TracedRequest trace;  ///< Set as it is queued.
 

@@ -12,6 +12,7 @@
 #include "collective/data_type.h"
 #include "collective/operation.h"
 #include "device/device.h"
+#include "device/gpu.h"
 
 namespace hvd {
 
@@ -46,6 +47,7 @@ struct Request {
   int process_set = 0;
   Operation operation;
   Device device;
+  StreamHandle stream = nullptr;  ///< GPU memory: what makes the inputs is in it already.
   std::vector<Tensor> tensors;  ///< Empty for barrier and join only.
   int priority = 0;             ///< Higher runs first where there is a choice; equal on all ranks.
   /// More requests follow at once (as MSG_MORE): the engine thread need not wake for this one.

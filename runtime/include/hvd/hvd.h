@@ -167,13 +167,16 @@ typedef struct hvd_request {
   void* context;    /**< First argument of on_complete. */
   int32_t wire;     /**< hvd_wire; allreduce only. */
   int32_t priority; /**< Higher runs first among what waits; equal on all ranks. */
+  void* stream; /**< GPU memory: the cudaStream_t (CUstream, hipStream_t) that holds the work which
+                     makes the inputs; they are read after it. Null: the default stream. Its results
+                     are in memory after hvd_wait(), in a stream's order after hvd_wait_stream(). */
 } hvd_request;
 
 /** A float32 sum of nothing, named by the library: the start of every request. */
 #define HVD_REQUEST_INITIALIZER                                                                \
   {                                                                                            \
     sizeof(hvd_request), NULL, HVD_ALLREDUCE, 0, HVD_SUM, 0, 1.0, 1.0, HVD_CPU, 0, 0, 0, NULL, \
-        NULL, NULL, HVD_WIRE_SAME, 0                                                           \
+        NULL, NULL, HVD_WIRE_SAME, 0, NULL                                                     \
   }
 
 /** A result whose size only the library knows: of allgather, alltoall, gather, scatter, and of a
@@ -345,7 +348,8 @@ HVD_API hvd_status hvd_submit(const hvd_request* request, hvd_handle* handle) HV
 /** Wakes the engine for requests submitted with HVD_SUBMIT_MORE. A wait does so as well. */
 HVD_API hvd_status hvd_flush(void) HVD_NOEXCEPT;
 
-/** Sets *done to 1 when the operation has completed, well or not, else to 0. Never waits. */
+/** Sets *done to 1 when the operation has completed (on GPU memory: on the device), well or not,
+    else to 0. Never waits. */
 HVD_API hvd_status hvd_poll(hvd_handle handle, int* done) HVD_NOEXCEPT;
 
 /**
@@ -356,6 +360,18 @@ HVD_API hvd_status hvd_poll(hvd_handle handle, int* done) HVD_NOEXCEPT;
  *   After HVD_PEER_LOST outputs are undefined.
  */
 HVD_API hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) HVD_NOEXCEPT;
+
+/**
+ * Puts what follows in `stream` after an operation on GPU memory, and returns: the host waits until
+ * the ranks have agreed to run it, never for the device. What the device meets later is the status
+ * of hvd_wait(), of on_complete, and of every call after it.
+ *
+ * @param stream as hvd_request.stream; the results may be read, and the memory given back to an
+ *   allocator that keeps the order of this stream, by what is put there from now on.
+ * @return as hvd_wait(); HVD_INVALID_ARGUMENT: an operation on CPU memory.
+ */
+HVD_API hvd_status hvd_wait_stream(hvd_handle handle, void* stream,
+                                   double timeout_seconds) HVD_NOEXCEPT;
 
 /** The result of tensor `index` of a completed allgather, alltoall, gather, scatter, or of a
     reducescatter without output. */

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/ready_points.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hvd {
+
+Result<GpuEventPtr> ReadyPoint::event() {
+  Lock lock(mutex_);
+  if (event_ == nullptr) {
+    HVD_TRY_ASSIGN(event_, gpu_.record(stream_));
+  }
+  return event_;
+}
+
+ReadyPointPtr ReadyPoints::join(Gpu& gpu, StreamHandle stream) {
+  Lock lock(mutex_);
+  const auto found = std::find_if(open_.begin(), open_.end(), [&](const ReadyPointPtr& point) {
+    return &point->gpu() == &gpu && point->stream() == stream;
+  });
+  if (found != open_.end()) return *found;
+  return open_.emplace_back(std::make_shared<ReadyPoint>(gpu, stream));
+}
+
+Status ReadyPoints::close() {
+  std::vector<ReadyPointPtr> closing;
+  {
+    Lock lock(mutex_);
+    closing = std::exchange(open_, {});
+  }
+  for (const ReadyPointPtr& point : closing) HVD_TRY(point->event().status());
+  return Status::ok();
+}
+
+}  // namespace hvd
