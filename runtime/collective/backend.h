@@ -22,13 +22,13 @@ namespace hvd {
 
 /// What one call of Task::advance achieved.
 enum class Progress {
-  kBlocked,  ///< Nothing could be done: a peer must act first. It rings our bell, or a socket
-             ///< wakes.
-  kMoved,    ///< Did a chunk; call again.
+  kBlocked,   ///< Nothing could be done: a peer must act first. It rings our bell, or a socket
+              ///< wakes.
+  kMoved,     ///< Did a chunk; call again.
   kEnqueued,  ///< Said once, and by tasks of GPU memory only: the device does the rest, in stream
               ///< order up to Task::finish_point(). Call on, until kDone, when it has.
-  kDone,     ///< Finished: every output of the batch is complete.
-  kFailed,   ///< See Task::status(). Never advance again.
+  kDone,      ///< Finished: every output of the batch is complete.
+  kFailed,    ///< See Task::status(). Never advance again.
 };
 
 /// A batch on its way. Owned and advanced by the engine, under its progress lock.

@@ -44,10 +44,10 @@ using GpuEventPtr = std::shared_ptr<const GpuEvent>;
 
 /// What tells one GPU from another.
 struct GpuFacts {
-  std::string name;                      ///< "NVIDIA H100 80GB HBM3".
-  std::array<std::uint8_t, 16> uuid{};   ///< Equal in every process that sees the GPU.
-  std::string bus_id;                    ///< "0000:1b:00.0".
-  int architecture = 0;                  ///< 90 for sm_90; 0 where the vendor has no such number.
+  std::string name;                     ///< "NVIDIA H100 80GB HBM3".
+  std::array<std::uint8_t, 16> uuid{};  ///< Equal in every process that sees the GPU.
+  std::string bus_id;                   ///< "0000:1b:00.0".
+  int architecture = 0;                 ///< 90 for sm_90; 0 where the vendor has no such number.
   int multiprocessors = 1;
 };
 

@@ -48,8 +48,8 @@ struct Request {
   Operation operation;
   Device device;
   StreamHandle stream = nullptr;  ///< GPU memory: what makes the inputs is in it already.
-  std::vector<Tensor> tensors;  ///< Empty for barrier and join only.
-  int priority = 0;             ///< Higher runs first where there is a choice; equal on all ranks.
+  std::vector<Tensor> tensors;    ///< Empty for barrier and join only.
+  int priority = 0;  ///< Higher runs first where there is a choice; equal on all ranks.
   /// More requests follow at once (as MSG_MORE): the engine thread need not wake for this one.
   bool more = false;
   /// Called exactly once, from whichever thread makes progress, without a lock held. Optional.

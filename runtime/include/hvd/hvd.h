@@ -361,15 +361,11 @@ HVD_API hvd_status hvd_poll(hvd_handle handle, int* done) HVD_NOEXCEPT;
  */
 HVD_API hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) HVD_NOEXCEPT;
 
-/**
- * Puts what follows in `stream` after an operation on GPU memory, and returns: the host waits until
- * the ranks have agreed to run it, never for the device. What the device meets later is the status
- * of hvd_wait(), of on_complete, and of every call after it.
- *
- * @param stream as hvd_request.stream; the results may be read, and the memory given back to an
- *   allocator that keeps the order of this stream, by what is put there from now on.
- * @return as hvd_wait(); HVD_INVALID_ARGUMENT: an operation on CPU memory.
- */
+/** Puts what follows in `stream` after an operation on GPU memory. The host waits until the ranks
+   have agreed to run it, never for the device. What the device meets later is the status of
+   hvd_wait(), of on_complete, and of every call after it. From now on what is put into `stream` may
+   read the results, or give their memory back to an allocator that keeps its order. As hvd_wait();
+   HVD_INVALID_ARGUMENT: an operation on CPU memory. */
 HVD_API hvd_status hvd_wait_stream(hvd_handle handle, void* stream,
                                    double timeout_seconds) HVD_NOEXCEPT;
 
@@ -445,11 +441,8 @@ HVD_API hvd_status hvd_gather_rows(const char* name, const void* input, size_t r
                                    size_t row_count, hvd_dtype dtype, int root,
                                    hvd_handle* handle) HVD_NOEXCEPT;
 
-/**
- * Sends splits[r] rows of `row_count` elements, taken in order from `input` on `root`, to each rank
- * r. Result: as hvd_allgather().
- *
- * @param splits [hvd_size()]; ignored, as `input` is, where not root.
+/** Sends splits[r] rows of `row_count` elements, taken in order from `input` on `root`, to each
+   rank r. Result: as hvd_allgather(). splits: [hvd_size()]; ignored, as `input` is, where not root.
  */
 HVD_API hvd_status hvd_scatter_rows(const char* name, const void* input, const int64_t* splits,
                                     size_t row_count, hvd_dtype dtype, int root,
@@ -466,18 +459,14 @@ HVD_API const char* hvd_last_error(void) HVD_NOEXCEPT;
 /** "peer lost" for HVD_PEER_LOST, and so on. Never null. */
 HVD_API const char* hvd_status_name(hvd_status status) HVD_NOEXCEPT;
 
-/**
- * Text for people: ranks, nodes, hosts, how the ranks found each other, which backend moves the
- * bytes and why, which promise of reproducibility holds. Null when not initialised. Valid until
- * the next call on this thread.
- */
+/** Text for people: ranks, nodes, hosts, how the ranks found each other, which backend moves the
+    bytes and why, which promise of reproducibility holds. Null when not initialised. Valid until
+    the next call on this thread. */
 HVD_API const char* hvd_describe(void) HVD_NOEXCEPT;
 
-/**
- * What this build contains, as one JSON object: "version", and "backends", "bootstraps" and
- * "libraries", each a list of {"name", "available", "reason"}. Works without hvd_init(); never
- * null; valid for ever.
- */
+/** What this build contains, as one JSON object: "version", and "backends", "bootstraps" and
+    "libraries", each a list of {"name", "available", "reason"}. Works without hvd_init(); never
+    null; valid for ever. */
 HVD_API const char* hvd_build_info(void) HVD_NOEXCEPT;
 
 /** Fills the fields that fit into statistics->struct_size. */
@@ -498,8 +487,7 @@ HVD_API hvd_status hvd_statistics(hvd_counters* statistics) HVD_NOEXCEPT;
  */
 HVD_API hvd_status hvd_timeline_start(const char* path, int mark_batches) HVD_NOEXCEPT;
 
-/** Ends the file; none, or not initialised: ok. HVD_SYSTEM: it is not whole, as the disk was full,
- * or so. */
+/** Ends the file; none, or not initialised: ok. HVD_SYSTEM: it is not whole (a full disk, say). */
 HVD_API hvd_status hvd_timeline_stop(void) HVD_NOEXCEPT;
 
 #if defined(__cplusplus)
