@@ -48,10 +48,13 @@ at_once() {
   return "$code"
 }
 
-# configure DIR option...: sets a build tree up once; later only changed options are applied.
+# configure DIR option...: sets a build tree up once; later only changed options are applied. Every tree has the GPU part
+# where gpu_packages.sh has brought what it needs.
 configure() {
-  local dir=$1
+  local dir=$1 gpu_roots
   shift
+  gpu_roots=$("$root/scripts/gpu_packages.sh" --roots)
+  [ -z "$gpu_roots" ] || set -- "$@" -Dgpu_roots="$gpu_roots"
   if [ -f "$dir/build.ninja" ]; then
     say "build tree $(basename "$dir") is there"
     "$MESON" configure "$dir" "$@" >/dev/null || fail "meson cannot configure $dir" "rm -r $dir and try again"

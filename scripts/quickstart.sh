@@ -32,6 +32,9 @@ say "1/4 packages"
 "$HVD_PYTHON" -c 'import torch' 2>/dev/null || fail "$HVD_PYTHON cannot import torch" \
   "unset HVD_PYTHON to use Debian's /usr/bin/python3, or give a Python that has torch"
 
+# The part for GPUs, if it comes quickly; it can be added later.
+"$root/scripts/gpu_packages.sh" --within 20
+
 say "2/4 build"
 if [ -f "$build/build.ninja" ]; then
   say "skipped: build/ is set up; only what changed is built"

@@ -60,15 +60,16 @@ stage_static() {
 # A wheel from the source distribution, as pip makes it, tried in an environment of its own. The compiler cache has
 # all of it from the main build, whose flags are the same.
 stage_wheel() {
-  local dir=$root/build-wheel tools=$root/build-tools wheels
+  local dir=$root/build-wheel tools=$root/build-tools wheels gpu_roots settings=(--config-setting=setup-args=-Dwerror=true)
   [ -x "$tools/bin/python" ] || "$HVD_PYTHON" -m venv "$tools" || return 1
   quietly "$dir/pip.log" timeout 120 "$tools/bin/python" -m pip install --progress-bar off build || {
     say "PyPI gave no build (no network?); the log is $dir/pip.log"
     return 77
   }
   rm -rf "$dir/dist"
-  step build quietly "$dir/build.log" "$tools/bin/python" -m build --config-setting=setup-args=-Dwerror=true \
-    --outdir "$dir/dist" "$root" || return 1
+  gpu_roots=$("$root/scripts/gpu_packages.sh" --roots)
+  [ -z "$gpu_roots" ] || settings+=(--config-setting=setup-args=-Dgpu_roots="$gpu_roots")
+  step build quietly "$dir/build.log" "$tools/bin/python" -m build "${settings[@]}" --outdir "$dir/dist" "$root" || return 1
   wheels=("$dir"/dist/*.whl)
   say "$(cd "$dir/dist" && du -h --apparent-size ./* | tr '\n\t' '  ')"
   step test "$root/tests/process/wheel_test.sh" "${wheels[0]}" "$HVD_PYTHON" "$root/runtime/horovod"

@@ -102,6 +102,7 @@ groups=(build torch test)
 [ "$all" = no ] || groups+=(check)
 "$root/scripts/packages.sh" "${groups[@]}"
 fetch_ruff
+"$root/scripts/gpu_packages.sh"
 export PATH="$root/build-tools/bin:$PATH"
 record "packages" $((SECONDS - started)) 0 0 0
 
