@@ -28,9 +28,8 @@ struct Counting {
   std::size_t bucket_bytes = 1;  ///< And in the bucket.
 
   std::size_t tile() const {
-    const auto widest = static_cast<std::uint32_t>(std::max(tensor_bytes, bucket_bytes));
-    return std::size_t{kernels::kThreads} * kernels::kGroupsPerThread *
-           kernels::group_elements(widest);
+    const std::size_t group = kernels::kGroupBytes / std::max(tensor_bytes, bucket_bytes);
+    return kernels::kThreads * kernels::kGroupsPerThread * group;
   }
 };
 

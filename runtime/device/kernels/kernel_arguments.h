@@ -11,15 +11,14 @@ namespace hvd::kernels {
 inline constexpr std::uint32_t kThreads = 256;
 /// Tensors of one launch: arguments end at 4 KiB.
 inline constexpr std::uint32_t kMaxTensors = 200;
-/// Groups that one thread has in flight. A group is what fills 16 bytes of the wider side.
+/// A group of elements is what fills so many bytes: of the wider side, where a type is cast.
+inline constexpr std::uint32_t kGroupBytes = 16;
+/// Groups that one thread has in flight.
 inline constexpr std::uint32_t kGroupsPerThread = 4;
 /// Groups whose products one thread adds up. Many, so that there are few partial sums.
 inline constexpr std::uint32_t kGroupsPerDot = 64;
 /// Partial sums that one thread adds up.
 inline constexpr std::uint32_t kSumsPerThread = 64;
-
-/// Elements of a group where the wider of two element types has `bytes`.
-constexpr std::uint32_t group_elements(std::uint32_t bytes) { return 16 / bytes; }
 
 /// Some tensors, where each lies in a bucket, and which blocks are for it: those from its first one
 /// to the first one of the next tensor.
