@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/guard.h"
 
+#include "base/result.h"
+
 namespace hvd {
 
 namespace {
@@ -15,6 +17,10 @@ void set_last_error(const Status& status) noexcept {
   } catch (...) {
     t_last_error.clear();  // out of memory: the code alone must do
   }
+}
+
+Status null_argument(const char* function, const char* argument) {
+  return error(Code::kInvalidArgument, "{}: {} is null", function, argument);
 }
 
 }  // namespace hvd

@@ -15,6 +15,9 @@ namespace hvd {
 const std::string& last_error();
 void set_last_error(const Status& status) noexcept;
 
+/// A pointer that must not be null is.
+Status null_argument(const char* function, const char* argument);
+
 /// Runs the body of a C function: its Status becomes the code returned and the text of
 /// hvd_last_error(). The one place where a foreign exception (bad_alloc, a caller's callback) ends.
 template <typename Body>

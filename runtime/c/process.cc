@@ -38,6 +38,8 @@ struct Process::State {
   /// Shared with its links; ends, and MPI with it where hvd started it, with the last of both.
   std::shared_ptr<MpiSession> mpi HVD_GUARDED_BY(changing);
   std::string farewell HVD_GUARDED_BY(mutex);
+  /// From the first start on: events of frameworks may outlive an engine.
+  std::unique_ptr<Gpus> gpus HVD_GUARDED_BY(changing);
   /// Keeps the memory that the user still holds mapped, also after the engine has gone.
   std::map<void*, std::shared_ptr<SharedArena>> allocated HVD_GUARDED_BY(mutex);
   /// Set in the child of a fork. Looked at before any lock.
@@ -127,7 +129,9 @@ Status Process::start(const Settings& settings) {
   options.mpi = encode(probe.facts);
   HVD_TRY_ASSIGN(Wiring wiring, bootstrap(environment, options));
   HVD_TRY_ASSIGN(const MpiPlane mpi, open_mpi_plane(std::move(probe), wiring, *options.deadline));
+  if (state_->gpus == nullptr) state_->gpus = find_gpus(environment);
   EngineOptions engine_options = settings.engine;
+  engine_options.gpus = state_->gpus.get();
   engine_options.on_loss = [notice = loss_notice(environment, wiring.rank),
                             session = mpi.session](int lost) {
     if (session != nullptr) session->mark_lost();

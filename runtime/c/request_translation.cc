@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/request_translation.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <string>
@@ -59,8 +61,10 @@ static_assert(HVD_ROCM == static_cast<int>(DeviceKind::kRocm));
 
 constexpr int kMostDimensions = 64;
 
-/// hvd_request and hvd_tensor as the first version had them.
+/// hvd_request as its versions had it, the newest last; hvd_tensor as the first had it.
 constexpr std::size_t kFirstRequestBytes = offsetof(hvd_request, wire);
+constexpr std::size_t kRequestBytes[] = {kFirstRequestBytes, offsetof(hvd_request, stream),
+                                         sizeof(hvd_request)};
 constexpr std::size_t kFirstTensorBytes = offsetof(hvd_tensor, splits);
 
 std::string_view shown_name(const hvd_request& request) {
@@ -207,11 +211,12 @@ Status check_request(const hvd_request& given) {
 /// The request of a program that may have been compiled against an older hvd.h.
 Result<hvd_request> in_full(const hvd_request& given) {
   const std::size_t size = given.struct_size;
-  if (size != sizeof(hvd_request) && size != kFirstRequestBytes) {
+  if (std::find(std::begin(kRequestBytes), std::end(kRequestBytes), size) ==
+      std::end(kRequestBytes)) {
     return error(Code::kInvalidArgument,
-                 "hvd_submit: struct_size is {}, this library's hvd_request has {} (at first {}); "
-                 "start from HVD_REQUEST_INITIALIZER, and load a library as new as its hvd.h",
-                 size, sizeof(hvd_request), kFirstRequestBytes);
+                 "hvd_submit: struct_size is {}, this library's hvd_request has {} (before {} and "
+                 "{}); start from HVD_REQUEST_INITIALIZER, and load a library as new as its hvd.h",
+                 size, kRequestBytes[2], kRequestBytes[1], kRequestBytes[0]);
   }
   hvd_request request = HVD_REQUEST_INITIALIZER;
   std::memcpy(&request, &given, size);
@@ -237,6 +242,7 @@ Result<Request> translate(const hvd_request& any_version) {
   HVD_TRY_ASSIGN(request.operation, translate_operation(given));
   request.process_set = given.process_set;
   request.device = {static_cast<DeviceKind>(given.device_kind), given.device_index};
+  request.stream = given.stream;
   request.tensors.reserve(given.tensor_count);
   for (std::size_t i = 0; i < given.tensor_count; ++i) {
     HVD_TRY_ASSIGN(auto tensor, translate_tensor(tensor_at(given, i), given, i));

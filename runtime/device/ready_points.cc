@@ -14,8 +14,15 @@ Result<GpuEventPtr> ReadyPoint::event() {
   return event_;
 }
 
+bool ReadyPoint::is_recorded() {
+  Lock lock(mutex_);
+  return event_ != nullptr;
+}
+
 ReadyPointPtr ReadyPoints::join(Gpu& gpu, StreamHandle stream) {
   Lock lock(mutex_);
+  // The engine may have come before those who leave together had all joined.
+  std::erase_if(open_, [](const ReadyPointPtr& point) { return point->is_recorded(); });
   const auto found = std::find_if(open_.begin(), open_.end(), [&](const ReadyPointPtr& point) {
     return &point->gpu() == &gpu && point->stream() == stream;
   });

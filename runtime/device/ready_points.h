@@ -22,6 +22,8 @@ class ReadyPoint {
   StreamHandle stream() const { return stream_; }
   /// The event; recorded at the first call.
   Result<GpuEventPtr> event();
+  /// What is submitted from now on comes too late for it.
+  bool is_recorded();
 
  private:
   Gpu& gpu_;
@@ -35,6 +37,7 @@ using ReadyPointPtr = std::shared_ptr<ReadyPoint>;
 /// The points that requests of each stream still join. Thread-safe.
 class ReadyPoints {
  public:
+  /// The point of what `stream` holds by now; not recorded yet as this returns.
   ReadyPointPtr join(Gpu& gpu, StreamHandle stream);
   /// Records all open points: what joins from now on needs new ones.
   Status close();

@@ -60,8 +60,4 @@ void Completion::run_callbacks() {
   for (const PendingPtr& pending : ready) pending->request.on_complete(pending->status);
 }
 
-bool Completion::wait_until_done(const Pending& pending, Deadline deadline) {
-  return wait_until([&] { return pending.done.load(); }, deadline);
-}
-
 }  // namespace hvd

@@ -27,8 +27,6 @@ class Completion {
   void run_callbacks();
   bool has_callbacks() const { return has_callbacks_.load(); }
 
-  /// Waits until the request is done or the deadline; false when the deadline passed.
-  bool wait_until_done(const Pending& pending, Deadline deadline);
   /// Wakes every sleeper to look at its predicate again.
   void wake_all();
   /// Waits until `done()` holds, which is looked at after each wake_all() or finish().

@@ -30,7 +30,8 @@ std::string count_value(const Description& d, std::size_t) {
   return format_text("{}", d.tensors.size());
 }
 std::string device_value(const Description& d, std::size_t) {
-  return d.device == DeviceKind::kCpu ? "CPU" : "GPU";
+  if (d.device == DeviceKind::kCpu) return "it in CPU memory";
+  return d.device == DeviceKind::kCuda ? "it on a CUDA GPU" : "it on a ROCm GPU";
 }
 std::string priority_value(const Description& d, std::size_t) {
   return format_text("priority {}", d.priority);
@@ -50,7 +51,7 @@ constexpr Attribute kWholeAttributes[] = {
     {"the kind of operation", kind_value},
     {"the operation", operation_value},
     {"the number of tensors in the group", count_value},
-    {"the device", device_value},
+    {"where the tensor lies", device_value},
     {"the priority", priority_value},
 };
 constexpr Attribute kTensorAttributes[] = {

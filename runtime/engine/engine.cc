@@ -116,13 +116,14 @@ Status Engine::Impl::open() {
   plane->links.sockets = wiring_.sockets;
   plane->links.owner = wiring_.node.owner;
   plane->arena = {wiring_.node.arena, everyone};
-  plane->open(table_, memory.subspan(whole_pages(Board::bytes(local_size))), options_.backend);
+  plane->open(table_, memory.subspan(whole_pages(Board::bytes(local_size))), options_);
   HVD_TRY(watch_descriptors());
   HVD_TRY(watch_lanes(*plane));
   {
     Lock sets(sets_mutex_);
     sets_[0] = {world_.world_ranks, plane.get(), false, nullptr};
   }
+  world_plane_ = plane.get();
   planes_.push_back(std::move(plane));
   publish_descriptors();
   Negotiation::Place place = make_place(world_, wiring_);
@@ -165,21 +166,25 @@ Result<Engine::Handle> Engine::Impl::submit(Request request) {
   if (leaving_.load()) {
     return error(Code::kAborted, "rank {}: '{}' comes after shutdown", wiring_.rank, request.name);
   }
+  HVD_TRY_ASSIGN(Gpu* const gpu, open_gpu(request));
   if (request.process_set == 0 && !has_joined_world_.load() &&
       !std::holds_alternative<Join>(request.operation)) {
     HVD_TRY(check_request(request, world_));
+    HVD_TRY(bind_gpu(*world_plane_, request));
     complete_splits(request, world_);
   } else {
     HVD_TRY(enter_set(request));
   }
   const bool more = request.more;
   const PendingPtr pending = completion_.add(std::move(request));
+  if (gpu != nullptr) pending->ready = ready_points_.join(*gpu, pending->request.stream);
   submission_.push(pending);
   if (!more) flush();
   return pending->handle;
 }
 
 void Engine::Impl::flush() {
+  static_cast<void>(ready_points_.close());  // what cannot be recorded now fails with its batch
   if (thread_sleeps_.load()) wiring_.node.doorbell->ring_self();
 }
 
@@ -282,9 +287,14 @@ Result<bool> Engine::poll(Handle handle) {
 
 Status Engine::wait(Handle handle, Deadline deadline) { return impl_->wait(handle, deadline); }
 
+Status Engine::wait_stream(Handle handle, StreamHandle stream, Deadline deadline) {
+  return impl_->wait_stream(handle, stream, deadline);
+}
+
 Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
   HVD_TRY_ASSIGN(const PendingPtr pending, impl_->completion_.find(handle));
-  if (!pending->done.load() || index >= pending->gathered.size()) {
+  const bool is_there = pending->done.load() || pending->enqueued.load();
+  if (!is_there || index >= pending->gathered.size()) {
     return error(Code::kInvalidArgument,
                  "'{}' has no gathered tensor {}: not an allgather, or not complete",
                  pending->request.name, index);

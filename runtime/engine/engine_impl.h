@@ -37,6 +37,7 @@ class Engine::Impl {
   Result<Handle> submit(Request request);
   void flush();
   Status wait(Handle handle, Deadline deadline);
+  Status wait_stream(Handle handle, StreamHandle stream, Deadline deadline);
   Status shutdown(Deadline deadline);
   bool left_together() const { return left_together_.load(); }
   void abort(const std::string& cause);
@@ -118,7 +119,15 @@ class Engine::Impl {
   /// True when this rank is told to sleep and a last look found nothing to do.
   bool park() HVD_REQUIRES(progress_);
   void yield_core() HVD_REQUIRES(progress_);
-  void drive(const Pending& pending, Deadline deadline) HVD_REQUIRES(progress_);
+  /// What a caller waits for.
+  enum class Until { kEnqueued, kDone };
+  static bool has_come(const Pending& pending, Until until) {
+    return pending.done.load() || (until == Until::kEnqueued && pending.enqueued.load());
+  }
+  void drive(const Pending& pending, Until until, Deadline deadline) HVD_REQUIRES(progress_);
+  /// Drives and sleeps until it has come, or the deadline.
+  void await(const Pending& pending, Until until, Deadline deadline);
+  Status not_in_time(const Pending& pending) const;
   /// What fails when a rank that had left by shutdown ends, and is missed.
   Status gone_after_leaving(int rank) const;
   bool is_over() const { return over_.load(); }
@@ -128,6 +137,13 @@ class Engine::Impl {
   bool need_polling() const HVD_REQUIRES(progress_);
   bool advance_planes() HVD_REQUIRES(progress_);
   void complete_finished(SetPlane& plane) HVD_REQUIRES(progress_);
+
+  // GPU memory: engine_gpu.cc.
+  Result<Gpu*> open_gpu(const Request& request);
+  Status bind_gpu(SetPlane& plane, const Request& request) const;
+  std::int32_t gpu_of_stand_in(const SetPlane& plane) const;
+  void mark_enqueued(SetPlane& plane) HVD_REQUIRES(progress_);
+  void end_if_left() HVD_REQUIRES(progress_);
 
   // Process sets: engine_sets.cc.
   Status enter_set(Request& request);
@@ -162,6 +178,8 @@ class Engine::Impl {
   Clock::duration long_yield_{};
 
   Submission submission_;
+  ReadyPoints ready_points_;
+  SetPlane* world_plane_ = nullptr;  ///< Set by open().
 
   Mutex progress_;
   std::unique_ptr<Negotiation> negotiation_ HVD_GUARDED_BY(progress_);
@@ -172,6 +190,8 @@ class Engine::Impl {
   int last_formed_ HVD_GUARDED_BY(progress_) = 0;
   std::vector<PendingPtr> taken_ HVD_GUARDED_BY(progress_);
   RankSet left_ HVD_GUARDED_BY(progress_);
+  /// Every rank has left; what devices still do for this one comes first.
+  bool log_is_over_ HVD_GUARDED_BY(progress_) = false;
   RankSet lost_ HVD_GUARDED_BY(progress_);
   std::optional<Suspicion> suspicion_ HVD_GUARDED_BY(progress_);
   std::vector<PendingPtr> broken_ HVD_GUARDED_BY(progress_);  ///< Fail with the epoch.

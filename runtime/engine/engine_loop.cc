@@ -68,8 +68,9 @@ bool Engine::Impl::step() {
   }
   take_submissions();
   for (const auto& plane : planes_) {
-    negotiation_->hold(plane->communicator.process_set,
-                       plane->reduction->in_flight() >= kBusyBatches);
+    negotiation_->hold(
+        plane->communicator.process_set,
+        plane->reduction->in_flight() - plane->reduction->on_device() >= kBusyBatches);
   }
   bool moved = negotiation_->step();
   for (Decision& decision : negotiation_->take_decisions()) {
@@ -77,6 +78,7 @@ bool Engine::Impl::step() {
     if (is_over()) return true;
   }
   moved = advance_planes() || moved;
+  if (log_is_over_) end_if_left();
   if (++steps_ % 256 == 0) tick_if_due();
   return moved;
 }
@@ -108,6 +110,7 @@ void Engine::Impl::apply(Decision& decision) {
       return;
     }
     lost_.add(lost->rank);
+    if (log_is_over_) return;  // its device was faster
     if (options_.on_loss && !is_over()) options_.on_loss(lost->rank);
     end_epoch(left_.contains(lost->rank) ? gone_after_leaving(lost->rank)
                                          : Status(Code::kPeerLost, lost->text));
@@ -116,9 +119,8 @@ void Engine::Impl::apply(Decision& decision) {
   } else if (const auto* passed = std::get_if<PassedOver>(&decision)) {
     submission_.pass_over(passed->process_set, passed->name);
   } else if (std::holds_alternative<AllLeft>(decision)) {
-    left_together_.store(true);
-    all_left_.store(true);
-    end_epoch(error(Code::kAborted, "rank {}: every rank has shut down", wiring_.rank));
+    log_is_over_ = true;
+    end_if_left();
   }
 }
 
@@ -136,14 +138,15 @@ void Engine::Impl::run_together(RunTogether& run) {
   }
   if (plane == nullptr) return;  // nothing of a set runs once it is closed
   for (const PendingPtr& pending : run.requests) {
-    if (pending->neutral == nullptr) continue;
-    ++in_progress_;  // a stand-in, which nobody submitted
+    if (!pending->is_stand_in) continue;
+    ++in_progress_;
     if (run.process_set != 0) plane->in_flight.fetch_add(1);
   }
   for (FusedBatch& fused : make_batches(run.requests)) {
     if (auto* allreduce = std::get_if<Allreduce>(&fused.batch.operation)) {
       allreduce->divisor = run.divisor;
     }
+    if (fused.batch.is_neutral) fused.batch.device.index = gpu_of_stand_in(*plane);
     ++statistics_.batches;
     statistics_.bytes += fused.batch.total_count() * size_of(fused.batch.dtype);
     plane->reduction->start(std::move(fused));
@@ -151,6 +154,7 @@ void Engine::Impl::run_together(RunTogether& run) {
 }
 
 void Engine::Impl::complete_finished(SetPlane& plane) {
+  if (plane.reduction->on_device() > 0) mark_enqueued(plane);
   for (Reducer::Finished& done : plane.reduction->take_finished()) {
     if (done.status.code() == Code::kPeerLost && done.started) {
       suspect(
@@ -317,12 +321,12 @@ Result<bool> Engine::Impl::sleep() {
   return count.value() > 0;
 }
 
-void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
+void Engine::Impl::drive(const Pending& pending, Until until, Deadline deadline) {
   wiring_.node.doorbell->set_asleep(false);
   int idle = 0;
   Clock::time_point spin_end;
   Clock::time_point give_up;
-  for (unsigned polls = 0; !pending.done.load(); ++polls) {
+  for (unsigned polls = 0; !has_come(pending, until); ++polls) {
     if (polls % 256 == 255 && deadline.has_passed()) break;
     if (step()) {
       idle = 0;
@@ -345,23 +349,18 @@ void Engine::Impl::drive(const Pending& pending, Deadline deadline) {
   if (!park()) wiring_.node.doorbell->ring_self();
 }
 
-Status Engine::Impl::wait(Handle handle, Deadline deadline) {
-  HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
-  if (pending->done.load()) {
-    if (!submission_.is_empty()) flush();
-    return pending->status;
-  }
+void Engine::Impl::await(const Pending& pending, Until until, Deadline deadline) {
   const auto begin = Clock::now();
   bool drove = false;
   bool leaves_work = false;
   waiting_callers_.fetch_add(1);
-  for (int tries = 0; !drove && !pending->done.load() && tries < spin_polls_ + 64; ++tries) {
+  for (int tries = 0; !drove && !has_come(pending, until) && tries < spin_polls_ + 64; ++tries) {
     if (!progress_.try_lock()) {
       if (tries % 16 == 15) sched_yield();
       relax();
       continue;
     }
-    drive(*pending, deadline);
+    drive(pending, until, deadline);
     leaves_work = may_be_needed();
     progress_.unlock();
     drove = true;
@@ -373,17 +372,29 @@ Status Engine::Impl::wait(Handle handle, Deadline deadline) {
   if (!drove || (leaves_work && (stepped_back_.load() || polling_.load())))
     wiring_.node.doorbell->ring_self();
   completion_.run_callbacks();
-  if (!pending->done.load()) {
+  if (!has_come(pending, until)) {
     flush();
-    completion_.wait_until_done(*pending, deadline);
+    completion_.wait_until([&] { return has_come(pending, until); }, deadline);
   }
   const Clock::duration waited = Clock::now() - begin;
   waited_ns_.fetch_add(waited.count());
-  pending->trace.waited(pending->request.name, waited);
-  if (pending->done.load()) return pending->status;
+  pending.trace.waited(pending.request.name, waited);
+}
+
+Status Engine::Impl::not_in_time(const Pending& pending) const {
   return error(Code::kTimeout,
                "rank {}: '{}' ({}) has not completed in time; it is still under way", wiring_.rank,
-               pending->request.name, hvd::describe(pending->request.operation));
+               pending.request.name, hvd::describe(pending.request.operation));
+}
+
+Status Engine::Impl::wait(Handle handle, Deadline deadline) {
+  HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
+  if (pending->done.load()) {
+    if (!submission_.is_empty()) flush();
+    return pending->status;
+  }
+  await(*pending, Until::kDone, deadline);
+  return pending->done.load() ? pending->status : not_in_time(*pending);
 }
 
 }  // namespace hvd

@@ -60,6 +60,7 @@ Status Engine::Impl::enter_set(Request& request) {
     set_root(request.operation, static_cast<int>(place - set.ranks.begin()));
   }
   HVD_TRY(check_request(request, set.plane->communicator));
+  HVD_TRY(bind_gpu(*set.plane, request));
   complete_splits(request, set.plane->communicator);
   if (request.process_set != 0) set.plane->in_flight.fetch_add(1);
   return Status::ok();
@@ -273,7 +274,7 @@ Result<std::unique_ptr<SetPlane>> Engine::Impl::connect_set(const SetWiring::Pla
   }
   plane->doorbell = wiring_.node.doorbell->among(neighbours);
   plane->arena = {wiring_.node.arena, neighbours};
-  plane->open(table_, plane->links.memory, options_.backend);
+  plane->open(table_, plane->links.memory, options_);
   return plane;
 }
 

@@ -66,6 +66,12 @@ Result<void*> allocate_gathered(const Source& source, std::size_t row_count,
     result.given = static_cast<std::byte*>(tensor.output);
     return tensor.output;
   }
+  if (source.pending->ready != nullptr) {
+    Gpu& gpu = source.pending->ready->gpu();
+    HVD_TRY_ASSIGN(void* const memory, gpu.allocate(bytes));
+    result.data = {static_cast<std::byte*>(memory), FreeRows{&gpu}};
+    return memory;
+  }
   result.data.reset(new (std::nothrow) std::byte[bytes]);
   if (result.data == nullptr) {
     return error(Code::kSystem, "tensor '{}': no memory for the {} bytes of the gathered rows",
@@ -136,6 +142,8 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
         fused.batch.operation = operation;
         fused.batch.dtype = tensor.dtype;
         fused.batch.device = pending->request.device;
+        fused.batch.is_neutral =
+            pending->is_stand_in && pending->request.device.kind != DeviceKind::kCpu;
         sources.emplace_back();
       }
       FusedBatch& fused = batches[index];
@@ -144,6 +152,7 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
       if (fused.owners.empty() || fused.owners.back() != pending) {
         fused.owners.push_back(pending);
         ++pending->batches_left;
+        ++pending->batches_to_enqueue;
       }
     }
   }
@@ -158,6 +167,30 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
     };
   }
   return batches;
+}
+
+Result<std::vector<GpuEventPtr>> ready_events(const std::vector<PendingPtr>& requests) {
+  // Of one stream the latest request has the latest point: its handle is older than its point, and
+  // what the others wait for was in the stream before they had theirs.
+  std::vector<const Pending*> latest;
+  for (const PendingPtr& request : requests) {
+    if (request->ready == nullptr) continue;
+    const auto found = std::find_if(latest.begin(), latest.end(), [&](const Pending* other) {
+      return other->ready->stream() == request->ready->stream() &&
+             &other->ready->gpu() == &request->ready->gpu();
+    });
+    if (found == latest.end()) {
+      latest.push_back(request.get());
+    } else if (request->handle > (*found)->handle) {
+      *found = request.get();
+    }
+  }
+  std::vector<GpuEventPtr> events;
+  for (const Pending* pending : latest) {
+    HVD_TRY_ASSIGN(auto event, pending->ready->event());
+    events.push_back(std::move(event));
+  }
+  return events;
 }
 
 }  // namespace hvd

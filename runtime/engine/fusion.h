@@ -18,11 +18,16 @@ std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> c
                                            std::size_t fusion_bytes);
 
 /// The requests of one run as batches for a backend: one per element type, in order of first
-/// appearance. Counts batches_left of each request. Equal on every rank but for the memory.
+/// appearance. Counts batches_left and batches_to_enqueue of each request. Equal on every rank but
+/// for the memory.
 struct FusedBatch {
   Batch batch;
   std::vector<PendingPtr> owners;  ///< Requests with a tensor in the batch, each once.
 };
 std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run);
+
+/// GPU memory: where the inputs of these requests are ready, one event for each stream. Records
+/// those that have not been.
+Result<std::vector<GpuEventPtr>> ready_events(const std::vector<PendingPtr>& requests);
 
 }  // namespace hvd

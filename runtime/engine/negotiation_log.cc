@@ -150,6 +150,13 @@ PendingPtr Negotiation::stand_in(const std::string& text, const Description& des
   request.operation = description.operation;
   request.device = {description.device, 0};
   request.priority = description.priority;
+  pending->is_stand_in = true;
+  if (description.device != DeviceKind::kCpu) {
+    for (const Description::Tensor& tensor : description.tensors) {
+      request.tensors.push_back({nullptr, nullptr, tensor.dtype, tensor.shape, tensor.layout});
+    }
+    return pending;
+  }
   pending->neutral.reset(new (std::nothrow)
                              std::byte[std::max<std::size_t>(description.bytes(), 1)]);
   if (pending->neutral == nullptr) {

@@ -36,8 +36,9 @@ struct Pending {
 
   bool active_average = false;  ///< Join: averages divide by the ranks that take part.
   int last_joined = -1;         ///< Join, once it is done.
-  /// Of what a rank that has joined does for others: the tensors, with nothing to add.
-  std::unique_ptr<std::byte[]> neutral;
+  /// What a rank that has joined does for others, with nothing to add. Nobody submitted it.
+  bool is_stand_in = false;
+  std::unique_ptr<std::byte[]> neutral;  ///< Its tensors; null for GPU memory, which it has not.
 
   Status status;
   std::atomic<bool> done{false};

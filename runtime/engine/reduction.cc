@@ -8,20 +8,46 @@
 
 namespace hvd {
 
+namespace {
+
+/// A task of a backend that needs polling, for another backend that drives it.
+class PolledTask final : public Task {
+ public:
+  explicit PolledTask(std::unique_ptr<Task> task) : task_(std::move(task)) {}
+  Progress advance() override { return task_->advance(); }
+  const Status& status() const override { return task_->status(); }
+  bool needs_polling() const override { return true; }
+
+ private:
+  std::unique_ptr<Task> task_;
+};
+
+}  // namespace
+
 Reducer::Reducer(std::vector<Candidate> candidates, std::string wanted)
     : candidates_(std::move(candidates)), wanted_(std::move(wanted)) {}
 
 Selection Reducer::select(const Operation& operation, DataType dtype, Device device) const {
   std::vector<BackendAnswer> answers;
-  answers.reserve(candidates_.size());
-  for (const Candidate& candidate : candidates_) {
+  std::vector<std::size_t> indices;
+  const bool on_gpu = device.kind != DeviceKind::kCpu;
+  bool is_of_other_kind = false;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    if (candidate.on_gpu != on_gpu) {
+      is_of_other_kind = is_of_other_kind || candidate.name == wanted_;
+      continue;
+    }
+    indices.push_back(i);
     answers.push_back({candidate.name,
                        candidate.backend == nullptr
                            ? candidate.status
                            : candidate.backend->supports(operation, dtype, device),
                        candidate.backend == nullptr ? std::string() : candidate.backend->reach()});
   }
-  return select_backend(answers, wanted_);
+  Selection selection = select_backend(answers, is_of_other_kind ? "" : wanted_);
+  if (selection.index) selection.index = indices[*selection.index];
+  return selection;
 }
 
 const Selection& Reducer::choose(const Batch& batch) {
@@ -50,6 +76,12 @@ void Reducer::start(FusedBatch fused) {
     return;
   }
   Backend& backend = *candidates_[*selection.index].backend;
+  auto ready = ready_events(fused.owners);
+  if (!ready.is_ok()) {
+    finished_.push_back({std::move(fused.owners), ready.status()});
+    return;
+  }
+  fused.batch.ready = std::move(ready).value();
   auto task = backend.start(std::move(fused.batch));
   if (!task.is_ok()) {
     finished_.push_back({std::move(fused.owners), task.status()});
@@ -58,6 +90,29 @@ void Reducer::start(FusedBatch fused) {
   const bool polled = backend.needs_polling();
   if (polled) ++polled_;
   running_.push_back({std::move(task).value(), std::move(fused.owners), polled});
+}
+
+Result<std::unique_ptr<Task>> Reducer::start_on_host(Batch batch) {
+  batch.device = Device{};
+  const Selection& selection = choose(batch);
+  if (!selection.index) return Status(Code::kUnsupported, selection.reason);
+  Backend& backend = *candidates_[*selection.index].backend;
+  HVD_TRY_ASSIGN(auto task, backend.start(std::move(batch)));
+  if (backend.needs_polling()) task = std::make_unique<PolledTask>(std::move(task));
+  return task;
+}
+
+bool Reducer::needs_polling() const {
+  return polled_ > 0 || std::any_of(running_.begin(), running_.end(), [](const Running& running) {
+           return running.task->needs_polling();
+         });
+}
+
+void Reducer::finish(Running& running, Progress progress) {
+  finished_.push_back({std::move(running.owners),
+                       progress == Progress::kDone ? Status::ok() : running.task->status()});
+  if (running.polled) --polled_;
+  if (running.on_device) --on_device_;
 }
 
 bool Reducer::advance() {
@@ -70,10 +125,13 @@ bool Reducer::advance() {
         for (const PendingPtr& owner : running->owners) owner->trace.started();
       }
     }
+    if (progress == Progress::kEnqueued) {
+      enqueued_.push_back({running->owners, running->task->finish_point()});
+      running->on_device = true;
+      ++on_device_;
+    }
     if (progress == Progress::kDone || progress == Progress::kFailed) {
-      finished_.push_back({std::move(running->owners),
-                           progress == Progress::kDone ? Status::ok() : running->task->status()});
-      if (running->polled) --polled_;
+      finish(*running, progress);
       running = running_.erase(running);
     } else {
       ++running;
@@ -90,6 +148,7 @@ Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone
   }
   running_.clear();
   polled_ = 0;
+  on_device_ = 0;
   for (Candidate& candidate : candidates_) {
     if (candidate.backend == nullptr) continue;
     const bool is_settled = candidate.backend->settle(is_gone, deadline);

@@ -23,17 +23,23 @@ class Reducer {
     std::string_view name;
     Status status;                     ///< Why create() declined.
     std::unique_ptr<Backend> backend;  ///< Null when it declined.
+    bool on_gpu = false;               ///< As BackendEntry::on_gpu.
   };
 
-  /// `wanted`: HVD_BACKEND, empty for any.
+  /// `wanted`: HVD_BACKEND, empty for any. Of those that serve the other kind of memory it chooses
+  /// none.
   Reducer(std::vector<Candidate> candidates, std::string wanted);
 
   void start(FusedBatch fused);
+  /// BackendContext::start_on_host.
+  Result<std::unique_ptr<Task>> start_on_host(Batch batch);
   /// Advances every task by a chunk; true when anything moved.
   bool advance();
   std::size_t in_flight() const { return running_.size(); }
+  /// Of those, what the device does by itself.
+  std::size_t on_device() const { return on_device_; }
   /// True while a task is under way for which nothing wakes us.
-  bool needs_polling() const { return polled_ > 0; }
+  bool needs_polling() const;
   /// True when a backend lent memory to something that outlives it.
   bool keeps_memory() const;
 
@@ -43,6 +49,12 @@ class Reducer {
     bool started = true;  ///< False: refused before any byte moved, on every rank alike.
   };
   std::vector<Finished> take_finished() { return std::exchange(finished_, {}); }
+  /// A batch whose outputs are complete at a point of a stream.
+  struct Enqueued {
+    std::vector<PendingPtr> owners;
+    GpuEventPtr finish_point;
+  };
+  std::vector<Enqueued> take_enqueued() { return std::exchange(enqueued_, {}); }
   struct Abandoned {
     std::vector<PendingPtr> owners;  ///< Of what had not finished.
     bool is_settled = true;          ///< No other rank works in this rank's tensors any more.
@@ -61,7 +73,8 @@ class Reducer {
     std::unique_ptr<Task> task;
     std::vector<PendingPtr> owners;
     bool polled;
-    bool moved = false;  ///< Something of it has.
+    bool moved = false;      ///< Something of it has.
+    bool on_device = false;  ///< It has said kEnqueued.
   };
   struct Choice {
     std::size_t kind = 0;
@@ -75,13 +88,16 @@ class Reducer {
 
   Selection select(const Operation& operation, DataType dtype, Device device) const;
   const Selection& choose(const Batch& batch);
+  void finish(Running& running, Progress progress);
 
   std::vector<Candidate> candidates_;
   std::string wanted_;
   std::vector<Choice> choices_;  ///< Made once per kind of batch; few.
   std::deque<Running> running_;
   std::size_t polled_ = 0;  ///< Of those, how many nothing wakes us for.
+  std::size_t on_device_ = 0;
   std::vector<Finished> finished_;
+  std::vector<Enqueued> enqueued_;
 };
 
 }  // namespace hvd

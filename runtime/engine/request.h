@@ -31,12 +31,25 @@ struct Tensor {
   std::size_t output_bytes = 0;
 };
 
+/// Gives memory back to where it came from: the GPU, or the host where that is null.
+struct FreeRows {
+  Gpu* gpu = nullptr;
+  void operator()(std::byte* rows) const {
+    if (gpu != nullptr) {
+      gpu->deallocate(rows);
+    } else {
+      delete[] rows;
+    }
+  }
+};
+
 /// A result whose size only the library knows, kept with the request until it is released.
 struct GatherResult {
   std::vector<std::int64_t> shape;  ///< First dimension: the sum of `rows`.
   std::vector<std::int64_t> rows;   ///< [size] rows that came from each rank; reducescatter: mine.
-  std::unique_ptr<std::byte[]> data;  ///< The rows; null where they lie in the tensor's output.
-  std::byte* given = nullptr;         ///< ... which is this.
+  /// The rows, in the tensor's kind of memory; null where they lie in the tensor's output.
+  std::unique_ptr<std::byte[], FreeRows> data;
+  std::byte* given = nullptr;  ///< ... which is this.
 
   const std::byte* begin() const { return given != nullptr ? given : data.get(); }
 };

@@ -20,22 +20,32 @@ SetPlane::~SetPlane() {
 }
 
 void SetPlane::open(std::span<const BackendEntry> table, std::span<std::byte> memory,
-                    std::string wanted) {
+                    const EngineOptions& options) {
   std::vector<Link*> lane;
   for (const auto& link : links.lane) lane.push_back(link.get());
   std::vector<Reducer::Candidate> candidates;
   for (const BackendEntry& entry : table) {
     const std::size_t bytes = whole_pages(entry.memory_bytes(communicator.local_size()));
     HVD_CHECK(bytes <= memory.size());
-    auto backend = entry.create(
-        {communicator, memory.first(bytes), &doorbell, lane, links.lanes, arena, links.sockets});
+    auto backend = entry.create({.communicator = communicator,
+                                 .memory = memory.first(bytes),
+                                 .doorbell = &doorbell,
+                                 .lane = lane,
+                                 .lanes = links.lanes,
+                                 .arena = arena,
+                                 .sockets = links.sockets,
+                                 .gpus = options.gpus,
+                                 .start_on_host = [this](Batch batch) {
+                                   return reduction->start_on_host(std::move(batch));
+                                 }});
     memory = memory.subspan(bytes);
     Reducer::Candidate& candidate = candidates.emplace_back();
     candidate.name = entry.name;
+    candidate.on_gpu = entry.on_gpu;
     candidate.status = backend.status();
     if (backend.is_ok()) candidate.backend = std::move(backend).value();
   }
-  reduction = std::make_unique<Reducer>(std::move(candidates), std::move(wanted));
+  reduction = std::make_unique<Reducer>(std::move(candidates), options.backend);
 }
 
 Communicator part_of(const Communicator& world, const std::vector<int>& ranks) {

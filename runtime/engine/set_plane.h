@@ -10,6 +10,7 @@
 
 #include "bootstrap/set_wiring.h"
 #include "collective/backend.h"
+#include "engine/engine.h"
 #include "engine/rank_set.h"
 #include "engine/reduction.h"
 #include "transport/doorbell.h"
@@ -33,9 +34,14 @@ struct SetPlane {
   std::uint64_t batches = 0;  ///< As the log decided on them.
   /// Requests that were submitted and have not completed. Thread-safe.
   std::atomic<std::size_t> in_flight{0};
+  /// The GPU that the tensors of this rank are on, from the first of them; before that kNoGpu.
+  /// Thread-safe.
+  std::atomic<std::int32_t> gpu{kNoGpu};
+  static constexpr std::int32_t kNoGpu = -1;
 
   /// Gives each backend of the table its part of `memory`, which is plane_memory_bytes() long.
-  void open(std::span<const BackendEntry> table, std::span<std::byte> memory, std::string wanted);
+  void open(std::span<const BackendEntry> table, std::span<std::byte> memory,
+            const EngineOptions& options);
 };
 
 /// Memory is shared out by pages.

@@ -120,6 +120,7 @@ class Request(Structure):
         ("context", c_void_p),
         ("wire", c_int32),
         ("priority", c_int32),
+        ("stream", c_void_p),
     ]
 
 
@@ -203,6 +204,7 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_flush": (c_int, []),
     "hvd_poll": (c_int, [c_uint64, POINTER(c_int)]),
     "hvd_wait": (c_int, [c_uint64, c_double]),
+    "hvd_wait_stream": (c_int, [c_uint64, c_void_p, c_double]),
     "hvd_gathered": (c_int, [c_uint64, c_uint32, POINTER(Gather)]),
     "hvd_release": (c_int, [c_uint64]),
     "hvd_alloc": (c_int, [c_size_t, POINTER(c_void_p)]),

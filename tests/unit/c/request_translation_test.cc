@@ -132,6 +132,28 @@ TEST(RequestTranslation, TakesRequestsOfTheFirstVersion) {
   EXPECT_EQ(std::get<Allreduce>(request.operation).wire, Wire::kSame);
 }
 
+TEST(RequestTranslation, TakesRequestsFromBeforeStreams) {
+  Sample sample;
+  int stream = 0;
+  sample.request.struct_size = offsetof(hvd_request, stream);
+  sample.request.priority = 3;
+  sample.request.stream = &stream;  // memory behind the caller's struct
+  const Request request = translate(sample.request).value();
+  EXPECT_EQ(request.priority, 3);
+  EXPECT_EQ(request.stream, nullptr);
+}
+
+TEST(RequestTranslation, CarriesDeviceAndStreamOfGpuMemory) {
+  Sample sample;
+  int stream = 0;
+  sample.request.device_kind = HVD_CUDA;
+  sample.request.device_index = 5;
+  sample.request.stream = &stream;
+  const Request request = translate(sample.request).value();
+  EXPECT_EQ(request.device, (Device{DeviceKind::kCuda, 5}));
+  EXPECT_EQ(request.stream, &stream);
+}
+
 TEST(RequestTranslation, RefusesWhatCannotBeMeant) {
   struct Case {
     const char* what;

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests on GPU memory, where they differ: what is checked as they come, and their two ends. A
+// stream of ours holds them first (enqueued), the device has done them later (done).
+#include "base/check.h"
+#include "engine/engine_impl.h"
+
+namespace hvd {
+namespace {
+
+bool is_on_gpu(const Request& request) {
+  return request.device.kind != DeviceKind::kCpu && !request.tensors.empty();
+}
+
+}  // namespace
+
+/// Null for a request on CPU memory.
+Result<Gpu*> Engine::Impl::open_gpu(const Request& request) {
+  if (!is_on_gpu(request)) return static_cast<Gpu*>(nullptr);
+  const auto context = [&] {
+    return format_text("rank {}: {} '{}'", wiring_.rank, kind_name(request.operation),
+                       request.name);
+  };
+  if (options_.gpus == nullptr) {
+    return error(Code::kUnsupported, "{}: this engine was started without GPUs; use CPU memory",
+                 context());
+  }
+  auto opened = options_.gpus->open(request.device);
+  if (!opened.is_ok()) return opened.status().with_context(context());
+  const Status status = opened.value()->check_stream(request.stream);
+  if (!status.is_ok()) return status.with_context(context());
+  return opened;
+}
+
+/// All batches of a process set use one GPU of a rank: the order of the log is that of its streams.
+Status Engine::Impl::bind_gpu(SetPlane& plane, const Request& request) const {
+  if (!is_on_gpu(request)) return Status::ok();
+  std::int32_t bound = SetPlane::kNoGpu;
+  if (plane.gpu.compare_exchange_strong(bound, request.device.index) ||
+      bound == request.device.index) {
+    return Status::ok();
+  }
+  return error(Code::kInvalidArgument,
+               "rank {}: {} '{}' is on GPU {}, process set {} works on GPU {} of this rank since "
+               "its first tensor; a process set uses one GPU per rank: copy the tensor there, or "
+               "add a process set for the other GPU",
+               wiring_.rank, kind_name(request.operation), request.name, request.device.index,
+               request.process_set, bound);
+}
+
+/// A rank that joined without a tensor of its own takes the GPU of its place in the node.
+std::int32_t Engine::Impl::gpu_of_stand_in(const SetPlane& plane) const {
+  if (const std::int32_t bound = plane.gpu.load(); bound != SetPlane::kNoGpu) return bound;
+  if (options_.gpus == nullptr) return 0;
+  const auto count = options_.gpus->count();
+  return count.is_ok() && count.value() > 0 ? world_.local_rank % count.value() : 0;
+}
+
+void Engine::Impl::mark_enqueued(SetPlane& plane) {
+  bool is_news = false;
+  for (const Reducer::Enqueued& batch : plane.reduction->take_enqueued()) {
+    HVD_CHECK(batch.finish_point != nullptr);
+    for (const PendingPtr& owner : batch.owners) {
+      owner->finish_points.push_back(batch.finish_point);
+      if (--owner->batches_to_enqueue > 0) continue;
+      owner->enqueued.store(true);  // seq_cst: publishes the points, before the look for sleepers
+      is_news = true;
+    }
+  }
+  if (is_news) completion_.wake_all();
+}
+
+/// Callers of wait_stream() think of what is enqueued as done.
+void Engine::Impl::end_if_left() {
+  for (const auto& plane : planes_) {
+    if (plane->reduction->on_device() > 0) return;
+  }
+  left_together_.store(true);
+  all_left_.store(true);
+  end_epoch(error(Code::kAborted, "rank {}: every rank has shut down", wiring_.rank));
+}
+
+Status Engine::Impl::wait_stream(Handle handle, StreamHandle stream, Deadline deadline) {
+  HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
+  if (pending->ready == nullptr) {
+    return error(Code::kInvalidArgument,
+                 "rank {}: {} '{}' is not on GPU memory, a stream cannot wait for it; call "
+                 "hvd_wait()",
+                 wiring_.rank, kind_name(pending->request.operation), pending->request.name);
+  }
+  // What was submitted before `stream` waits must not wait for that in turn.
+  if (!submission_.is_empty()) {
+    flush();
+  } else {
+    static_cast<void>(ready_points_.close());
+  }
+  if (pending->done.load()) return pending->status;
+  Gpu& gpu = pending->ready->gpu();
+  if (const Status status = gpu.check_stream(stream); !status.is_ok()) {
+    return status.with_context(
+        format_text("rank {}: stream that waits for '{}'", wiring_.rank, pending->request.name));
+  }
+  if (!pending->enqueued.load()) await(*pending, Until::kEnqueued, deadline);
+  if (pending->done.load()) return pending->status;
+  if (!pending->enqueued.load()) return not_in_time(*pending);
+  for (const GpuEventPtr& point : pending->finish_points) {
+    HVD_TRY(gpu.make_wait(stream, *point));
+  }
+  return Status::ok();
+}
+
+}  // namespace hvd
