@@ -35,6 +35,12 @@ EXAMPLES = {
     "tensorflow-input-bound": ("tensorflow/input_bound.py", 2),
     "tensorflow-session": ("tensorflow/session.py --checkpoints tensorflow-session", 2),
 }
+# Scaling on GPUs, by the kind of node: its site and partition, the nodes, images a GPU holds.
+SCALING = {
+    "imagenet-quad": ("jean-zay", "gpu_p13", 8, 64),
+    "imagenet-octo": ("jean-zay", "gpu_p2", 4, 128),
+    "imagenet": ("alps-daint", "normal", 8, 256),
+}
 # No rank itself: it starts the jobs, so it runs in the batch shell.
 STARTER = "python3 examples/pytorch/scaling_curve.py --ranks"
 
@@ -63,7 +69,29 @@ def scripts(hvdrun: str) -> dict[Path, str]:
         ranks = '1 2 "$SLURM_NTASKS"'
         body = "# It starts the ranks itself: no srun here.\n" + f"{STARTER} {ranks}\n"
         wanted[HERE / site / "scaling-curve.sbatch"] = f"{header}\n\n{body}"
+    for name, (site, partition, nodes, batch) in SCALING.items():
+        size = ["--site", site, "--partition", partition, "--nodes", str(nodes)]
+        header = hvdrun_says(
+            hvdrun, "header", *size, "--time", "00:30:00", "--job-name", name
+        ).rstrip()
+        wanted[HERE / site / f"{name}.sbatch"] = f"{header}\n\n{scaling_body(nodes, batch)}"
     return wanted
+
+
+def scaling_body(nodes: int, batch: int) -> str:
+    """Runs of the synthetic benchmark on 1, 2, 4 ... nodes of a job."""
+    program = f"python3 examples/pytorch/imagenet_synthetic.py --batch-size {batch}"
+    counts = [count for count in (1, 2, 4, 8, 16) if count <= nodes]
+    return (
+        "# One rank per GPU; float32 gradients, then float16 ones. srun of Slurm 22.05 to 23.02 does\n"
+        "# not take --cpus-per-task over from sbatch.\n"
+        f"for nodes in {' '.join(map(str, counts))}; do\n"
+        "  ranks=$((nodes * SLURM_NTASKS / SLURM_JOB_NUM_NODES))\n"
+        '  step=(srun --nodes="$nodes" --ntasks="$ranks" --cpus-per-task="$SLURM_CPUS_PER_TASK")\n'
+        f'  "${{step[@]}}" hvdrun {program}\n'
+        f'  "${{step[@]}}" hvdrun {program} --fp16-allreduce\n'
+        "done\n"
+    )
 
 
 def main() -> int:

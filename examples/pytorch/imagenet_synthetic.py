@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains ResNet-50 on synthetic images of ImageNet's size: images/s of a GPU, and how this scales.
+
+    srun hvdrun python3 imagenet_synthetic.py --batch-size 64
+    hvdrun -np 2 python3 imagenet_synthetic.py --image-size 32 --batch-size 2   (CPUs, a trial)
+
+First rank 0 trains alone, then all ranks together: the share of its rate that each of them keeps is
+the scaling efficiency. What makes it distributed is marked with (1) to (5).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from resnet50 import ResNet50
+
+import hvd.torch as hvd
+
+CLASSES = 1000
+
+
+def parse() -> argparse.Namespace:
+    """The checked options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--batch-size", type=int, default=32, help="images per rank and step (32)")
+    add("--image-size", type=int, default=224, help="pixels of a side (224)")
+    add("--num-warmup-batches", type=int, default=10, help="steps before the first iteration (10)")
+    add("--num-batches-per-iter", type=int, default=10, help="steps of an iteration (10)")
+    add("--num-iters", type=int, default=10, help="iterations that are measured (10)")
+    add("--fp16-allreduce", action="store_true", help="send gradients as float16")
+    add("--amp", action="store_true", help="compute in bfloat16 where autocast does")
+    add("--cpu", action="store_true", help="compute on the CPUs though there are GPUs")
+    options = parser.parse_args()
+    for name in ("batch_size", "num_batches_per_iter", "num_iters"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be 1 or more")
+    if options.image_size < 32:
+        parser.error("--image-size must be 32 or more")
+    return options
+
+
+def own_device(cpu: bool) -> torch.device:
+    """The GPU that hvdrun chose for this rank, else the CPU."""
+    if cpu or not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("HVD_LOCAL_DEVICE", hvd.local_rank())))
+    torch.cuda.set_device(device)
+    torch.backends.cudnn.benchmark = True  # all images have one size
+    return device
+
+
+def rates_of(step: Callable[[], None], device: torch.device, options: argparse.Namespace) -> list:
+    """Images per second in each iteration."""
+
+    def seconds_of(steps: int) -> float:
+        began = time.perf_counter()
+        for _ in range(steps):
+            step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # a step only fills the stream
+        return time.perf_counter() - began
+
+    seconds_of(options.num_warmup_batches)
+    images = options.batch_size * options.num_batches_per_iter
+    return [images / seconds_of(options.num_batches_per_iter) for _ in range(options.num_iters)]
+
+
+def stepping(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: tuple, amp: bool):
+    """One training step, as a function."""
+    images, labels = batch
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=amp):
+            scores = model(images)
+        torch.nn.functional.cross_entropy(scores.float(), labels).backward()
+        optimizer.step()  # (5) puts the update after the averages
+
+    return step
+
+
+def text_of(rates: list[float]) -> str:
+    """Mean and 1.96 standard deviations."""
+    return f"{statistics.mean(rates):.1f} +-{1.96 * statistics.pstdev(rates):.1f}"
+
+
+def main() -> int:
+    """Measures and reports."""
+    options = parse()
+    hvd.init()  # (1) joins the job
+    device = own_device(options.cpu)
+    torch.manual_seed(hvd.rank())
+    size = options.image_size
+    # (4) each rank has images of its own
+    images = torch.randn(options.batch_size, 3, size, size, device=device)
+    labels = torch.randint(CLASSES, (options.batch_size,), device=device)
+    batch = (images, labels)
+    model = ResNet50(CLASSES).to(device)
+
+    def sgd() -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=0.01)
+
+    alone: list[float] = []
+    if hvd.rank() == 0:
+        alone = rates_of(stepping(model, sgd(), batch, options.amp), device, options)
+    # (3) all ranks start with the values of rank 0, which the others wait for here
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    # (2) gradients become averages over all ranks
+    optimizer = hvd.DistributedOptimizer(
+        sgd(),
+        named_parameters=model.named_parameters(),
+        compression=hvd.Compression.fp16 if options.fp16_allreduce else hvd.Compression.none,
+    )
+    mine = rates_of(stepping(model, optimizer, batch, options.amp), device, options)
+    # A mean over ranks: the slowest one is no exception.
+    rates = hvd.allreduce(torch.tensor(mine, dtype=torch.float64), name="rates").tolist()
+    if hvd.rank() == 0:
+        report(options, device, alone, rates)
+    return 0
+
+
+def report(
+    options: argparse.Namespace, device: torch.device, alone: list[float], rates: list[float]
+) -> None:
+    """What rank 0 prints."""
+    unit = "GPU" if device.type == "cuda" else "CPU rank"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    mean, ranks = statistics.mean(rates), hvd.size()
+    print(f"ResNet-50, {options.batch_size} images of {options.image_size} pixels a step, {name}")
+    for number, rate in enumerate(rates, start=1):
+        print(f"iteration {number:2}: {rate:9.1f} images/s per {unit}")
+    print(f"one rank alone: {text_of(alone)} images/s")
+    print(f"per {unit}: {text_of(rates)} images/s")
+    print(f"on {ranks} ranks: {text_of([ranks * rate for rate in rates])} images/s")
+    print(f"scaling efficiency: {100 * mean / statistics.mean(alone):.1f} %")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
