@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/driver_gpu.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstring>
+#include <utility>
+
+namespace hvd {
+namespace {
+
+vendor::Stream stream_of(StreamHandle handle) { return static_cast<vendor::Stream>(handle); }
+vendor::Event event_of(const GpuEvent& event) { return static_cast<vendor::Event>(event.handle()); }
+
+}  // namespace
+
+Result<std::unique_ptr<DriverGpu>> DriverGpu::open(const DriverLibrary& driver, int index,
+                                                   KernelImages images) {
+  std::unique_ptr<DriverGpu> gpu(new DriverGpu(driver, index, images));
+  HVD_TRY(gpu->about(driver.run(gpu->calls_.device_get, &gpu->number_, index)));
+  HVD_TRY(gpu->about(gpu->find_facts()));
+  vendor::Context context{};
+  HVD_TRY(gpu->about(driver.run(gpu->calls_.context_retain, &context, gpu->number_)));
+  gpu->context_ = context;
+  return gpu;
+}
+
+DriverGpu::~DriverGpu() {
+  if (context_ == nullptr) return;
+  if (enter().is_ok()) {
+    for (const vendor::Event event : free_events_) (void)calls_.event_destroy.call(event);
+    if (module_ != nullptr) (void)calls_.module_unload.call(module_);
+    leave();
+  }
+  (void)calls_.context_release.call(number_);
+}
+
+Status DriverGpu::find_facts() {
+  std::array<char, 256> text{};
+  const int size = static_cast<int>(text.size());
+  HVD_TRY(driver_.run(calls_.device_name, text.data(), size, number_));
+  facts_.name = text.data();
+  HVD_TRY(driver_.run(calls_.device_bus_id, text.data(), size, number_));
+  facts_.bus_id = text.data();
+  std::transform(facts_.bus_id.begin(), facts_.bus_id.end(), facts_.bus_id.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  vendor::DeviceUuid uuid{};
+  HVD_TRY(driver_.run(calls_.device_uuid, &uuid, number_));
+  static_assert(sizeof(uuid.bytes) == sizeof(facts_.uuid));
+  std::memcpy(facts_.uuid.data(), uuid.bytes, sizeof(uuid.bytes));
+  int major = 0;
+  int minor = 0;
+  HVD_TRY(driver_.run(calls_.device_attribute, &major, vendor::kMajor, number_));
+  HVD_TRY(driver_.run(calls_.device_attribute, &minor, vendor::kMinor, number_));
+  facts_.architecture = vendor::architecture(major, minor);
+  return driver_.run(calls_.device_attribute, &facts_.multiprocessors, vendor::kMultiprocessors,
+                     number_);
+}
+
+Status DriverGpu::about(const Status& status) const {
+  if (status.is_ok()) return status;
+  return status.with_context(facts_.name.empty() ? format_text("GPU {}", index_)
+                                                 : format_text("GPU {} ({})", index_, facts_.name));
+}
+
+bool DriverGpu::can_reach(const Gpu& peer) const {
+  if (peer.device() == device()) return true;
+  vendor::DeviceNumber other{};
+  int yes = 0;
+  return peer.device().kind == vendor::kDeviceKind &&
+         calls_.device_get.call(&other, peer.device().index) == vendor::kSuccess &&
+         calls_.device_can_reach.call(&yes, number_, other) == vendor::kSuccess && yes != 0;
+}
+
+Status DriverGpu::enter() { return about(driver_.run(calls_.context_push, context_)); }
+
+void DriverGpu::leave() {
+  vendor::Context left{};
+  (void)calls_.context_pop.call(&left);
+}
+
+Result<StreamHandle> DriverGpu::create_stream() {
+  int lowest = 0;
+  int highest = 0;
+  HVD_TRY(run(calls_.stream_priorities, &lowest, &highest));
+  vendor::Stream stream{};
+  HVD_TRY(run(calls_.stream_create, &stream, vendor::kStreamFlags, highest));
+  return StreamHandle{stream};
+}
+
+void DriverGpu::destroy_stream(StreamHandle stream) {
+  (void)run(calls_.stream_destroy, stream_of(stream));
+}
+
+Status DriverGpu::check_stream(StreamHandle stream) {
+  if (vendor::is_per_thread(stream_of(stream))) {
+    return about(error(Code::kUnsupported,
+                       "the default stream of each thread means another stream on every thread; "
+                       "give a stream of its own, or the legacy default stream"));
+  }
+  vendor::StreamOwner owner{};
+  if (const Status known = run(calls_.stream_owner, stream_of(stream), &owner); !known.is_ok()) {
+    return {Code::kInvalidArgument, known.message()};
+  }
+  if (!vendor::is_of(owner, context_, number_)) {
+    return about(error(Code::kInvalidArgument,
+                       "the stream belongs to another GPU; give one of the GPU that holds the "
+                       "tensors (PyTorch: with torch.cuda.device({}))",
+                       index_));
+  }
+  vendor::CaptureStatus status{};
+  HVD_TRY(run(calls_.stream_is_capturing, stream_of(stream), &status));
+  if (status == vendor::kNotCapturing) return Status::ok();
+  return about(error(Code::kUnsupported,
+                     "the stream is being captured into a graph, which cannot agree with other "
+                     "ranks when it runs; call collectives before or after the graph"));
+}
+
+Result<vendor::Event> DriverGpu::take_event() {
+  {
+    Lock lock(mutex_);
+    if (!free_events_.empty()) {
+      const vendor::Event event = free_events_.back();
+      free_events_.pop_back();
+      return event;
+    }
+  }
+  vendor::Event event{};
+  HVD_TRY(run(calls_.event_create, &event, vendor::kEventFlags));
+  return event;
+}
+
+void DriverGpu::take_back(void* event) {
+  Lock lock(mutex_);
+  free_events_.push_back(static_cast<vendor::Event>(event));
+}
+
+Result<GpuEventPtr> DriverGpu::record(StreamHandle stream) {
+  HVD_TRY_ASSIGN(const vendor::Event event, take_event());
+  auto point = std::make_shared<const GpuEvent>(*this, event, stream);
+  HVD_TRY(run(calls_.event_record, event, stream_of(stream)));
+  return GpuEventPtr(std::move(point));
+}
+
+Status DriverGpu::make_wait(StreamHandle stream, const GpuEvent& event) {
+  // What is put into a stream runs after what is there.
+  if (stream == event.stream() && &event.gpu() == this) return Status::ok();
+  return run(calls_.stream_wait_event, stream_of(stream), event_of(event), 0U);
+}
+
+Result<bool> DriverGpu::has_happened(const GpuEvent& event) {
+  HVD_TRY(enter());
+  const vendor::ErrorCode code = calls_.event_query.call(event_of(event));
+  leave();
+  if (code == vendor::kSuccess) return true;
+  if (code == vendor::kNotReady) return false;
+  return about(driver_.failure(calls_.event_query.name, code));
+}
+
+Status DriverGpu::wait(const GpuEvent& event) { return run(calls_.event_wait, event_of(event)); }
+
+Result<void*> DriverGpu::allocate(std::size_t bytes) {
+  vendor::Address address{};
+  const Status status = run(calls_.memory_allocate, &address, std::max<std::size_t>(bytes, 1));
+  if (!status.is_ok()) return status.with_context(format_text("allocating {} bytes", bytes));
+  return vendor::to_pointer(address);
+}
+
+void DriverGpu::deallocate(void* memory) {
+  if (memory != nullptr) (void)run(calls_.memory_free, vendor::to_address(memory));
+}
+
+Result<void*> DriverGpu::allocate_pinned(std::size_t bytes) {
+  void* memory = nullptr;
+  const Status status =
+      run(calls_.pinned_allocate, &memory, std::max<std::size_t>(bytes, 1), vendor::kPinnedFlags);
+  if (!status.is_ok()) return status.with_context(format_text("pinning {} bytes", bytes));
+  return memory;
+}
+
+void DriverGpu::deallocate_pinned(void* memory) {
+  if (memory != nullptr) (void)run(calls_.pinned_free, memory);
+}
+
+Status DriverGpu::copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) {
+  if (bytes == 0) return Status::ok();
+  HVD_TRY(enter());
+  const vendor::ErrorCode code = vendor::copy(calls_, to, from, bytes, stream_of(stream));
+  leave();
+  if (code == vendor::kSuccess) return Status::ok();
+  return about(driver_.failure(calls_.copy.name, code))
+      .with_context(format_text("copying {} bytes", bytes));
+}
+
+Status DriverGpu::set_bytes(void* memory, std::uint8_t value, std::size_t bytes,
+                            StreamHandle stream) {
+  if (bytes == 0) return Status::ok();
+  return run(calls_.set_bytes, vendor::to_address(memory), value, bytes, stream_of(stream));
+}
+
+Status DriverGpu::load_kernels() {
+  const std::span<const std::byte> image = images_(facts_.architecture);
+  if (image.empty()) {
+    return about(error(Code::kUnsupported,
+                       "this build has no kernels for {}; hvdrun check --build lists what it has",
+                       vendor::architecture_name(facts_.architecture)));
+  }
+  return run(calls_.module_load, &module_, static_cast<const void*>(image.data()));
+}
+
+Result<void*> DriverGpu::kernel(std::string_view name) {
+  Lock lock(mutex_);
+  if (const auto found = kernels_.find(name); found != kernels_.end()) {
+    return static_cast<void*>(found->second);
+  }
+  if (module_ == nullptr) HVD_TRY(load_kernels());
+  vendor::Function function{};
+  const std::string symbol(name);
+  if (const Status status = run(calls_.module_function, &function, module_, symbol.c_str());
+      !status.is_ok()) {
+    return Status(Code::kInternal, format_text("kernel {}: {}", name, status.message()));
+  }
+  kernels_.emplace(symbol, function);
+  return static_cast<void*>(function);
+}
+
+Status DriverGpu::launch(void* kernel, LaunchShape shape, std::span<void*> arguments,
+                         StreamHandle stream) {
+  return run(calls_.launch, static_cast<vendor::Function>(kernel), shape.blocks, 1U, 1U,
+             shape.threads, 1U, 1U, 0U, stream_of(stream), arguments.data(),
+             static_cast<void**>(nullptr));
+}
+
+Status DriverGpu::begin_capture(StreamHandle stream) {
+  return run(calls_.stream_begin_capture, stream_of(stream), vendor::kCaptureMode);
+}
+
+Result<void*> DriverGpu::end_capture(StreamHandle stream) {
+  vendor::Graph graph{};
+  HVD_TRY(run(calls_.stream_end_capture, stream_of(stream), &graph));
+  vendor::GraphInstance instance{};
+  const Status status = run(calls_.graph_instantiate, &instance, graph, 0ULL);
+  (void)run(calls_.graph_destroy, graph);
+  HVD_TRY(status);
+  return static_cast<void*>(instance);
+}
+
+Status DriverGpu::launch_graph(void* graph, StreamHandle stream) {
+  return run(calls_.graph_launch, static_cast<vendor::GraphInstance>(graph), stream_of(stream));
+}
+
+void DriverGpu::destroy_graph(void* graph) {
+  if (graph == nullptr) return;
+  (void)run(calls_.graph_instance_destroy, static_cast<vendor::GraphInstance>(graph));
+}
+
+}  // namespace hvd

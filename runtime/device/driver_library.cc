@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/driver_library.h"
+
+#include <dlfcn.h>
+
+#include <type_traits>
+
+namespace hvd {
+
+Result<std::unique_ptr<DriverLibrary>> DriverLibrary::load(const Environment& environment) {
+  const std::string named = environment.get(vendor::kDriverVariable).value_or("");
+  const std::string name = named.empty() ? vendor::kDriverLibrary : named;
+  void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const reason = ::dlerror();
+    return error(Code::kUnsupported, "no driver of {} GPUs can be loaded: {}; {}", vendor::kVendor,
+                 reason == nullptr ? name : reason,
+                 named.empty() ? format_text("is this a node with GPUs? {} names a driver library "
+                                             "that lies elsewhere",
+                                             vendor::kDriverVariable)
+                               : format_text("{} names it", vendor::kDriverVariable));
+  }
+  std::unique_ptr<DriverLibrary> driver(new DriverLibrary);
+  HVD_TRY(driver->find_functions(library, name));
+  Dl_info place{};
+  // A file of the same soname may have been loaded before, from elsewhere.
+  driver->path_ =
+      ::dladdr(reinterpret_cast<void*>(driver->functions_.initialise.call), &place) != 0 &&
+              place.dli_fname != nullptr
+          ? place.dli_fname
+          : name;
+  return driver;
+}
+
+Status DriverLibrary::find_functions(void* library, const std::string& name) {
+  std::string missing;
+  const auto find = [&](auto& function) {
+    using Function = std::remove_reference_t<decltype(function.call)>;
+    function.call = reinterpret_cast<Function>(::dlsym(library, function.name));
+    if (function.call != nullptr) return;
+    missing += (missing.empty() ? "" : ", ") + std::string(function.name);
+  };
+#define HVD_FIND(field, function) find(functions_.field);
+  HVD_GPU_DRIVER_FUNCTIONS(HVD_FIND)
+#undef HVD_FIND
+  if (missing.empty()) return Status::ok();
+  return error(Code::kUnsupported,
+               "{} has no {}: the driver is older than the headers that libhvd was built with; a "
+               "newer driver, or a build with older headers (-Dgpu_roots=), is needed",
+               name, missing);
+}
+
+Result<std::string> DriverLibrary::version() const {
+  int number = 0;
+  HVD_TRY(run(functions_.driver_version, &number));
+  return vendor::version_text(number);
+}
+
+Status DriverLibrary::failure(std::string_view call, vendor::ErrorCode code) const {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (functions_.error_name.call(code, &name) != vendor::kSuccess || name == nullptr) name = "";
+  if (functions_.error_text.call(code, &text) != vendor::kSuccess || text == nullptr) {
+    text = "unknown code";
+  }
+  const std::string_view remedy = vendor::remedy(code);
+  return error(Code::kSystem, "{}: {} ({}): {}{}{}", call, name, static_cast<int>(code), text,
+               remedy.empty() ? "" : "; ", remedy);
+}
+
+}  // namespace hvd
