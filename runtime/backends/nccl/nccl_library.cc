@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/nccl/nccl_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include "base/log.h"
+
+namespace hvd {
+namespace {
+
+std::string dl_text() {
+  const char* const text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it by thread
+  return text == nullptr ? "no reason given" : text;
+}
+
+std::string path_of(void* library) {
+  const link_map* map = nullptr;
+  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
+  return map->l_name;
+}
+
+int look_for_nccl(dl_phdr_info* object, std::size_t, void* found) {
+  const std::string_view path = object->dlpi_name;
+  const std::string_view file = path.substr(path.find_last_of('/') + 1);
+  if (file.rfind(kNcclStem, 0) != 0) return 0;
+  *static_cast<std::string*>(found) = path;
+  return 1;
+}
+
+template <typename Function>
+bool find(void* library, const char* symbol, Function*& function) {
+  function = reinterpret_cast<Function*>(::dlsym(library, symbol));
+  return function != nullptr;
+}
+
+/// The first required function that is missing; null: none is.
+const char* fill(NcclCalls& calls, void* library) {
+#define HVD_NCCL_FIND(member, symbol, ...) find(library, #symbol, calls.member);
+  HVD_NCCL_OPTIONAL(HVD_NCCL_FIND)
+#undef HVD_NCCL_FIND
+#define HVD_NCCL_FIND(member, symbol) \
+  if (!find(library, #symbol, calls.member)) return #symbol;
+  HVD_NCCL_REQUIRED(HVD_NCCL_FIND)
+#undef HVD_NCCL_FIND
+  return nullptr;
+}
+
+}  // namespace
+
+NcclSource NcclSource::choose(std::string_view loaded, std::string_view wanted) {
+  if (!loaded.empty()) {
+    return {std::string(loaded), "the process had loaded it", true};
+  }
+  if (!wanted.empty()) return {std::string(wanted), "HVD_NCCL_LIBRARY names it", false};
+  return {kNcclSoname, "the system's loader finds it by this name", false};
+}
+
+std::string loaded_nccl_path() {
+  // By soname, whatever its file is called.
+  if (void* const library = ::dlopen(kNcclSoname, RTLD_LAZY | RTLD_NOLOAD)) {
+    const std::string path = path_of(library);
+    ::dlclose(library);
+    return path.empty() ? kNcclSoname : path;
+  }
+  std::string path;
+  ::dl_iterate_phdr(&look_for_nccl, &path);
+  return path;
+}
+
+std::string nccl_version_text(int version) {
+  return format_text("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+Result<NcclLibrary> NcclLibrary::open(const Environment& environment) {
+  const std::string wanted = environment.get("HVD_NCCL_LIBRARY").value_or("");
+  NcclLibrary nccl;
+  nccl.source_ = NcclSource::choose(loaded_nccl_path(), wanted);
+  void* const library = ::dlopen(nccl.source_.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return error(Code::kUnsupported,
+                 "no {} was found ({}); name its library in HVD_NCCL_LIBRARY, load the site's "
+                 "module, or import a framework that brings it before the first tensor on a GPU",
+                 kNcclTitle, dl_text());
+  }
+  if (const std::string path = path_of(library); !path.empty()) nccl.source_.path = path;
+  const char* const missing = fill(nccl.calls_, library);
+  if (nccl.calls_.get_version == nullptr ||
+      nccl.calls_.get_version(&nccl.version_) != ncclSuccess) {
+    return error(Code::kUnsupported, "{} is no {}: it has no version", nccl.source_.path,
+                 kNcclTitle);
+  }
+  if (missing != nullptr || nccl.version_ < kOldest) {
+    return error(Code::kUnsupported, "{} is {} {}{}{}; {} or newer is needed", nccl.source_.path,
+                 kNcclTitle, nccl_version_text(nccl.version_),
+                 missing == nullptr ? "" : " without ", missing == nullptr ? "" : missing,
+                 nccl_version_text(kOldest));
+  }
+  if (nccl.source_.is_loaded && !wanted.empty() && wanted != nccl.source_.path) {
+    log(LogLevel::kWarning, "nccl",
+        "HVD_NCCL_LIBRARY={} is not used, since the process has loaded {}, and two copies of {} "
+        "would fight over the GPUs",
+        wanted, nccl.source_.path, kNcclTitle);
+  }
+  return nccl;
+}
+
+std::string NcclLibrary::describe() const {
+  return format_text("{} {} ({}: {})", kNcclTitle, nccl_version_text(version_), source_.path,
+                     source_.reason);
+}
+
+}  // namespace hvd

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "backends/shm/moving_counts.h"
+#include "collective/batch.h"
+#include "collective/communicator.h"
+#include "collective/pack_plan.h"
+
+namespace hvd {
+
+/// What NCCL folds with. kPreMulSum: a sum of products with one factor.
+enum class NcclFold { kSum, kPreMulSum, kProduct, kMin, kMax };
+enum class NcclVerb { kAllReduce, kReduce, kReduceScatter, kAllGather, kBroadcast, kSend, kRecv };
+
+/// Memory of a batch, before its address is known.
+struct NcclPlace {
+  enum class Where { kInput, kOutput, kBucket };
+  Where where = Where::kInput;
+  std::size_t segment = 0;  ///< Of inputs and outputs.
+  std::size_t offset = 0;   ///< Bytes.
+};
+
+/// One call of NCCL.
+struct NcclStep {
+  NcclVerb verb = NcclVerb::kAllReduce;
+  DataType dtype = DataType::kUint8;  ///< One that NCCL has.
+  NcclFold fold = NcclFold::kSum;
+  std::size_t count = 0;
+  int peer = 0;  ///< The root, or the other end.
+  NcclPlace from;
+  NcclPlace to;
+};
+
+/// A tensor, or this rank's share of it.
+struct NcclPiece {
+  std::size_t segment = 0;
+  std::size_t offset = 0;  ///< Bytes into the bucket.
+  std::size_t count = 0;   ///< Elements of the tensor.
+};
+
+/// What a batch is to NCCL: pack, one group of calls, unpack, scale.
+struct NcclPlan {
+  std::size_t bucket_bytes = 0;
+  std::vector<NcclPiece> packed;    ///< From the inputs into the bucket...
+  PackFormat pack;                  ///< ... so.
+  double integer_prescale = 1.0;    ///< Of what is in the bucket then.
+  std::vector<NcclStep> steps;      ///< One group.
+  double premul = 1.0;              ///< The factor of kPreMulSum.
+  std::vector<NcclPiece> unpacked;  ///< From the bucket into the outputs...
+  PackFormat unpack;                ///< ... so.
+  std::vector<NcclPiece> scaled;    ///< Outputs that are scaled in place at last.
+  double scale = 1.0;
+  int divisor = 1;  ///< Of integers, beside the scale.
+  /// A neutral rank: pieces of the bucket that are filled with what changes no result.
+  std::vector<NcclPiece> filled;
+  DataType fill_dtype = DataType::kUint8;
+  ReduceOp fill_op = ReduceOp::kSum;
+};
+
+struct NcclPlanOptions {
+  /// Tensors of up to this many bytes share a bucket where a batch has several; the same on all
+  /// ranks.
+  std::size_t pack_bytes = std::size_t{1} << 20;
+};
+
+/// Ok, or kUnsupported with the sentence why NCCL cannot do it. Pure.
+Status check_nccl_operation(const Operation& operation, DataType dtype);
+/// True where ranks must tell each other their counts before plan_nccl().
+bool needs_counts(const Operation& operation);
+
+/// Only what check_nccl_operation() accepts. `counts` of all ranks where needs_counts(), else null.
+/// Pure: what ranks do together is the same on all of them.
+NcclPlan plan_nccl(const Batch& batch, const Communicator& communicator, const MovingCounts* counts,
+                   const NcclPlanOptions& options);
+
+}  // namespace hvd

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/nccl/nccl_facts.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+namespace hvd {
+namespace {
+
+/// Ranks 0 and 1 on host a, rank 2 on host b, which are ranks 4, 5 and 6 of the job.
+Communicator three_ranks() {
+  Communicator communicator;
+  communicator.size = 3;
+  communicator.world_ranks = {4, 5, 6};
+  communicator.nodes = {{0, 1}, {2}};
+  communicator.hosts = {"a", "a", "b"};
+  return communicator;
+}
+
+std::vector<NcclFacts> good_facts() {
+  std::vector<NcclFacts> facts(3);
+  for (std::size_t rank = 0; rank < facts.size(); ++rank) {
+    facts[rank].version = 22809;
+    facts[rank].visible_gpus = 4;
+    facts[rank].uuid[0] = static_cast<std::uint8_t>(rank + 1);
+    put_text(facts[rank].bus_id, "0000:1b:00.0");
+    put_text(facts[rank].gpu, "Test GPU");
+  }
+  return facts;
+}
+
+NcclAgreement agree(const std::function<void(std::vector<NcclFacts>&)>& change) {
+  auto facts = good_facts();
+  change(facts);
+  return agree_on_nccl(facts, three_ranks());
+}
+
+TEST(NcclFacts, AgreeWhereEveryRankHasAGpuAndTheSameNccl) {
+  const NcclAgreement agreement = agree([](auto& facts) { facts[2].version = 22803; });
+  EXPECT_TRUE(agreement.status.is_ok()) << agreement.status.message();
+  EXPECT_TRUE(agreement.notices.empty());
+}
+
+TEST(NcclFacts, RefuseWithASentenceThatNamesTheRanks) {
+  struct Case {
+    std::function<void(std::vector<NcclFacts>&)> change;
+    Code code;
+    std::string_view start;
+    std::string_view advice;
+  };
+  const auto share = [](std::vector<NcclFacts>& facts) {
+    facts[1].uuid = facts[0].uuid;
+    for (NcclFacts& fact : facts) fact.shares_gpu = 1;
+  };
+  const std::vector<Case> cases = {
+      {[](auto& facts) { put_text(facts[2].problem, "no NCCL was found"); }, Code::kUnsupported,
+       "rank 6 on host b: no NCCL was found", ""},
+      {[](auto& facts) {
+         put_text(facts[0].problem, "no NCCL was found");
+         put_text(facts[1].problem, "the GPU fell off the bus");
+         facts[1].is_failed = 1;
+       },
+       Code::kInvalidArgument, "rank 5 on host a: the GPU fell off the bus", ""},
+      {[](auto& facts) { facts[1].version = 22703; }, Code::kMismatch,
+       "rank 5 on host a has NCCL 2.27.3, and rank 4 on host a has 2.28.9", "HVD_NCCL_LIBRARY"},
+      {[](auto& facts) { facts[1].uuid = facts[0].uuid; }, Code::kInvalidArgument,
+       "rank 4 on host a and rank 5 on host a use the same GPU (Test GPU, 0000:1b:00.0)",
+       "--gpu-bind=none"},
+      {share, Code::kInvalidArgument, "rank 4 on host a and rank 5 on host a use the same GPU",
+       "another NCCL_HOSTID"},
+  };
+  for (const Case& test : cases) {
+    const Status status = agree(test.change).status;
+    EXPECT_EQ(status.code(), test.code) << status.message();
+    EXPECT_EQ(status.message().rfind(test.start, 0), 0U) << status.message();
+    EXPECT_NE(status.message().find(test.advice), std::string::npos) << status.message();
+  }
+}
+
+TEST(NcclFacts, LetRanksShareAGpuUnderDifferentHostIds) {
+  const NcclAgreement agreement = agree([](auto& facts) {
+    facts[1].uuid = facts[0].uuid;
+    for (NcclFacts& fact : facts) fact.shares_gpu = 1;
+    facts[0].host_id = 7;
+    facts[1].host_id = 8;
+  });
+  EXPECT_TRUE(agreement.status.is_ok()) << agreement.status.message();
+}
+
+TEST(NcclFacts, NameTheFlagOfSlurmThatKeepsGpusApart) {
+  const NcclAgreement confined = agree([](auto& facts) {
+    for (NcclFacts& fact : facts) {
+      fact.visible_gpus = 1;
+      fact.is_confined = 1;
+    }
+  });
+  EXPECT_TRUE(confined.status.is_ok());
+  ASSERT_EQ(confined.notices.size(), 1U);
+  EXPECT_NE(confined.notices[0].find("host a"), std::string::npos);
+  EXPECT_NE(confined.notices[0].find("--gpus-per-task"), std::string::npos);
+  // One GPU by CUDA_VISIBLE_DEVICES is no obstacle.
+  const NcclAgreement masked = agree([](auto& facts) {
+    for (NcclFacts& fact : facts) fact.visible_gpus = 1;
+  });
+  EXPECT_TRUE(masked.notices.empty());
+}
+
+TEST(NcclFacts, NoteGpusOfDifferentKinds) {
+  const NcclAgreement agreement = agree([](auto& facts) { put_text(facts[2].gpu, "Other GPU"); });
+  EXPECT_TRUE(agreement.status.is_ok());
+  ASSERT_EQ(agreement.notices.size(), 1U);
+  EXPECT_NE(agreement.notices[0].find("rank 6 on host b has a GPU Other GPU"), std::string::npos);
+}
+
+TEST(NcclFacts, CutTextsThatDoNotFit) {
+  std::array<char, 4> field{};
+  put_text(field, "abcdef");
+  EXPECT_EQ(text_of(field), "abc");
+}
+
+TEST(NcclFacts, SeeGpusThatAreClosedToTheProcess) {
+  const std::string folder = testing::TempDir() + "/nccl_facts_dev";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_symlink("nowhere", folder + "/nvidiactl");
+  std::filesystem::create_symlink("nowhere", folder + "/nvidia-uvm");
+  std::ofstream(folder + "/nvidia0");
+  EXPECT_FALSE(has_closed_gpus(folder));
+  std::filesystem::create_symlink("nowhere", folder + "/nvidia1");
+  EXPECT_TRUE(has_closed_gpus(folder));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace hvd
