@@ -18,7 +18,7 @@ HVD_DEVICE void add_products(Dots& dots, double lower, double higher) {
 template <typename Format>
 struct DotGroups {
   static constexpr int kGroup = static_cast<int>(kGroupBytes) / Format::kBytes;
-  static constexpr int kBatch = static_cast<int>(kGroupsPerThread);
+  static constexpr int kBatch = static_cast<int>(kPairGroupsPerThread);
 
   const Byte* lower;
   const Byte* higher;
@@ -61,11 +61,11 @@ struct DotGroups {
 template <typename Format>
 HVD_DEVICE void dot(const DotArguments& arguments) {
   const PairList& pairs = arguments.pairs;
-  const std::uint32_t pair = find_range(pairs.first_blocks, pairs.size, blockIdx.x);
-  const std::uint32_t tile = blockIdx.x - pairs.first_blocks[pair];
-  const std::uint32_t count = pairs.counts[pair];
-  const Byte* const lower = static_cast<const Byte*>(pairs.lower) + pairs.offsets[pair];
-  const Byte* const higher = static_cast<const Byte*>(pairs.higher) + pairs.offsets[pair];
+  const std::uint32_t piece = find_range(pairs.first_blocks, pairs.size, blockIdx.x);
+  const std::uint32_t tile = blockIdx.x - pairs.first_blocks[piece];
+  const std::uint32_t count = pairs.counts[piece];
+  const Byte* const lower = static_cast<const Byte*>(pairs.lower) + pairs.offsets[piece];
+  const Byte* const higher = static_cast<const Byte*>(pairs.higher) + pairs.offsets[piece];
   const std::uint32_t groups = count / DotGroups<Format>::kGroup;
   Dots dots = {0, 0, 0};
   const std::uint32_t at = groups * DotGroups<Format>::kGroup + threadIdx.x;
@@ -77,8 +77,7 @@ HVD_DEVICE void dot(const DotArguments& arguments) {
       lower, higher,
       DotGroups<Format>{lower, higher, tile * kThreads * kGroupsPerDot + threadIdx.x, groups,
                         dots});
-  const std::uint32_t thread = (pairs.first_block + blockIdx.x) * kThreads + threadIdx.x;
-  arguments.partials[thread] = dots;
+  arguments.partials[std::uint64_t{blockIdx.x} * kThreads + threadIdx.x] = dots;
 }
 
 HVD_DEVICE void sum_dots(const SumDotsArguments& arguments) {
@@ -126,10 +125,10 @@ struct CombineGroups {
 
   template <int kAlignment>
   HVD_DEVICE void run() const {
-    std::uint32_t a[kGroupsPerThread][4] = {};
-    std::uint32_t b[kGroupsPerThread][4] = {};
+    std::uint32_t a[kPairGroupsPerThread][4] = {};
+    std::uint32_t b[kPairGroupsPerThread][4] = {};
     HVD_UNROLL
-    for (int i = 0; i < static_cast<int>(kGroupsPerThread); ++i) {
+    for (int i = 0; i < static_cast<int>(kPairGroupsPerThread); ++i) {
       const std::uint32_t group = first + i * kThreads;
       if (group < groups) {
         load_words<kAlignment>(lower + std::uint64_t{group} * 16, a[i]);
@@ -137,7 +136,7 @@ struct CombineGroups {
       }
     }
     HVD_UNROLL
-    for (int i = 0; i < static_cast<int>(kGroupsPerThread); ++i) {
+    for (int i = 0; i < static_cast<int>(kPairGroupsPerThread); ++i) {
       const std::uint32_t group = first + i * kThreads;
       std::uint32_t out[4];
       HVD_UNROLL
@@ -152,10 +151,10 @@ struct CombineGroups {
 template <typename Format>
 HVD_DEVICE void combine(const CombineArguments& arguments) {
   const PairList& pairs = arguments.pairs;
-  const std::uint32_t pair = find_range(pairs.first_blocks, pairs.size, blockIdx.x);
-  const std::uint32_t tile = blockIdx.x - pairs.first_blocks[pair];
-  const std::uint32_t count = pairs.counts[pair];
-  const std::uint32_t offset = pairs.offsets[pair];
+  const std::uint32_t piece = find_range(pairs.first_blocks, pairs.size, blockIdx.x);
+  const std::uint32_t tile = blockIdx.x - pairs.first_blocks[piece];
+  const std::uint32_t count = pairs.counts[piece];
+  const std::uint32_t offset = pairs.offsets[piece];
   Byte* const result = static_cast<Byte*>(arguments.result) + offset;
   const Byte* const lower = static_cast<const Byte*>(pairs.lower) + offset;
   const Byte* const higher = static_cast<const Byte*>(pairs.higher) + offset;
@@ -164,20 +163,14 @@ HVD_DEVICE void combine(const CombineArguments& arguments) {
   const CombineGroups<Format> groups = {result + skipped,
                                         lower + skipped,
                                         higher + skipped,
-                                        arguments.weights[pairs.first_pair + pair],
-                                        tile * kThreads * kGroupsPerThread + threadIdx.x,
+                                        arguments.weights[pairs.pairs[piece]],
+                                        tile * kThreads * kPairGroupsPerThread + threadIdx.x,
                                         split.groups};
-  if (tile == 0) {
-    const std::uint32_t i = threadIdx.x;
-    const std::uint32_t ends[2] = {split.head, split.tail};
-    const std::uint32_t begins[2] = {0, count - split.tail};
-    HVD_UNROLL
-    for (int end = 0; end < 2; ++end) {
-      if (i >= ends[end]) continue;
-      const std::uint64_t at = std::uint64_t{begins[end] + i} * Format::kBytes;
-      Format::store(result + at,
-                    groups.number(Format::load(lower + at), Format::load(higher + at)));
-    }
+  const std::uint32_t i = threadIdx.x;
+  if (tile == 0 && i < split.head + split.tail) {
+    const std::uint32_t element = i < split.head ? i : count - split.tail + i - split.head;
+    const std::uint64_t at = std::uint64_t{element} * Format::kBytes;
+    Format::store(result + at, groups.number(Format::load(lower + at), Format::load(higher + at)));
   }
   with_alignment<16, Format::kBytes>(groups.lower, groups.higher, groups);
 }

@@ -18,13 +18,11 @@ HVD_DEVICE void fill(const FillArguments& arguments) {
   const std::uint32_t count = list.counts[tensor];
   Byte* const begin = static_cast<Byte*>(list.tensors[tensor]);
   const Split split = split_at(begin, count, 1, 16);
-  if (tile == 0) {
-    const std::uint32_t i = threadIdx.x;
-    if (i < split.head) begin[i] = pattern_byte(arguments.pattern, i);
-    if (i < split.tail) {
-      const std::uint32_t at = count - split.tail + i;
-      begin[at] = pattern_byte(arguments.pattern, at);
-    }
+  const std::uint32_t thread = threadIdx.x;
+  if (tile == 0 && thread < split.head + split.tail) {
+    const std::uint32_t at =
+        thread < split.head ? thread : count - split.tail + thread - split.head;
+    begin[at] = pattern_byte(arguments.pattern, at);
   }
   // Each group begins as many bytes into the pattern as the head is long.
   std::uint32_t words[4] = {};

@@ -82,36 +82,37 @@ struct HVD_MAY_ALIAS Integer {
   T value;
 };
 
+/// Word by word: averages of integers are rare, and code is not free.
 template <typename T>
 HVD_DEVICE void scale_integers(const IntegerScaleArguments& arguments) {
-  constexpr int kGroup = 16 / sizeof(T);
+  constexpr int kWords = sizeof(T) == 8 ? 2 : 1;
+  constexpr int kPerStep = 4 * kWords / sizeof(T);
+  constexpr std::uint32_t kSteps = kGroupsPerThread * kGroupBytes / (4 * kWords);
   const TensorList& list = arguments.list;
   const std::uint32_t tensor = find_range(list.first_blocks, list.size, blockIdx.x);
   const std::uint32_t tile = blockIdx.x - list.first_blocks[tensor];
   const std::uint32_t count = list.counts[tensor];
   Byte* const begin = static_cast<Byte*>(list.tensors[tensor]);
   const IntegerScale<T> scale = {arguments.scale, arguments.divisor};
-  const Split split = split_at(begin, count, sizeof(T), 16);
+  const Split split = split_at(begin, count, sizeof(T), 4 * kWords);
   if (tile == 0) {
     auto* const elements = reinterpret_cast<Integer<T>*>(begin);
     const std::uint32_t i = threadIdx.x;
-    if (i < split.head) elements[i].value = scale.number(elements[i].value);
-    if (i < split.tail) {
-      Integer<T>& element = elements[count - split.tail + i];
-      element.value = scale.number(element.value);
-    }
+    const std::uint32_t at = i < split.head ? i : count - split.tail + i - split.head;
+    if (i < split.head + split.tail) elements[at].value = scale.number(elements[at].value);
   }
-  const std::uint32_t first = tile * kThreads * kGroupsPerThread + threadIdx.x;
-  Byte* const groups = begin + split.head * sizeof(T);
-  for (std::uint32_t i = 0; i < kGroupsPerThread; ++i) {
-    const std::uint32_t group = first + i * kThreads;
-    if (group >= split.groups) return;
-    std::uint32_t words[4];
-    std::uint32_t scaled[4];
-    load_words<16>(groups + std::uint64_t{group} * 16, words);
+  const std::uint32_t first = tile * kThreads * kSteps + threadIdx.x;
+  HVD_NO_UNROLL
+  for (std::uint32_t i = 0; i < kSteps; ++i) {
+    const std::uint32_t step = first + i * kThreads;
+    if (step >= split.groups) return;
+    Byte* const at = begin + split.head * sizeof(T) + std::uint64_t{step} * (4 * kWords);
+    std::uint32_t words[kWords];
+    std::uint32_t scaled[kWords];
+    load_words<4 * kWords>(at, words);
     HVD_UNROLL
-    for (int j = 0; j < kGroup; ++j) set_lane<T>(scale.number(lane<T>(words, j)), scaled, j);
-    store_words(groups + std::uint64_t{group} * 16, scaled);
+    for (int j = 0; j < kPerStep; ++j) set_lane<T>(scale.number(lane<T>(words, j)), scaled, j);
+    store_words(at, scaled);
   }
 }
 

@@ -13,8 +13,9 @@ inline constexpr std::uint32_t kThreads = 256;
 inline constexpr std::uint32_t kMaxTensors = 200;
 /// A group of elements is what fills so many bytes: of the wider side, where a type is cast.
 inline constexpr std::uint32_t kGroupBytes = 16;
-/// Groups that one thread has in flight.
+/// Groups that one thread has in flight; half as many where two vectors are read.
 inline constexpr std::uint32_t kGroupsPerThread = 4;
+inline constexpr std::uint32_t kPairGroupsPerThread = 2;
 /// Groups whose products one thread adds up. Many, so that there are few partial sums.
 inline constexpr std::uint32_t kGroupsPerDot = 64;
 /// Partial sums that one thread adds up.
@@ -58,16 +59,15 @@ struct FillArguments {
   TensorList list;
 };
 
-/// Pairs of vectors at the same offsets of two buckets. Pairs are numbered across launches.
+/// Pieces of vectors, at the same offsets of two buckets.
 struct PairList {
   const void* lower;
   const void* higher;
   std::uint32_t offsets[kMaxTensors];
   std::uint32_t counts[kMaxTensors];
   std::uint32_t first_blocks[kMaxTensors];
+  std::uint32_t pairs[kMaxTensors];  ///< The pair of vectors that each piece is of.
   std::uint32_t size;
-  std::uint32_t first_pair;   ///< The number of the first pair of this launch.
-  std::uint32_t first_block;  ///< Blocks of the launches before this one.
 };
 
 /// Squares of the lengths of two vectors, and their product.

@@ -90,13 +90,10 @@ HVD_DEVICE void transfer_tile(Byte* to, const Byte* from, std::uint32_t count, s
   using Casting = Cast<From, To>;
   const Casting cast = {static_cast<typename Casting::Factor>(scale)};
   const Split split = split_at(to, count, To::kBytes, Casting::kToBytes);
-  if (tile == 0) {
-    const std::uint32_t i = threadIdx.x;
-    if (i < split.head) cast.element(to + i * To::kBytes, from + i * From::kBytes);
-    if (i < split.tail) {
-      const std::uint64_t at = count - split.tail + i;
-      cast.element(to + at * To::kBytes, from + at * From::kBytes);
-    }
+  const std::uint32_t i = threadIdx.x;
+  if (tile == 0 && i < split.head + split.tail) {
+    const std::uint64_t at = i < split.head ? i : count - split.tail + i - split.head;
+    cast.element(to + at * To::kBytes, from + at * From::kBytes);
   }
   const Byte* const source = from + split.head * From::kBytes;
   constexpr int kWidest = Casting::kFromBytes;

@@ -59,13 +59,14 @@ HVD_DEVICE std::uint32_t misalignment(const void* address, std::uint32_t alignme
   return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(address)) & (alignment - 1);
 }
 
-/// Calls run.template run<A>() with the greatest alignment A <= kWidest that both addresses
-/// have; both are multiples of kLeast.
+/// Calls run.template run<A>() with an alignment that both addresses have: kWidest, 4 or kLeast,
+/// which they always have. Each is a copy of the code: what lies between is not worth one.
 template <int kWidest, int kLeast, typename Run>
 HVD_DEVICE void with_alignment(const void* first, const void* second, const Run& run) {
   if constexpr (kWidest > kLeast) {
     if ((misalignment(first, kWidest) | misalignment(second, kWidest)) != 0) {
-      with_alignment<kWidest / 2, kLeast>(first, second, run);
+      constexpr int kNext = kWidest > 4 && kLeast < 4 ? 4 : kLeast;
+      with_alignment<kNext, kLeast>(first, second, run);
       return;
     }
   }

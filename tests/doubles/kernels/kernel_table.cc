@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernel_table.h"
-
 #include <map>
-#include <string>
+#include <string_view>
 
+#include "host_kernel.h"
 #include "kernel_language.cuh"
 
-namespace hvd::kernels {
+namespace hvd {
 namespace {
 
-std::map<std::string, HvdKernelDouble>& table() {
-  static std::map<std::string, HvdKernelDouble> kernels;
+std::map<std::string_view, doubles::HostKernel>& table() {
+  static std::map<std::string_view, doubles::HostKernel> kernels;
   return kernels;
 }
 
 }  // namespace
 
-ListedKernel::ListedKernel(const char* name, HvdKernelDouble run) { table().emplace(name, run); }
-
-}  // namespace hvd::kernels
-
-HvdKernelDouble hvd_kernel_double(const char* name) {
-  const auto found = hvd::kernels::table().find(name);
-  return found == hvd::kernels::table().end() ? nullptr : found->second;
+kernels::ListedKernel::ListedKernel(const doubles::HostKernel& kernel) {
+  table().emplace(kernel.name, kernel);
 }
+
+const doubles::HostKernel* doubles::find_host_kernel(std::string_view name) {
+  const auto found = table().find(name);
+  return found == table().end() ? nullptr : &found->second;
+}
+
+}  // namespace hvd
 
 #include "device/kernels/kernels.cu"

@@ -6,6 +6,7 @@
 
 #define HVD_DEVICE __device__ __forceinline__
 #define HVD_UNROLL _Pragma("unroll")
+#define HVD_NO_UNROLL _Pragma("unroll 1")
 #define HVD_MAY_ALIAS
 #define HVD_KERNEL(name, Arguments) \
   extern "C" __global__ void __launch_bounds__(kThreads) name(const Arguments arguments)

@@ -8,6 +8,7 @@
 
 #define HVD_DEVICE __device__ __forceinline__
 #define HVD_UNROLL _Pragma("unroll")
+#define HVD_NO_UNROLL _Pragma("unroll 1")
 #define HVD_MAY_ALIAS [[gnu::may_alias]]
 #define HVD_KERNEL(name, Arguments) \
   extern "C" __global__ void __launch_bounds__(kThreads) name(const Arguments arguments)
