@@ -74,6 +74,11 @@ hvd::Result<GradientSet::Options> translate(const hvd_gradients_options& given) 
   options.clip_norm = given.clip_norm;
   options.mean_over_passes = given.mean_over_passes != 0;
   options.process_set = given.process_set;
+  if (given.device_kind < HVD_CPU || given.device_kind > HVD_ROCM || given.device_index < 0) {
+    return error(Code::kInvalidArgument, "hvd_gradients_create: device_kind {}, device_index {}",
+                 given.device_kind, given.device_index);
+  }
+  options.device = {static_cast<hvd::DeviceKind>(given.device_kind), given.device_index};
   HVD_TRY(GradientSet::check(options));
   return options;
 }
@@ -142,10 +147,15 @@ hvd_status hvd_gradients_create(const hvd_gradients_options* options, const char
 
 hvd_status hvd_gradient_ready(hvd_gradients* gradients, uint32_t index, void* data,
                               int last_pass) noexcept {
+  return hvd_gradient_ready_on(gradients, index, data, last_pass, nullptr);
+}
+
+hvd_status hvd_gradient_ready_on(hvd_gradients* gradients, uint32_t index, void* data,
+                                 int last_pass, void* stream) noexcept {
   return guarded([&]() -> Status {
     HVD_TRY(check_set(gradients));
     HVD_TRY_ASSIGN(const auto engine, hvd::Process::instance().engine());
-    return gradients->reducer.ready(*engine, index, data, last_pass != 0);
+    return gradients->reducer.ready(*engine, {index, data, last_pass != 0, stream});
   });
 }
 
@@ -209,6 +219,20 @@ hvd_status hvd_gradients_wait(hvd_gradients* gradients, double timeout_seconds) 
     const auto engine = hvd::Process::instance().engine();
     if (engine.is_ok()) {
       return gradients->reducer.wait(*engine.value(), hvd::deadline_after(timeout_seconds));
+    }
+    gradients->reducer.abandon(nullptr);
+    return engine.status();
+  });
+}
+
+hvd_status hvd_gradients_wait_stream(hvd_gradients* gradients, void* stream,
+                                     double timeout_seconds) noexcept {
+  return guarded([&]() -> Status {
+    HVD_TRY(check_set(gradients));
+    const auto engine = hvd::Process::instance().engine();
+    if (engine.is_ok()) {
+      return gradients->reducer.wait_stream(*engine.value(), stream,
+                                            hvd::deadline_after(timeout_seconds));
     }
     gradients->reducer.abandon(nullptr);
     return engine.status();

@@ -35,10 +35,13 @@ Status GradientReducer::submit(Engine& engine, std::size_t index, Request reques
   return Status::ok();
 }
 
-Status GradientReducer::ready(Engine& engine, std::size_t index, void* data, bool last_pass) {
+Status GradientReducer::ready(Engine& engine, const Ready& one) {
   HVD_TRY_ASSIGN(const int count, ranks(engine));
-  HVD_TRY_ASSIGN(auto request, set_.ready(index, data, last_pass, count));
-  if (request) return submit(engine, index, *std::move(request));
+  HVD_TRY_ASSIGN(auto request, set_.ready(one.index, one.data, one.last_pass, count));
+  if (request) {
+    request->stream = one.stream;
+    return submit(engine, one.index, *std::move(request));
+  }
   // A local gradient came last: nothing else would wake the engine for those before it.
   if (set_.is_worth_waking()) engine.flush();
   return Status::ok();
@@ -49,15 +52,16 @@ void GradientReducer::note(Status status) {
 }
 
 /// Ok when the outcome of all that is submitted is known; kTimeout else.
-Status GradientReducer::wait_for_stage(Engine& engine, Deadline deadline) {
+Status GradientReducer::wait_for_stage(Engine& engine,
+                                       const std::function<Status(Engine::Handle)>& wait) {
   while (waited_ < submitted_.size()) {
     const auto handle = submitted_[waited_].handle;
-    Status status = engine.wait(handle, deadline);
+    Status status = wait(handle);
     if (status.code() == Code::kTimeout) {
       // An operation may itself fail with kTimeout; in flight is what poll() says.
       const auto done = engine.poll(handle);
       if (done.is_ok() && !done.value()) return status;
-      status = engine.wait(handle, deadline);  // it may be over only since the wait
+      status = wait(handle);  // it may be over only since the wait
     }
     failed_.push_back(!status.is_ok());
     note(std::move(status));
@@ -120,12 +124,25 @@ Status GradientReducer::end_step(Engine& engine) {
 
 Status GradientReducer::wait(Engine& engine, Deadline deadline) {
   for (;;) {
-    HVD_TRY(wait_for_stage(engine, deadline));
+    HVD_TRY(wait_for_stage(engine, [&](auto handle) { return engine.wait(handle, deadline); }));
     start_next_stage(engine);
     if (waited_ == submitted_.size() && !is_finishing_) note(finish_reductions(engine));
     if (waited_ == submitted_.size()) return end_step(engine);
     engine.flush();
   }
+}
+
+/// Nothing is left to do after the reductions of gradients in GPU memory: their sets refuse what
+/// computes on the host. Handles are released while the device works: requests in flight go on.
+Status GradientReducer::wait_stream(Engine& engine, StreamHandle stream, Deadline deadline) {
+  if (set_.options().device.kind == DeviceKind::kCpu) {
+    return error(Code::kInvalidArgument,
+                 "gradients in CPU memory are in no stream's order: wait for them with "
+                 "hvd_gradients_wait()");
+  }
+  HVD_TRY(wait_for_stage(
+      engine, [&](auto handle) { return engine.wait_stream(handle, stream, deadline); }));
+  return end_step(engine);
 }
 
 void GradientReducer::abandon(Engine* engine) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,12 +25,21 @@ class GradientReducer {
   GradientSet& set() { return set_; }
   const GradientSet& set() const { return set_; }
 
+  /// One backward pass has written a gradient; `stream` holds what does so on a GPU.
+  struct Ready {
+    std::size_t index = 0;
+    void* data = nullptr;
+    bool last_pass = false;
+    StreamHandle stream = nullptr;
+  };
   /// See GradientSet::ready().
-  Status ready(Engine& engine, std::size_t index, void* data, bool last_pass);
+  Status ready(Engine& engine, const Ready& one);
 
   /// Waits for the reductions of the step and ends it. kTimeout: some are still in flight, call
   /// again. After any other failure the step is over and gradients are undefined.
   Status wait(Engine& engine, Deadline deadline);
+  /// GPU memory: the same in the order of a stream, without a wait for the device.
+  Status wait_stream(Engine& engine, StreamHandle stream, Deadline deadline);
 
   /// Forgets the step; null where there is no engine any more. What is in flight goes on.
   void abandon(Engine* engine);
@@ -47,7 +57,7 @@ class GradientReducer {
   /// or without this rank.
   Result<int> ranks(const Engine& engine) const;
   Status submit(Engine& engine, std::size_t index, Request request);
-  Status wait_for_stage(Engine& engine, Deadline deadline);
+  Status wait_for_stage(Engine& engine, const std::function<Status(Engine::Handle)>& wait);
   void start_next_stage(Engine& engine);
   Status finish_reductions(Engine& engine);
   void note(Status status);

@@ -37,6 +37,12 @@ Status GradientSet::check(const Options& options) {
     return error(Code::kInvalidArgument, "clip norm: {}, must be 0 (none) or more",
                  options.clip_norm);
   }
+  if (options.clip_norm != 0 && options.device.kind != DeviceKind::kCpu) {
+    return error(Code::kUnsupported,
+                 "clip norm: {} of gradients in GPU memory; clip them on the device once the step "
+                 "was waited for",
+                 options.clip_norm);
+  }
   return Status::ok();
 }
 
@@ -110,6 +116,7 @@ Result<Request> GradientSet::first_request(Entry& entry, int ranks) {
   request.name = entry.gradient.name;
   request.process_set = options_.process_set;
   request.operation = operation;
+  request.device = options_.device;
   request.tensors.push_back(entry.gradient.tensor);
   request.tensors.back().input = data;
   request.tensors.back().output = data;
@@ -186,6 +193,13 @@ Status GradientSet::compress(std::size_t index, const Compression& compression) 
                  "gradient '{}': compression {} of {}; it works for sums and averages",
                  entry.gradient.name, name_of(compression.method), name_of(op));
   }
+  if (is_on_gpu() && wire_of(compression.method) == Wire::kSame &&
+      compression.method != CompressionMethod::kNone) {
+    return error(Code::kUnsupported,
+                 "gradient '{}': compression {} of GPU memory; there gradients travel as float16, "
+                 "bfloat16 or whole",
+                 entry.gradient.name, name_of(compression.method));
+  }
   if (compression == entry.compression) return Status::ok();  // keeps its state
   HVD_TRY_ASSIGN(auto compressor,
                  make_compressor(compression, entry.gradient.name, entry.gradient.tensor));
@@ -198,6 +212,12 @@ Status GradientSet::compress(std::size_t index, const Compression& compression) 
 
 Status GradientSet::share(std::size_t index, Sharing sharing) {
   HVD_TRY(check_idle(index));
+  if (is_on_gpu() && sharing == Sharing::kLocalScaled) {
+    return error(Code::kUnsupported,
+                 "gradient '{}': a local one of GPU memory is not scaled here: share it as local, "
+                 "and divide it by the ranks on the device",
+                 gradients_[index].gradient.name);
+  }
   gradients_[index].sharing = sharing;
   return Status::ok();
 }
@@ -211,6 +231,12 @@ Status GradientSet::start(std::size_t index, const void* values) {
                  "gradient '{}': differences of {} with clip norm {}; they need float32 and no "
                  "clipping: clip before the local step",
                  entry.gradient.name, name_of(entry.gradient.tensor.dtype), options_.clip_norm);
+  }
+  if (is_on_gpu()) {
+    return error(Code::kUnsupported,
+                 "gradient '{}': differences of values in GPU memory; subtract them on the device, "
+                 "and reduce the difference with hvd_submit()",
+                 entry.gradient.name);
   }
   if (values == nullptr && entry.count > 0) {
     return error(Code::kInvalidArgument, "gradient '{}': the values are null", entry.gradient.name);

@@ -40,6 +40,7 @@ class GradientSet {
     double clip_norm = 0;  ///< Largest global norm of the reduced gradients; 0: any.
     std::size_t flush_bytes = std::size_t{4} << 20;
     int process_set = 0;  ///< The ranks among which gradients are reduced.
+    Device device = {};   ///< Of all gradients. On a GPU nothing here may compute with them.
   };
   /// One gradient: its name, shape, type and layout; pointers are ignored.
   struct Gradient {
@@ -55,7 +56,8 @@ class GradientSet {
 
   GradientSet(std::vector<Gradient> gradients, Options options);
 
-  /// Ok, or kInvalidArgument: numbers out of range, or a predivide for other than an average.
+  /// Ok, or kInvalidArgument: numbers out of range, or a predivide for other than an average;
+  /// kUnsupported: clipping of GPU memory.
   static Status check(const Options& options);
 
   std::size_t size() const { return gradients_.size(); }
@@ -140,6 +142,7 @@ class GradientSet {
     bool is_submitted = false;
     bool is_difference = false;
   };
+  bool is_on_gpu() const { return options_.device.kind != DeviceKind::kCpu; }
   Status check_index(std::size_t index) const;
   Status check_idle(std::size_t index) const;
   Allreduce operation_of(const Entry& entry) const;

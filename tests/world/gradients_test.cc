@@ -50,7 +50,7 @@ struct Model {
 Status run_step(GradientReducer& reducer, Engine& engine, Model& model, bool backwards = false) {
   for (std::size_t k = 0; k < model.gradients.size(); ++k) {
     const std::size_t index = backwards ? model.gradients.size() - 1 - k : k;
-    HVD_TRY(reducer.ready(engine, index, model.gradients[index].data(), false));
+    HVD_TRY(reducer.ready(engine, {index, model.gradients[index].data(), false}));
   }
   return reducer.wait(engine, soon());
 }
@@ -155,8 +155,8 @@ TEST_P(GradientsWorld, TheNormCountsLocalGradientsOfAllRanks) {
     double expected = static_cast<double>(size) * size;
     for (int other = 1; other <= size; ++other) expected += static_cast<double>(other) * other;
     expected = std::sqrt(expected);
-    ASSERT_TRUE(reducer.ready(engine, 0, &shared, false).is_ok());
-    ASSERT_TRUE(reducer.ready(engine, 1, &mine, false).is_ok());
+    ASSERT_TRUE(reducer.ready(engine, {0, &shared, false}).is_ok());
+    ASSERT_TRUE(reducer.ready(engine, {1, &mine, false}).is_ok());
     const Status status = reducer.wait(engine, soon());
     ASSERT_TRUE(status.is_ok()) << status.message();
     EXPECT_NEAR(reducer.last_norm(), expected, 1e-6);
@@ -176,7 +176,7 @@ TEST_P(GradientsWorld, ReducesTheDifferencesOfLocalSteps) {
       ASSERT_TRUE(reducer.set().start(0, values.data()).is_ok());
       const float start = values[0];
       for (float& value : values) value += static_cast<float>(rank + 1);  // the local step
-      ASSERT_TRUE(reducer.ready(engine, 0, values.data(), false).is_ok());
+      ASSERT_TRUE(reducer.ready(engine, {0, values.data(), false}).is_ok());
       ASSERT_TRUE(reducer.wait(engine, soon()).is_ok());
       EXPECT_EQ(values[2], start + static_cast<float>(size * (size + 1) / 2));
     }
@@ -196,8 +196,8 @@ TEST_P(GradientsWorld, AdasumTakesOneOfEqualDifferencesAndAllOfOrthogonalOnes) {
     ASSERT_TRUE(reducer.set().start(1, own.data()).is_ok());
     for (float& value : equal) value -= 0.5F;
     own[static_cast<std::size_t>(rank)] -= 0.5F;
-    ASSERT_TRUE(reducer.ready(engine, 0, equal.data(), false).is_ok());
-    ASSERT_TRUE(reducer.ready(engine, 1, own.data(), false).is_ok());
+    ASSERT_TRUE(reducer.ready(engine, {0, equal.data(), false}).is_ok());
+    ASSERT_TRUE(reducer.ready(engine, {1, own.data(), false}).is_ok());
     const Status status = reducer.wait(engine, soon());
     ASSERT_TRUE(status.is_ok()) << status.message();
     for (int i = 0; i < 8; ++i) {
@@ -235,7 +235,7 @@ TEST_P(GradientsWorld, ASetMayEndWithWorkInFlight) {
       GradientReducer reducer(GradientSet(Model::description(), {}));
       ASSERT_TRUE(reducer.set().compress(0, {.method = CompressionMethod::kTopK}).is_ok());
       model.fill(rank, round);
-      ASSERT_TRUE(reducer.ready(engine, 0, model.gradients[0].data(), false).is_ok());
+      ASSERT_TRUE(reducer.ready(engine, {0, model.gradients[0].data(), false}).is_ok());
       reducer.abandon(&engine);
     }
     Request barrier;

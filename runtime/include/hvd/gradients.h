@@ -62,11 +62,18 @@ typedef struct hvd_gradients_options {
   int32_t compression;      /**< hvd_compression_method of all gradients that it takes; see also
                                  hvd_gradient_compress(). */
   int32_t process_set;      /**< The ranks that reduce; 0: all. The others must not call ready. */
+  int32_t device_kind;      /**< hvd_device_kind of all gradients. GPU memory takes no clip_norm, no
+                                 compression but the half types, no HVD_LOCAL_SCALED and no
+                                 hvd_gradient_start(): those compute on the host. */
+  int32_t device_index;     /**< Index of the device; 0 for HVD_CPU. */
 } hvd_gradients_options;
 
 /** The averages of all ranks, one pass per step. */
-#define HVD_GRADIENTS_OPTIONS_INITIALIZER \
-  { sizeof(hvd_gradients_options), HVD_AVERAGE, 1, 1.0, 1.0, 0, 1.0, 0.0, 0, HVD_COMPRESS_NONE, 0 }
+#define HVD_GRADIENTS_OPTIONS_INITIALIZER                                                          \
+  {                                                                                                \
+    sizeof(hvd_gradients_options), HVD_AVERAGE, 1, 1.0, 1.0, 0, 1.0, 0.0, 0, HVD_COMPRESS_NONE, 0, \
+        HVD_CPU, 0                                                                                 \
+  }
 
 /**
  * Names and describes the gradients; works before hvd_init().
@@ -86,6 +93,15 @@ HVD_API hvd_status hvd_gradients_create(const hvd_gradients_options* options,
  */
 HVD_API hvd_status hvd_gradient_ready(hvd_gradients* gradients, uint32_t index, void* data,
                                       int last_pass) HVD_NOEXCEPT;
+
+/**
+ * The same for GPU memory, in the order of a stream: the gradient is read after what `stream` holds
+ * by now. hvd_gradient_ready() means the default stream.
+ *
+ * @param stream as hvd_request.stream.
+ */
+HVD_API hvd_status hvd_gradient_ready_on(hvd_gradients* gradients, uint32_t index, void* data,
+                                         int last_pass, void* stream) HVD_NOEXCEPT;
 
 /** Changes dtype, shape and layout of a gradient for later steps. */
 HVD_API hvd_status hvd_gradient_describe(hvd_gradients* gradients, uint32_t index,
@@ -128,6 +144,16 @@ HVD_API hvd_status hvd_gradients_missing(const hvd_gradients* gradients, uint32_
  */
 HVD_API hvd_status hvd_gradients_wait(hvd_gradients* gradients,
                                       double timeout_seconds) HVD_NOEXCEPT;
+
+/**
+ * Ends the step of a set in GPU memory without a wait for the device: what is put into `stream`
+ * from now on sees the reduced gradients. The host waits until the ranks have agreed on all of
+ * them. What the device meets later is the status of the next calls.
+ *
+ * @return as hvd_gradients_wait(); after HVD_TIMEOUT call this again, not that.
+ */
+HVD_API hvd_status hvd_gradients_wait_stream(hvd_gradients* gradients, void* stream,
+                                             double timeout_seconds) HVD_NOEXCEPT;
 
 /** Changes how many backward passes add up; from the next gradient on. */
 HVD_API hvd_status hvd_gradients_set_passes(hvd_gradients* gradients, int passes) HVD_NOEXCEPT;

@@ -40,6 +40,7 @@ COMPRESS_NONE, COMPRESS_FLOAT16, COMPRESS_BFLOAT16 = range(3)
 COMPRESS_FLOAT8_E4M3, COMPRESS_FLOAT8_E5M2, COMPRESS_TOP_K, COMPRESS_POWER_SGD = range(3, 7)
 REDUCED, LOCAL, LOCAL_SCALED = range(3)
 SUBMIT_MORE = 1
+CPU, CUDA, ROCM = range(3)
 
 DTYPES = {
     "uint8": 0,
@@ -163,6 +164,8 @@ class GradientsOptions(Structure):
         ("mean_over_passes", c_int32),
         ("compression", c_int32),
         ("process_set", c_int32),
+        ("device_kind", c_int32),
+        ("device_index", c_int32),
     ]
 
 
@@ -248,12 +251,14 @@ PROTOTYPES: dict[str, tuple] = {
         ],
     ),
     "hvd_gradient_ready": (c_int, [c_void_p, c_uint32, c_void_p, c_int]),
+    "hvd_gradient_ready_on": (c_int, [c_void_p, c_uint32, c_void_p, c_int, c_void_p]),
     "hvd_gradient_describe": (c_int, [c_void_p, c_uint32, POINTER(Tensor)]),
     "hvd_gradient_compress": (c_int, [c_void_p, c_uint32, POINTER(Compression)]),
     "hvd_gradient_share": (c_int, [c_void_p, c_uint32, c_int]),
     "hvd_gradient_start": (c_int, [c_void_p, c_uint32, c_void_p]),
     "hvd_gradients_missing": (c_int, [c_void_p, POINTER(c_uint32), c_uint32, POINTER(c_uint32)]),
     "hvd_gradients_wait": (c_int, [c_void_p, c_double]),
+    "hvd_gradients_wait_stream": (c_int, [c_void_p, c_void_p, c_double]),
     "hvd_gradients_set_passes": (c_int, [c_void_p, c_int]),
     "hvd_gradients_set_clip_norm": (c_int, [c_void_p, c_double]),
     "hvd_gradients_norm": (c_int, [c_void_p, POINTER(c_double)]),

@@ -323,11 +323,14 @@ def submit(
     wire: int = _lib.WIRE_SAME,
     process_set: int = 0,
     priority: int = 0,
+    place: tuple[int, int, int] | None = None,
 ) -> int:
     """Starts an operation; returns its handle. The memory stays the caller's to keep alive.
 
     `waits`: the caller waits at once and so drives the operation; the engine need not wake.
+    `place`: kind and number of a GPU and the stream; None: CPU memory.
     """
+    device_kind, device_index, stream = place or (_lib.CPU, 0, 0)
     array = (_lib.Tensor * len(tensors))(*tensors)
     request = _lib.Request(
         _lib.sizeof(_lib.Request),
@@ -338,8 +341,8 @@ def submit(
         root,
         scales[0],
         scales[1],
-        0,
-        0,
+        device_kind,
+        device_index,
         _lib.SUBMIT_MORE if waits else 0,
         len(tensors),
         array,
@@ -347,6 +350,7 @@ def submit(
         None,
         wire,
         priority,
+        stream,
     )
     handle = _lib.c_uint64()
     check(quick.hvd_submit(_lib.byref(request), _lib.byref(handle)))
@@ -368,11 +372,24 @@ def wait(handle: int, deadline: float | None = None) -> None:
     deadline
         A time of ``time.monotonic()``, after which a DeadlineError is raised.
     """
+    _wait(handle, waiting.hvd_wait, deadline)
+
+
+def wait_stream(handle: int, stream: int) -> None:
+    """Puts what follows in a stream after an operation on GPU memory; see ``hvd_wait_stream()``."""
+
+    def wait_in_order(handle: int, seconds: float) -> int:
+        return waiting.hvd_wait_stream(handle, stream, seconds)
+
+    _wait(handle, wait_in_order, None)
+
+
+def _wait(handle: int, await_it: Callable[[int, float], int], deadline: float | None) -> None:
     while True:
         seconds = SLICE_SECONDS
         if deadline is not None:
             seconds = min(seconds, max(deadline - time.monotonic(), 0.0))
-        status = waiting.hvd_wait(handle, seconds)
+        status = await_it(handle, seconds)
         if status == _lib.OK:
             return
         error = failure(status)
@@ -380,7 +397,7 @@ def wait(handle: int, deadline: float | None = None) -> None:
             raise error
         if is_done(handle):
             # Since then, or it failed by a deadline of its own: now the outcome is known.
-            check(waiting.hvd_wait(handle, 0.0))
+            check(await_it(handle, 0.0))
             return
         if deadline is not None and time.monotonic() >= deadline:
             raise error

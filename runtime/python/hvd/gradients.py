@@ -29,10 +29,16 @@ class Gradients:
         Unique, equal on all ranks.
     tensors
         Type, shape and layout of each gradient.
+    device
+        Kind and number of the GPU that they are on; without: CPU memory.
     """
 
     def __init__(
-        self, names: Sequence[str], tensors: Sequence[_lib.Tensor], reduction: Reduction
+        self,
+        names: Sequence[str],
+        tensors: Sequence[_lib.Tensor],
+        reduction: Reduction,
+        device: tuple[int, int] = (_lib.CPU, 0),
     ) -> None:
         self._set = _lib.c_void_p()
         count = len(names)
@@ -41,6 +47,7 @@ class Gradients:
         )
         options.predivide = reduction.predivide
         options.process_set = reduction.process_set
+        options.device_kind, options.device_index = device
         api.check(
             quick.hvd_gradients_create(
                 _lib.byref(options),
@@ -66,6 +73,10 @@ class Gradients:
         It must not be called when this set is gone.
         """
         return functools.partial(quick.hvd_gradient_ready, self._set, _lib.c_uint32(index))
+
+    def submitter_on(self, index: int) -> Callable[[int, int, int], int]:
+        """submit(address, last_pass, stream): the same for GPU memory, after what a stream holds."""
+        return functools.partial(quick.hvd_gradient_ready_on, self._set, _lib.c_uint32(index))
 
     def describe(self, index: int, tensor: _lib.Tensor) -> None:
         """Gradient `index` has another type, shape or layout from now on."""
@@ -93,8 +104,16 @@ class Gradients:
 
     def wait(self) -> None:
         """Waits for all reductions of the step."""
+        self._wait(functools.partial(waiting.hvd_gradients_wait, self._set))
+
+    def wait_stream(self, stream: int) -> None:
+        """Puts what follows in a stream after all reductions of the step; they are on a GPU."""
+        self._wait(functools.partial(waiting.hvd_gradients_wait_stream, self._set, stream))
+
+    @staticmethod
+    def _wait(await_it: Callable[[float], int]) -> None:
         while True:
-            status = waiting.hvd_gradients_wait(self._set, api.SLICE_SECONDS)
+            status = await_it(api.SLICE_SECONDS)
             if status == _lib.OK:
                 return
             if status != _lib.TIMEOUT:

@@ -17,10 +17,27 @@ Flat = tuple[int, tuple[int, ...], int, int, int]
 Described = Union[Flat, _lib.Tensor]
 
 
+class _At(NamedTuple):
+    kind: int
+    device: int
+    stream: int
+
+
+class Place(_At):
+    """A GPU, as ``hvd_request`` names it, and the stream that holds what makes the tensors."""
+
+    __slots__ = ()
+
+    def arrive(self, memory: Any) -> int:
+        """The stream that takes the results now; `memory` stays as long as it needs it."""
+        return self.stream
+
+
 class _Pending(NamedTuple):
     key: tuple[int, str | None]  # process set and name
     memory: Any  # keeps tensors alive while the engine may touch them
     result: Callable[[int], Any]
+    place: Place | None = None  # None: CPU memory
 
 
 class _Single:
@@ -37,6 +54,11 @@ class _Single:
         self.handle = _lib.c_uint64()
         self.request_reference = _lib.byref(self.request)
         self.handle_reference = _lib.byref(self.handle)
+
+    def submit_at(self, place: Place, work: Work, source: int, target: int, waits: bool) -> int:
+        """Starts an operation on GPU memory; a request is for one kind of memory only."""
+        self.request.device_kind, self.request.device_index, self.request.stream = place
+        return self.submit(work, source, target, waits)
 
     def submit(self, work: Work, source: int, target: int, waits: bool) -> int:
         """Starts an operation; returns its handle."""
@@ -62,26 +84,35 @@ class _Single:
 _lock = threading.Lock()
 _names: dict[tuple[int, str | None], int] = {}
 _pending: dict[int, _Pending] = api.borrowed
-# By type, shape and layout; whoever uses one takes it out meanwhile.
+# By type, shape and layout; whoever uses one takes it out meanwhile. Of GPU memory apart.
 _singles: dict[tuple[int, tuple[int, ...], int], _Single] = {}
+_singles_of_gpus: dict[tuple[int, tuple[int, ...], int], _Single] = {}
 _MOST_SINGLES = 1024
 
 
-def submit(work: Work, tensors: Sequence[Described], waits: bool) -> int:
+def submit(
+    work: Work, tensors: Sequence[Described], waits: bool, place: Place | None = None
+) -> int:
     """Starts an operation whose memory the caller keeps; see ``api.submit``."""
     if len(tensors) == 1 and isinstance(tensors[0], tuple):
         dtype, shape, layout, source, target = tensors[0]
         key = (dtype, shape, layout)
-        single = _singles.pop(key, None) or _Single(dtype, shape, layout)
-        handle = single.submit(work, source, target, waits)
-        if len(_singles) < _MOST_SINGLES:
-            _singles[key] = single
+        kept = _singles if place is None else _singles_of_gpus
+        single = kept.pop(key, None) or _Single(dtype, shape, layout)
+        if place is None:
+            handle = single.submit(work, source, target, waits)
+        else:
+            handle = single.submit_at(place, work, source, target, waits)
+        if len(kept) < _MOST_SINGLES:
+            kept[key] = single
         return handle
     described = [
         api.tensor_struct(*tensor) if isinstance(tensor, tuple) else tensor for tensor in tensors
     ]
     kind, name, op, scales, process_set, root, wire, priority = work
-    return api.submit(kind, described, name, op, root, scales, waits, wire, process_set, priority)
+    return api.submit(
+        kind, described, name, op, root, scales, waits, wire, process_set, priority, place
+    )
 
 
 def _check_name(work: Work) -> None:
@@ -110,6 +141,7 @@ def start(
     memory: Any,
     result: Callable[[int], Any],
     waits: bool = False,
+    place: Place | None = None,
 ) -> int:
     """Starts an operation; returns a handle for ``synchronize()``, which returns its result.
 
@@ -121,13 +153,15 @@ def start(
         Makes the result from the handle.
     waits
         This thread waits for it next.
+    place
+        The GPU that the tensors are on; None: CPU memory.
     """
     key = (work.process_set, work.name)
     with _lock:
         if work.name is not None:
             _check_name(work)
-        handle = submit(work, tensors, waits)
-        _pending[handle] = _Pending(key, memory, result)
+        handle = submit(work, tensors, waits, place)
+        _pending[handle] = _Pending(key, memory, result, place)
         if work.name is not None:
             _names[key] = handle
     return handle
@@ -138,19 +172,23 @@ def run(
     tensors: Sequence[Described],
     memory: Any,
     result: Callable[[int], Any],
+    place: Place | None = None,
 ) -> Any:
-    """Completes an operation on this thread, which spares waking another; see ``start()``."""
+    """Completes an operation on this thread, which spares waking another; see ``start()``.
+
+    On a GPU it is complete in the order of the stream of now, for which the host does not wait.
+    """
     if work.name is not None:
         # Other threads must see the name.
-        return synchronize(start(work, tensors, memory, result, True))
-    handle = submit(work, tensors, True)
+        return synchronize(start(work, tensors, memory, result, True, place))
+    handle = submit(work, tensors, True, place)
     try:
-        api.wait(handle)
+        _await(handle, place, memory)
     except BaseException:
         if _is_over(handle):
             api.release(handle)
         else:
-            _pending[handle] = _Pending((work.process_set, None), memory, result)
+            _pending[handle] = _Pending((work.process_set, None), memory, result, place)
         raise
     try:
         return result(handle)
@@ -158,8 +196,15 @@ def run(
         api.release(handle)
 
 
+def _await(handle: int, place: Place | None, memory: Any) -> None:
+    if place is None:
+        api.wait(handle)
+    else:
+        api.wait_stream(handle, place.arrive(memory))
+
+
 def poll(handle: int) -> bool:
-    """True when ``synchronize(handle)`` would return at once.
+    """True when the operation is over, on a GPU too: ``synchronize(handle)`` returns at once.
 
     >>> handle = start(Work(_lib.BARRIER), [], (), lambda number: "all are here")
     >>> poll(handle) in (True, False)
@@ -172,8 +217,16 @@ def poll(handle: int) -> bool:
     return api.is_done(handle)
 
 
-def synchronize(handle: int) -> Any:
+def synchronize(handle: int, host: bool = False) -> Any:
     """Waits for an asynchronous operation and returns its result; once per handle.
+
+    On a GPU what follows in the stream of now sees the result, and this returns when the ranks have
+    agreed on the operation: no wait for the device.
+
+    Parameters
+    ----------
+    host
+        Waits for the device as well, so that others than this stream see the result.
 
     >>> synchronize(start(Work(_lib.BARRIER), [], (), lambda number: "all are here"))
     'all are here'
@@ -181,11 +234,13 @@ def synchronize(handle: int) -> Any:
     pending = _pending.get(handle)
     if pending is None:
         return None
+    is_over = False
     try:
-        api.wait(handle)
+        _await(handle, None if host else pending.place, pending.memory)
+        is_over = True
         return pending.result(handle)
     finally:
-        if _is_over(handle):
+        if is_over or _is_over(handle):
             with _lock:
                 _pending.pop(handle, None)
                 if _names.get(pending.key) == handle:

@@ -213,5 +213,35 @@ TEST(GradientSet, LoadsTheStateOfTheSameGradientsOnly) {
   EXPECT_EQ(GradientSet(std::move(fewer), {}).load(state).code(), Code::kInvalidArgument);
 }
 
+constexpr Device kGpu{DeviceKind::kCuda, 1};
+
+TEST(GradientSet, OfGpuMemoryAsksForItsDevice) {
+  GradientSet set(three_of_40_bytes(), {.predivide = 2, .device = kGpu});
+  Compression half;
+  half.method = CompressionMethod::kFloat16;
+  half.smallest = 1;
+  ASSERT_TRUE(set.compress(0, half).is_ok());
+  float data[10];  // only its address is looked at
+  const auto request = set.ready(0, data, false, 2).value();
+  EXPECT_EQ(request->device, kGpu);
+  EXPECT_EQ(std::get<Allreduce>(request->operation).wire, Wire::kFloat16);
+  EXPECT_EQ(std::get<Allreduce>(request->operation).prescale, 0.5);
+}
+
+TEST(GradientSet, OfGpuMemoryRefusesWhatTheHostComputes) {
+  EXPECT_EQ(GradientSet::check({.clip_norm = 1, .device = kGpu}).code(), Code::kUnsupported);
+  GradientSet set(three_of_40_bytes(), {.device = kGpu});
+  EXPECT_EQ(set.set_clip_norm(1).code(), Code::kUnsupported);
+  EXPECT_EQ(set.share(0, GradientSet::Sharing::kLocalScaled).code(), Code::kUnsupported);
+  EXPECT_TRUE(set.share(0, GradientSet::Sharing::kLocal).is_ok());
+  const float values[10] = {};
+  EXPECT_EQ(set.start(1, values).code(), Code::kUnsupported);
+  for (const CompressionMethod method :
+       {CompressionMethod::kFloat8E4m3, CompressionMethod::kFloat8E5m2, CompressionMethod::kTopK,
+        CompressionMethod::kPowerSgd}) {
+    EXPECT_EQ(set.compress(1, {.method = method}).code(), Code::kUnsupported) << name_of(method);
+  }
+}
+
 }  // namespace
 }  // namespace hvd

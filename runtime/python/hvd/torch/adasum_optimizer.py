@@ -12,7 +12,7 @@ import torch
 from hvd import handles
 from hvd.errors import UnsupportedError
 from hvd.settings import Settings, check_passes, is_shared
-from hvd.torch import operations, tensors
+from hvd.torch import devices, operations, tensors
 from hvd.torch.parameters import Named, trained
 from hvd.torch.wrapping import Wrapped
 from hvd.work import Adasum
@@ -91,7 +91,9 @@ class AdasumOptimizer(Wrapped):
                 f"delta.{name}", Adasum, (1.0, 1.0), settings.process_set
             )
             flat = [tensors.in_place(small, "DistributedOptimizer", name)]
-            waited.append((handles.start(work, flat, small, lambda handle: None), small, context))
+            place = devices.place_of([small], "DistributedOptimizer")
+            handle = handles.start(work, flat, small, lambda handle: None, place=place)
+            waited.append((handle, small, context))
         for (handle, small, context), (_, parameter), old in zip(waited, named, before):
             operations.synchronize(handle)
             if context is not None:

@@ -77,7 +77,8 @@ class _Broadcast(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         (total,) = _back(ctx.work, [gradient])
         if api.rank() != ctx.work.root:
-            total = total.masked_fill(torch.tensor(True), 0)  # zeros that lead back to it
+            everywhere = torch.ones((), dtype=torch.bool, device=total.device)
+            total = total.masked_fill(everywhere, 0)  # zeros that lead back to it
         return total, None
 
 

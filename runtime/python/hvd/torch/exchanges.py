@@ -12,7 +12,7 @@ from hvd import _lib, api, handles
 from hvd.derivatives import derivative, splits_back
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
-from hvd.torch import graphs, operations
+from hvd.torch import devices, graphs, operations
 from hvd.torch import tensors as _tensors
 from hvd.work import KINDS, Work, work_among
 
@@ -48,7 +48,9 @@ def _start(
             return rows
         return rows, torch.tensor(api.gathered(handle).rows, dtype=torch.int32)
 
-    return start(work, [_tensors.rows_of(source, room, splits)], (source, room), result)
+    flat = [_tensors.rows_of(source, room, splits)]
+    place = devices.place_of([source], KINDS[work.kind])
+    return start(work, flat, (source, room), result, place=place)
 
 
 class _Exchange(torch.autograd.Function):

@@ -97,7 +97,7 @@ def _alltoall_rows(
     if rows is not None and rows > len(result):
         rest = result.new_zeros((rows - len(result), *result.shape[1:]))
         result = torch.cat([result, rest])
-    return result, counts
+    return result, counts.to(splits.device)
 
 
 def _reducescatter(
@@ -260,7 +260,8 @@ def _define() -> Any:
     library = torch.library.Library("hvd", "DEF")
     for name, schema in SCHEMAS.items():
         library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
-        library.impl(name, kernels[name], "CPU")
+        for key in ("CPU", "CUDA"):
+            library.impl(name, kernels[name], key)
         full = f"hvd::{name}"
         torch.library.register_fake(full, FAKES[name], lib=library)
         backward, keep = GRADIENTS[name]

@@ -12,6 +12,7 @@ from hvd import _lib, api, handles
 from hvd.handles import poll, synchronize
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
+from hvd.torch import devices
 from hvd.torch import tensors as _tensors
 from hvd.work import Work, check_group, chosen_op, work_among
 
@@ -135,7 +136,9 @@ def start_new(work: Work, tensors: Sequence[torch.Tensor], single: bool, start: 
     targets = [torch.empty_like(source) for source in sources]
     flat = [_tensors.to_result(source, target) for source, target in zip(sources, targets)]
     result: Any = targets[0] if single else targets
-    return (start or handles.start)(work, flat, (sources, targets), lambda handle: result)
+    place = devices.place_of(sources, "allreduce")
+    memory = (sources, targets)
+    return (start or handles.start)(work, flat, memory, lambda handle: result, place=place)
 
 
 def start_in_place(
@@ -145,7 +148,8 @@ def start_in_place(
     check_group("grouped_allreduce_", tensors)
     flat = [_tensors.in_place(tensor, "allreduce_", work.name) for tensor in tensors]
     result: Any = tensors[0] if single else list(tensors)
-    return (start or handles.start)(work, flat, tensors, lambda handle: result)
+    place = devices.place_of(tensors, "allreduce_")
+    return (start or handles.start)(work, flat, tensors, lambda handle: result, place=place)
 
 
 def broadcast_async(
@@ -175,13 +179,15 @@ def start_broadcast(tensor: torch.Tensor, work: Work, start: Any = handles.start
     source = _tensors.plain(tensor, "broadcast", work.name)
     target = torch.empty_like(source)
     flat = [_tensors.to_result(source, target)]
-    return start(work, flat, (source, target), lambda handle: target)
+    place = devices.place_of([source], "broadcast")
+    return start(work, flat, (source, target), lambda handle: target, place=place)
 
 
 def start_broadcast_in_place(tensor: torch.Tensor, work: Work, start: Any = handles.start) -> Any:
     """Starts a broadcast in place."""
     flat = [_tensors.in_place(tensor, "broadcast_", work.name)]
-    return start(work, flat, tensor, lambda handle: tensor)
+    place = devices.place_of([tensor], "broadcast_")
+    return start(work, flat, tensor, lambda handle: tensor, place=place)
 
 
 def broadcast_async_(
@@ -252,4 +258,5 @@ def start_allgather(
         return made[0] if single else made
 
     flat = [_tensors.rows_of(source, room) for source, room in zip(sources, rooms)]
-    return start(work, flat, (sources, rooms), result)
+    place = devices.place_of(sources, "allgather")
+    return start(work, flat, (sources, rooms), result, place=place)

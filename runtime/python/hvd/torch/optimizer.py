@@ -15,7 +15,7 @@ from hvd.groups import Groups, chosen_groups
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
 from hvd.settings import Settings, check_passes, checked_settings, is_shared
-from hvd.torch import operations
+from hvd.torch import devices, operations
 from hvd.torch.compression import Compression
 from hvd.torch.parameters import Named, checked_names, trained
 from hvd.torch.reducer import GradientReducer
@@ -49,7 +49,12 @@ class _Distributed(Wrapped):
         ]
         if named:
             self._hvd_frozen = [pair for pair in self._hvd_frozen if not pair[1].requires_grad]
-            self._hvd_reducers.append(GradientReducer(named, self._hvd_settings))
+        # The parameters of each device: a model may be spread over several.
+        by_gpu: dict[int, Named] = {}
+        for name, parameter in named:
+            by_gpu.setdefault(devices.gpus.index(parameter), []).append((name, parameter))
+        for part in by_gpu.values():
+            self._hvd_reducers.append(GradientReducer(part, self._hvd_settings))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters to train; on all ranks, between steps."""

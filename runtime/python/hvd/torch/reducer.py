@@ -16,7 +16,9 @@ from hvd.errors import BackwardPassError, HvdError, InvalidArgumentError
 from hvd.gradients import Gradients
 from hvd.groups import Group, groups_that_hold
 from hvd.handles import synchronize
+from hvd.refusals import refused
 from hvd.settings import Settings, is_shared
+from hvd.torch import devices
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
 from hvd.torch.parameters import Named
@@ -34,7 +36,7 @@ _Form = tuple[Optional[torch.dtype], int, Optional[tuple[int, ...]]]
 
 
 class GradientReducer:
-    """The gradients of some parameters: which are on their way, and in what form."""
+    """The gradients of some parameters of one device: which are on their way, and in what form."""
 
     def __init__(self, named: Named, settings: Settings) -> None:
         compression, reduction = settings.compression, settings.reduction
@@ -48,6 +50,11 @@ class GradientReducer:
         self._forms = [_form(parameter) for parameter in self.parameters]
         # What the engine reads and writes, by parameter; lives until the step is over.
         self._wires: dict[int, Any] = {}
+        # The GPU, or below 0; of this step: the stream that makes each gradient there, and those
+        # whose order the step's end has to keep.
+        self._gpu = devices.gpus.index(self.parameters[0])
+        self._origins: dict[int, int] = {}
+        self._streams: set[int] = set()
         # Sparse gradients of this step, and their handles once they are on their way; they leave
         # when the step is synchronized. Of those that have been sparse: how many sparse dimensions.
         self._rows: dict[int, int | None] = {}
@@ -57,6 +64,7 @@ class GradientReducer:
             [f"gradient.{name}" for name in self.names],
             [self._describe(parameter) for parameter in self.parameters],
             reduction,
+            (_lib.CPU, 0) if self._gpu < 0 else (devices.gpus.kind, self._gpu),
         )
         for index, parameter in enumerate(self.parameters):
             self._compress(index, parameter.dtype)
@@ -66,6 +74,12 @@ class GradientReducer:
             self._groups = list({id(group): group for group in held.values()}.values())
             for index, parameter in enumerate(self.parameters):
                 hook = self._hook(index, held.get(index))
+                # Keeps torch.compile from tracing it, as torch._dynamo.disable() does for some
+                # microseconds a call; where that is not imported yet, it would take a second.
+                hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+                skip = getattr(sys.modules.get("torch._dynamo.eval_frame"), "skip_code", None)
+                if skip is not None:
+                    skip(hook.__code__)
                 self._hooks.append(_on_gradient(parameter, hook))
         else:
             self._groups = []
@@ -99,6 +113,9 @@ class GradientReducer:
         dtype, count, strides = self._forms[index]
         wires, key, borrowed = self._wires, id(self), api.borrowed
         submit = self._gradients.submitter(index)
+        submit_on = self._gradients.submitter_on(index)
+        gpu, number = self._gpu, self.parameters[index].get_device()
+        stream_of, streams = devices.gpus.stream, self._streams
 
         def slow(parameter: torch.Tensor) -> None:
             nonlocal dtype, count, strides
@@ -120,7 +137,7 @@ class GradientReducer:
                         if strides is None
                         else gradient.stride() == strides
                     )
-                    and gradient.is_cpu
+                    and gradient.get_device() == number
                     and not gradient.is_neg()
                 )
             except RuntimeError:  # a sparse one is nowhere
@@ -131,18 +148,18 @@ class GradientReducer:
             if not wires:
                 borrowed[key] = wires
             wires[index] = gradient
-            status = submit(address, 0)
+            if gpu < 0:
+                status = submit(address, 0)
+            else:
+                stream = stream_of(gpu)
+                streams.add(stream)
+                status = submit_on(address, 0, stream)
             if status:
                 _refuse(status)
 
-        hook = fast if group is None and self._compressor is None else slow
-        # Keeps torch.compile from tracing it, as torch._dynamo.disable() does for some microseconds
-        # a call; where that is not imported yet, its import would take a second.
-        hook._torchdynamo_disable = True  # type: ignore[attr-defined]
-        skip = getattr(sys.modules.get("torch._dynamo.eval_frame"), "skip_code", None)
-        if skip is not None:
-            skip(hook.__code__)
-        return hook
+        if group is not None or self._compressor is not None:
+            return slow
+        return fast
 
     def form(self, index: int) -> _Form:
         """What the library knows of a gradient."""
@@ -156,6 +173,8 @@ class GradientReducer:
             self._rows[index] = None
             return
         address = self._prepare(index, parameter)
+        if self._gpu >= 0:
+            self._origins[index] = devices.gpus.stream(self._gpu)
         if group is None:
             self._submit(index, address, 0)
             return
@@ -165,6 +184,11 @@ class GradientReducer:
     def _prepare(self, index: int, parameter: torch.Tensor) -> int:
         """Makes the gradient of a parameter ready to travel; the address of what travels."""
         gradient = self._flat(parameter)
+        if devices.gpus.index(gradient) != self._gpu:
+            raise refused(
+                f"gradient '{self.names[index]}' is on {gradient.device}: it was elsewhere when the "
+                "DistributedOptimizer was made; move the model first, then make its optimizer"
+            )
         # One that was frozen since stays without gradient, so that no momentum moves it.
         if gradient is not parameter.grad and parameter.requires_grad:
             parameter.grad = gradient
@@ -204,7 +228,12 @@ class GradientReducer:
         self._compress(index, gradient.dtype)
 
     def _submit(self, index: int, address: int, last_pass: int) -> None:
-        status = self._gradients.submitter(index)(address, last_pass)
+        if self._gpu < 0:
+            status = self._gradients.submitter(index)(address, last_pass)
+        else:
+            stream = self._origins.get(index) or devices.gpus.stream(self._gpu)
+            self._streams.add(stream)
+            status = self._gradients.submitter_on(index)(address, last_pass, stream)
         if status:
             _refuse(status)
 
@@ -215,7 +244,7 @@ class GradientReducer:
         if gradient is None:
             dimensions = self._sparse[index]
             gradient = _tensors.sparse(
-                torch.zeros((dimensions, 0), dtype=torch.int64),
+                torch.zeros((dimensions, 0), dtype=torch.int64, device=parameter.device),
                 parameter.new_zeros((0, *parameter.shape[dimensions:])),
                 parameter.shape,
             )
@@ -237,9 +266,12 @@ class GradientReducer:
                 self._submit(index, self._prepare(index, self.parameters[index]), 1)
 
     def wait(self) -> None:
-        """Waits until every gradient is reduced."""
+        """Waits until every gradient is reduced; on a GPU: the stream of now does."""
         try:
-            self._gradients.wait()
+            if self._gpu < 0:
+                self._gradients.wait()
+            else:
+                self._arrive()
             for index, handle in self._rows.items():
                 if handle is not None:
                     self.parameters[index].grad = synchronize(handle)
@@ -253,9 +285,18 @@ class GradientReducer:
                     gradient.copy_(self._compressor.decompress(wire, context))
         self._forget()
 
+    def _arrive(self) -> None:
+        now = devices.gpus.stream(self._gpu)
+        if not self._streams <= {now}:
+            for wire in devices.tensors_in(list(self._wires.values())):
+                devices.gpus.keep(wire)
+        self._gradients.wait_stream(now)
+
     def _forget(self) -> None:
         """Nothing of this step is in flight any more."""
         self._wires.clear()
+        self._origins.clear()
+        self._streams.clear()
         for handle in self._rows.values():
             if handle is not None:
                 with contextlib.suppress(HvdError):

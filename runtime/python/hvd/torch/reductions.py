@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from hvd import _lib, api, handles
 from hvd.derivatives import derivative
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.torch import graphs, operations
+from hvd.torch import devices, graphs, operations
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
 from hvd.torch.differentiable import gathered
@@ -40,7 +40,8 @@ def _start_reducescatter(
     ]
     flat = [_tensors.to_result(source, mine) for source, mine in zip(sources, shares)]
     result: Any = shares[0] if single else shares
-    return start(work, flat, (sources, shares), lambda handle: result)
+    at = devices.place_of(sources, "reducescatter")
+    return start(work, flat, (sources, shares), lambda handle: result, place=at)
 
 
 def reducescatter_async(
@@ -156,7 +157,8 @@ def _start_reduce(tensor: torch.Tensor, work: Work, start: Any = handles.start) 
     source = _tensors.plain(tensor, "reduce", work.name)
     target = torch.empty_like(source) if api.rank() == work.root else None
     flat = [_tensors.to_result(source, target)]
-    return start(work, flat, (source, target), lambda handle: target)
+    place = devices.place_of([source], "reduce")
+    return start(work, flat, (source, target), lambda handle: target, place=place)
 
 
 def _reduce_of(
@@ -189,7 +191,7 @@ class _Reduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, work: Work) -> torch.Tensor:
         ctx.work = work
-        ctx.shape, ctx.dtype = tensor.shape, tensor.dtype
+        ctx.shape, ctx.dtype, ctx.device = tensor.shape, tensor.dtype, tensor.device
         result = _start_reduce(tensor, work, handles.run)
         # Where not root there is no result; an empty one carries the gradient back.
         return tensor.new_empty(0) if result is None else result
@@ -199,7 +201,7 @@ class _Reduce(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         work, factor = derivative(ctx.work)
         if api.rank() != work.root:
-            gradient = torch.empty(ctx.shape, dtype=ctx.dtype)
+            gradient = torch.empty(ctx.shape, dtype=ctx.dtype, device=ctx.device)
         total = operations.start_broadcast(gradient, work, handles.run)
         return total * factor, None
 

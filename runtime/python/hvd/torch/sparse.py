@@ -8,7 +8,7 @@ import torch
 from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
-from hvd.torch import tensors
+from hvd.torch import devices, tensors
 from hvd.work import Average, Sum, Work
 
 
@@ -59,7 +59,8 @@ def sparse_allreduce_async(
 
     work = Work(_lib.ALLGATHER, name, process_set=number)
     parts = (indices, values)
-    return handles.start(work, [tensors.rows_of(part) for part in parts], parts, result)
+    flat = [tensors.rows_of(part) for part in parts]
+    return handles.start(work, flat, parts, result, place=devices.place_of(parts, what))
 
 
 def sparse_allreduce(

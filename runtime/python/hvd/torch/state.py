@@ -99,12 +99,13 @@ class _Placeholder(NamedTuple):
     index: int  # type: ignore[assignment]
     shape: tuple[int, ...]
     dtype: torch.dtype
+    is_on_gpu: bool
 
 
 def _without_tensors(value: Any, found: list[torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         found.append(value.detach().contiguous())
-        return _Placeholder(len(found) - 1, tuple(value.shape), value.dtype)
+        return _Placeholder(len(found) - 1, tuple(value.shape), value.dtype, value.is_cuda)
     if isinstance(value, dict):
         return {key: _without_tensors(entry, found) for key, entry in value.items()}
     if type(value) in (list, tuple):
@@ -112,16 +113,23 @@ def _without_tensors(value: Any, found: list[torch.Tensor]) -> Any:
     return value
 
 
-def _with_tensors(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
+def _with_tensors(value: Any, tensors: dict[int, torch.Tensor], gpu: torch.device) -> Any:
     if isinstance(value, _Placeholder):
         if value.index not in tensors:
-            tensors[value.index] = torch.empty(value.shape, dtype=value.dtype)
+            device = gpu if value.is_on_gpu else torch.device("cpu")
+            tensors[value.index] = torch.empty(value.shape, dtype=value.dtype, device=device)
         return tensors[value.index]
     if isinstance(value, dict):
-        return {key: _with_tensors(entry, tensors) for key, entry in value.items()}
+        return {key: _with_tensors(entry, tensors, gpu) for key, entry in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_with_tensors(entry, tensors) for entry in value)
+        return type(value)(_with_tensors(entry, tensors, gpu) for entry in value)
     return value
+
+
+def _gpu_of(optimizer: torch.optim.Optimizer) -> torch.device:
+    """Where the state of this rank belongs that is on a GPU of the root."""
+    parameters = (one for group in optimizer.param_groups for one in group["params"])
+    return next((one.device for one in parameters if one.is_cuda), torch.device("cuda"))
 
 
 def broadcast_optimizer_state(
@@ -148,7 +156,7 @@ def broadcast_optimizer_state(
     skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)
     is_root = api.rank() == root_rank
     tensors = dict(enumerate(found)) if is_root else {}
-    state = _with_tensors(skeleton, tensors)
+    state = _with_tensors(skeleton, tensors, _gpu_of(optimizer))
     handles = [
         operations.broadcast_async_(
             tensors[index], root_rank, f"optimizer_state.{index}", process_set

@@ -129,11 +129,13 @@ def _normalize(layer: SyncBatchNorm, given: torch.Tensor) -> torch.Tensor:
 _normalize._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
-def _statistics(given: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor, float]:
+def _statistics(
+    given: torch.Tensor, number: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Mean and variance per channel, in float64, and the values per channel, of all ranks."""
     channels = given.shape[1]
     count = given.numel() // channels if channels else 0
-    own = torch.zeros(1, 2 * channels + 1, dtype=torch.float64)
+    own = torch.zeros(1, 2 * channels + 1, dtype=torch.float64, device=given.device)
     own[0, -1] = count
     if count:
         wide = given if given.dtype == torch.float64 else given.float()
@@ -144,11 +146,12 @@ def _statistics(given: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.T
         [own], True, Work(_lib.ALLGATHER, process_set=number), handles.run
     )
     counts = everyone[:, -1:]
-    total = counts.sum().item()
-    if total <= 1:
+    total = counts.sum()
+    # The first half spares the host a wait for a GPU.
+    if count <= 1 and total.item() <= 1:
         raise refused(
             "Expected more than 1 value per channel when training, got input size "
-            f"{list(given.shape)} and {total:.0f} values on all ranks; "
+            f"{list(given.shape)} and {total.item():.0f} values on all ranks; "
             "give larger batches, or call eval()"
         )
     weights = counts / total
@@ -175,23 +178,23 @@ class _Normalize(torch.autograd.Function):
         output = (given.to(kind) - narrow_mean.reshape(shape)) * factor.reshape(shape)
         if bias is not None:
             output += bias.to(kind).reshape(shape)
-        ctx.save_for_backward(given, weight, narrow_mean, scale)
-        ctx.number, ctx.count, ctx.shape = number, count, shape
+        ctx.save_for_backward(given, weight, narrow_mean, scale, count)
+        ctx.number, ctx.shape = number, shape
         ctx.bias_dtype = None if bias is None else bias.dtype
-        ctx.mark_non_differentiable(narrow_mean, narrow_variance)
+        ctx.mark_non_differentiable(narrow_mean, narrow_variance, count)
         return output.to(given.dtype), narrow_mean, narrow_variance, count
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor, *unused: Any) -> Any:
-        given, weight, mean, scale = ctx.saved_tensors
+        given, weight, mean, scale, count = ctx.saved_tensors
         shape, kind = ctx.shape, mean.dtype
         dimensions = _dimensions(given)
         wide = gradient.to(kind)
         hat = (given.to(kind) - mean.reshape(shape)) * scale.reshape(shape)
         sums = torch.stack([wide.sum(dimensions), (wide * hat).sum(dimensions)])
         work = Work(_lib.ALLREDUCE, op=Sum, process_set=ctx.number)
-        means = operations.start_new(work, [sums.double()], True, handles.run) / ctx.count
+        means = operations.start_new(work, [sums.double()], True, handles.run) / count
         along, across = (one.to(kind).reshape(shape) for one in means)
         factor = scale if weight is None else scale * weight.to(kind)
         back = (wide - along - hat * across) * factor.reshape(shape)

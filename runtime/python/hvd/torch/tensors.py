@@ -11,6 +11,7 @@ import torch
 from hvd import _lib, api
 from hvd.errors import InvalidArgumentError, UnsupportedError
 from hvd.handles import Flat
+from hvd.torch import devices
 
 # Newer torch has more types than older; both are served by name.
 DTYPES: dict[torch.dtype, int] = {
@@ -50,14 +51,15 @@ def _called(what: str, name: str | None) -> str:
 
 
 def check_tensor(tensor: torch.Tensor, what: str, name: str | None = None) -> int:
-    """The number of its type; refuses what is not plain CPU memory, saying what to do."""
+    """The number of its type; refuses what is not plain memory, saying what to do."""
     if not isinstance(tensor, torch.Tensor):
         raise InvalidArgumentError(
             f"{what}: a torch.Tensor is needed, not {type(tensor).__name__}: use "
             "torch.tensor(value)"
         )
     number = DTYPES.get(tensor.dtype)
-    if number is not None and tensor.is_cpu and tensor.layout is torch.strided:
+    is_here = tensor.is_cpu or tensor.is_cuda
+    if number is not None and is_here and tensor.layout is torch.strided:
         return number
     if tensor.layout != torch.strided:
         raise UnsupportedError(
@@ -69,8 +71,8 @@ def check_tensor(tensor: torch.Tensor, what: str, name: str | None = None) -> in
             f"{_called(what, name)}: {tensor.dtype} is not supported; convert it first"
         )
     raise UnsupportedError(
-        f"{_called(what, name)}: the tensor is on {tensor.device}; this version moves CPU memory: use "
-        ".cpu()"
+        f"{_called(what, name)}: the tensor is on {tensor.device}; collectives move memory of the CPU "
+        "and of GPUs that torch calls cuda: use .cpu()"
     )
 
 
@@ -138,5 +140,10 @@ def gathered(handle: int, index: int, room: torch.Tensor) -> torch.Tensor:
     if made.shape == room.shape and made.address == room.data_ptr():
         return room
     output = room.new_empty(made.shape)
-    _lib.copy_bytes(output.data_ptr(), made.address, output.numel() * output.element_size())
+    if output.numel() == 0:
+        return output
+    if devices.gpus.index(output) < 0:
+        _lib.copy_bytes(output.data_ptr(), made.address, output.numel() * output.element_size())
+    else:
+        devices.gpus.copy(output, made.address or 0)
     return output

@@ -79,7 +79,7 @@ class Ranks {
         bytes.insert(bytes.end(), data + begin * width, data + end * width);
         results[to].rows.push_back(static_cast<std::int64_t>(end - begin));
       }
-      results[to].data = std::make_unique<std::byte[]>(bytes.size());
+      results[to].data.reset(new std::byte[bytes.size()]);
       std::copy(bytes.begin(), bytes.end(), results[to].data.get());
     }
     return results;

@@ -88,7 +88,7 @@ TEST(TopK, RefusesAnIndexBeyondTheGradient) {
   ranks[0].begin(gradient, {ReduceOp::kAverage}, 1);
   GatherResult gathered;
   gathered.rows = {2};
-  gathered.data = std::make_unique<std::byte[]>(8);
+  gathered.data.reset(new std::byte[8]);
   const std::uint32_t wrong = 4;
   std::memcpy(gathered.data.get(), &wrong, sizeof wrong);
   EXPECT_EQ(ranks[0].resume(&gathered).status().code(), Code::kInternal);

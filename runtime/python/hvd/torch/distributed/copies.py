@@ -54,7 +54,7 @@ class Copies(Group):
         self, work: handles.Work, outputs: Sequence[Tensors], inputs: Tensors, opts: Any
     ) -> Any:
         what = KINDS[work.kind]
-        sources = [_tensors.plain(tensor, what).reshape(-1) for tensor in inputs]
+        sources = [memory.plain(tensor, what).reshape(-1) for tensor in inputs]
         parts = [Parts(list(output), what) for output in outputs]
         rooms = [part.room() for part in parts] or [source.new_empty(0) for source in sources]
 
@@ -77,7 +77,7 @@ class Copies(Group):
         """The same for several tensors."""
         opts = opts or _c10d.AllgatherOptions()
         targets = [Target(output, "all_gather") for output in outputs]
-        sources = [_tensors.plain(tensor, "all_gather").reshape(-1) for tensor in inputs]
+        sources = [memory.plain(tensor, "all_gather").reshape(-1) for tensor in inputs]
         for source, target in zip(sources, targets):
             check_share("all_gather", target.room, source, len(self._ranks))
         # FSDP gathers in place: its part is the place in the output where it goes.
@@ -129,7 +129,7 @@ class Copies(Group):
         """Rows to each rank, and from each rank."""
         opts = opts or _c10d.AllToAllOptions()
         target = Target(output, "all_to_all_single")
-        source = _tensors.plain(input, "all_to_all_single")
+        source = memory.plain(input, "all_to_all_single")
         gives = self._splits(source, input_splits)
         takes = self._splits(target.room, output_splits)
 

@@ -13,20 +13,37 @@ from hvd.handles import Flat
 from hvd.torch import tensors as _tensors
 
 
+def check_host(tensor: torch.Tensor, what: str) -> None:
+    """Refuses tensors on GPUs: works and futures here are over when the host has the result."""
+    _tensors.check_tensor(tensor, what)
+    if not tensor.is_cpu:
+        raise UnsupportedError(
+            f"{what}: the tensor is on {tensor.device}; the backend 'hvd' of torch.distributed moves "
+            "CPU memory: use init_process_group('cpu:hvd,cuda:nccl'), or the functions of hvd.torch, "
+            "which take tensors on GPUs"
+        )
+
+
+def plain(tensor: torch.Tensor, what: str) -> torch.Tensor:
+    """The tensor, or a copy of it, as row-major memory to read from."""
+    check_host(tensor, what)
+    return _tensors.plain(tensor, what)
+
+
 class Target:
     """A tensor that gets a result: itself where it is row-major, else a copy that is put back."""
 
     __slots__ = ("_tensor", "room")
 
     def __init__(self, tensor: torch.Tensor, what: str, keeps: bool = False) -> None:
-        _tensors.check_tensor(tensor, what)
+        check_host(tensor, what)
         if tensor.requires_grad:
             tensor = tensor.detach()
         self._tensor = tensor
         if tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
             self.room = tensor
         elif keeps:
-            self.room = _tensors.plain(tensor, what)
+            self.room = plain(tensor, what)
         else:
             self.room = torch.empty(tensor.shape, dtype=tensor.dtype)
 
@@ -50,13 +67,13 @@ class Parts:
 
     def __init__(self, tensors: Sequence[torch.Tensor], what: str) -> None:
         for tensor in tensors:
-            _tensors.check_tensor(tensor, what)
+            check_host(tensor, what)
         self._tensors = tensors
         self.counts = [tensor.numel() for tensor in tensors]
 
     def joined(self) -> torch.Tensor:
         """A copy of their values."""
-        flat = [_tensors.plain(tensor, "list").reshape(-1) for tensor in self._tensors]
+        flat = [plain(tensor, "list").reshape(-1) for tensor in self._tensors]
         return torch.cat(flat) if flat else torch.empty(0)
 
     def room(self) -> torch.Tensor:

@@ -15,7 +15,7 @@ from hvd.process_sets import ProcessSet
 from hvd.torch import sparse
 from hvd.torch import tensors as _tensors
 from hvd.torch.distributed.group import Group
-from hvd.torch.distributed.memory import Parts, Target, check_share, putting_back
+from hvd.torch.distributed.memory import Parts, Target, check_share, plain, putting_back
 
 Tensors = Sequence[torch.Tensor]
 
@@ -89,7 +89,7 @@ class Reductions(Group):
         """The reduction on the root only."""
         op, scales = _reduction(opts.reduceOp)
         root = self._root(opts)
-        source = _tensors.plain(tensors[opts.rootTensor], "reduce")
+        source = plain(tensors[opts.rootTensor], "reduce")
         target = Target(tensors[opts.rootTensor], "reduce") if api.rank() == root else None
         return self._start(
             handles.Work(_lib.REDUCE, op=op, scales=scales, root=root),
@@ -125,7 +125,7 @@ class Reductions(Group):
         opts = opts or _c10d.ReduceScatterOptions()
         op, scales = _reduction(opts.reduceOp)
         targets = [Target(output, "reduce_scatter") for output in outputs]
-        sources = [_tensors.plain(tensor, "reduce_scatter") for tensor in inputs]
+        sources = [plain(tensor, "reduce_scatter") for tensor in inputs]
         tensors = []
         for source, target in zip(sources, targets):
             check_share("reduce_scatter", source, target.room, len(self._ranks))
