@@ -62,6 +62,13 @@ class Backend {
   /// Why it fits this communicator, for people: "all 4 ranks share the memory of one node".
   virtual std::string reach() const = 0;
   virtual Result<std::unique_ptr<Task>> start(Batch batch) = 0;
+  /// What the ranks do together before the first batch, which it is told of; null: nothing. Called
+  /// once, in log order; all batches of the communicator wait behind it. Where it fails with
+  /// kUnsupported, on every rank alike, the batches go to the next backend that accepts them; other
+  /// failures are those of every batch.
+  virtual Result<std::unique_ptr<Task>> prepare(const Batch& /*first*/) {
+    return std::unique_ptr<Task>();
+  }
   /// True when equal inputs give bitwise equal results on every rank and in every run.
   virtual bool reproducible() const = 0;
   /// True when neither a bell nor a descriptor wakes this rank for its tasks: while one is under

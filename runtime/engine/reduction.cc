@@ -69,13 +69,28 @@ const Selection& Reducer::choose(const Batch& batch) {
 }
 
 void Reducer::start(FusedBatch fused) {
+  if (preparation_ == nullptr) {
+    start_now(std::move(fused));
+  } else {
+    waiting_.push_back(std::move(fused));
+  }
+}
+
+void Reducer::start_now(FusedBatch fused) {
   const Selection& selection = choose(fused.batch);
   if (!selection.index) {
     finished_.push_back(
         {std::move(fused.owners), Status(Code::kUnsupported, selection.reason), false});
     return;
   }
-  Backend& backend = *candidates_[*selection.index].backend;
+  const std::size_t index = *selection.index;
+  if (prepare(index, fused)) return;
+  Candidate& candidate = candidates_[index];
+  if (!candidate.failure.is_ok()) {
+    finished_.push_back({std::move(fused.owners), candidate.failure, false});
+    return;
+  }
+  Backend& backend = *candidate.backend;
   auto ready = ready_events(fused.owners);
   if (!ready.is_ok()) {
     finished_.push_back({std::move(fused.owners), ready.status()});
@@ -102,10 +117,17 @@ Result<std::unique_ptr<Task>> Reducer::start_on_host(Batch batch) {
   return task;
 }
 
-bool Reducer::needs_polling() const {
-  return polled_ > 0 || std::any_of(running_.begin(), running_.end(), [](const Running& running) {
-           return running.task->needs_polling();
-         });
+/// True when the batch has to wait for the preparation of its backend.
+bool Reducer::prepare(std::size_t index, FusedBatch& first) {
+  Candidate& candidate = candidates_[index];
+  if (std::exchange(candidate.is_prepared, true)) return false;
+  auto preparation = candidate.backend->prepare(first.batch);
+  candidate.failure = preparation.status();
+  if (!preparation.is_ok() || preparation.value() == nullptr) return false;
+  preparation_ = std::move(preparation).value();
+  preparing_ = index;
+  waiting_.push_front(std::move(first));
+  return true;
 }
 
 void Reducer::finish(Running& running, Progress progress) {
@@ -115,8 +137,32 @@ void Reducer::finish(Running& running, Progress progress) {
   if (running.on_device) --on_device_;
 }
 
+bool Reducer::advance_preparation() {
+  if (preparation_ == nullptr) return false;
+  const Progress progress = preparation_->advance();
+  if (progress != Progress::kDone && progress != Progress::kFailed) {
+    return progress == Progress::kMoved;
+  }
+  Candidate& candidate = candidates_[preparing_];
+  if (progress == Progress::kFailed) candidate.failure = preparation_->status();
+  preparation_.reset();
+  if (candidate.failure.code() == Code::kUnsupported) {
+    log(LogLevel::kInfo, "select", "{} is not used: {}", candidate.name,
+        candidate.failure.message());
+    candidate.status = candidate.failure;
+    candidate.backend.reset();
+    choices_.clear();
+  }
+  while (preparation_ == nullptr && !waiting_.empty()) {
+    FusedBatch next = std::move(waiting_.front());
+    waiting_.pop_front();
+    start_now(std::move(next));
+  }
+  return true;
+}
+
 bool Reducer::advance() {
-  bool moved = false;
+  bool moved = advance_preparation();
   for (auto running = running_.begin(); running != running_.end();) {
     const Progress progress = running->task->advance();
     if (progress != Progress::kBlocked) {
@@ -140,13 +186,24 @@ bool Reducer::advance() {
   return moved;
 }
 
+bool Reducer::needs_polling() const {
+  const auto polls = [](const Running& running) { return running.task->needs_polling(); };
+  return polled_ > 0 || (preparation_ != nullptr && preparation_->needs_polling()) ||
+         std::any_of(running_.begin(), running_.end(), polls);
+}
+
 Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone,
                                     Deadline deadline) {
   Abandoned abandoned;
   for (Running& running : running_) {
     for (PendingPtr& owner : running.owners) abandoned.owners.push_back(std::move(owner));
   }
+  for (FusedBatch& fused : waiting_) {
+    for (PendingPtr& owner : fused.owners) abandoned.owners.push_back(std::move(owner));
+  }
   running_.clear();
+  waiting_.clear();
+  preparation_.reset();
   polled_ = 0;
   on_device_ = 0;
   for (Candidate& candidate : candidates_) {

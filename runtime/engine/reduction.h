@@ -24,6 +24,8 @@ class Reducer {
     Status status;                     ///< Why create() declined.
     std::unique_ptr<Backend> backend;  ///< Null when it declined.
     bool on_gpu = false;               ///< As BackendEntry::on_gpu.
+    bool is_prepared = false;          ///< Backend::prepare() was called...
+    Status failure = {};               ///< ... and failed so.
   };
 
   /// `wanted`: HVD_BACKEND, empty for any. Of those that serve the other kind of memory it chooses
@@ -35,7 +37,7 @@ class Reducer {
   Result<std::unique_ptr<Task>> start_on_host(Batch batch);
   /// Advances every task by a chunk; true when anything moved.
   bool advance();
-  std::size_t in_flight() const { return running_.size(); }
+  std::size_t in_flight() const { return running_.size() + waiting_.size(); }
   /// Of those, what the device does by itself.
   std::size_t on_device() const { return on_device_; }
   /// True while a task is under way for which nothing wakes us.
@@ -88,11 +90,17 @@ class Reducer {
 
   Selection select(const Operation& operation, DataType dtype, Device device) const;
   const Selection& choose(const Batch& batch);
+  void start_now(FusedBatch fused);
+  bool prepare(std::size_t index, FusedBatch& first);
+  bool advance_preparation();
   void finish(Running& running, Progress progress);
 
   std::vector<Candidate> candidates_;
   std::string wanted_;
-  std::vector<Choice> choices_;  ///< Made once per kind of batch; few.
+  std::vector<Choice> choices_;        ///< Made once per kind of batch; few.
+  std::unique_ptr<Task> preparation_;  ///< Of candidates_[preparing_].
+  std::size_t preparing_ = 0;
+  std::deque<FusedBatch> waiting_;  ///< Behind it, in log order.
   std::deque<Running> running_;
   std::size_t polled_ = 0;  ///< Of those, how many nothing wakes us for.
   std::size_t on_device_ = 0;

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/reduction.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hvd {
+namespace {
+
+/// Says what it is told to say.
+class PlannedTask : public Task {
+ public:
+  explicit PlannedTask(const Progress& progress, Status status = {})
+      : progress_(progress), status_(std::move(status)) {}
+  Progress advance() override { return progress_; }
+  const Status& status() const override { return status_; }
+  bool needs_polling() const override { return true; }
+
+ private:
+  const Progress& progress_;
+  Status status_;
+};
+
+/// Notes the batches that it starts, by the elements of their first tensor.
+class PlannedBackend : public Backend {
+ public:
+  explicit PlannedBackend(std::vector<std::size_t>& started) : started_(started) {}
+
+  std::string_view name() const override { return "planned"; }
+  Status supports(const Operation&, DataType, Device) const override { return Status::ok(); }
+  std::string reach() const override { return "everything"; }
+  bool reproducible() const override { return true; }
+  Result<std::unique_ptr<Task>> start(Batch batch) override {
+    started_.push_back(batch.segments.front().count);
+    return std::unique_ptr<Task>(std::make_unique<PlannedTask>(done_));
+  }
+  Result<std::unique_ptr<Task>> prepare(const Batch&) override {
+    ++preparations;
+    return std::unique_ptr<Task>(std::make_unique<PlannedTask>(preparation, failure));
+  }
+
+  Progress preparation = Progress::kBlocked;
+  Status failure;
+  int preparations = 0;
+
+ private:
+  static constexpr Progress done_ = Progress::kDone;
+  std::vector<std::size_t>& started_;
+};
+
+/// Two backends that need preparing, in front of none.
+struct Plane {
+  Plane() {
+    std::vector<Reducer::Candidate> candidates(2);
+    for (std::size_t i = 0; i < 2; ++i) {
+      auto backend = std::make_unique<PlannedBackend>(started[i]);
+      backends[i] = backend.get();
+      candidates[i].name = i == 0 ? "first" : "second";
+      candidates[i].backend = std::move(backend);
+    }
+    reducer.emplace(std::move(candidates), "");
+  }
+  void start(std::size_t count) {
+    FusedBatch fused;
+    fused.batch.segments = {{nullptr, nullptr, count, 1}};
+    reducer->start(std::move(fused));
+  }
+
+  std::array<std::vector<std::size_t>, 2> started;
+  std::array<PlannedBackend*, 2> backends{};
+  std::optional<Reducer> reducer;
+};
+
+using Counts = std::vector<std::size_t>;
+
+TEST(Reducer, KeepsBatchesInOrderBehindThePreparationOfTheirBackend) {
+  Plane plane;
+  plane.start(1);
+  plane.start(2);
+  EXPECT_FALSE(plane.reducer->advance());
+  EXPECT_TRUE(plane.started[0].empty());
+  EXPECT_EQ(plane.reducer->in_flight(), 2U);
+  EXPECT_TRUE(plane.reducer->needs_polling());
+  plane.backends[0]->preparation = Progress::kDone;
+  EXPECT_TRUE(plane.reducer->advance());
+  plane.start(3);
+  EXPECT_EQ(plane.started[0], (Counts{1, 2, 3}));
+  EXPECT_EQ(plane.backends[0]->preparations, 1);
+}
+
+TEST(Reducer, GivesBatchesToTheNextBackendWhereThePreparationDeclines) {
+  Plane plane;
+  plane.backends[0]->failure = Status(Code::kUnsupported, "no library");
+  plane.backends[0]->preparation = Progress::kFailed;
+  plane.start(1);
+  plane.start(2);
+  EXPECT_TRUE(plane.reducer->advance());
+  EXPECT_EQ(plane.reducer->in_flight(), 2U);  // now behind the preparation of the second one
+  plane.backends[1]->preparation = Progress::kDone;
+  EXPECT_TRUE(plane.reducer->advance());
+  EXPECT_TRUE(plane.started[0].empty());
+  EXPECT_EQ(plane.started[1], (Counts{1, 2}));
+  EXPECT_NE(plane.reducer->describe(Allreduce{}, DataType::kFloat32, {}).find("no library"),
+            std::string::npos);
+}
+
+TEST(Reducer, FailsEveryBatchWhereThePreparationFails) {
+  Plane plane;
+  plane.backends[0]->failure = Status(Code::kMismatch, "two ranks on one GPU");
+  plane.backends[0]->preparation = Progress::kFailed;
+  plane.start(1);
+  EXPECT_TRUE(plane.reducer->advance());
+  plane.start(2);
+  const auto finished = plane.reducer->take_finished();
+  ASSERT_EQ(finished.size(), 2U);
+  for (const Reducer::Finished& one : finished) {
+    EXPECT_EQ(one.status.message(), "two ranks on one GPU");
+    EXPECT_FALSE(one.started);
+  }
+  EXPECT_TRUE(plane.started[0].empty() && plane.started[1].empty());
+}
+
+TEST(Reducer, DropsABatchThatWaitsForAPreparation) {
+  Plane plane;
+  plane.start(1);
+  plane.reducer->abandon([](int) { return true; }, kForever);
+  EXPECT_EQ(plane.reducer->in_flight(), 0U);
+}
+
+}  // namespace
+}  // namespace hvd
