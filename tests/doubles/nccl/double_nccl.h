@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What the NCCL double exports beside NCCL's functions, for tests that load it. Each also has an
+// environment variable for other processes, read at the first call of NCCL:
+//   HVD_DOUBLE_NCCL_FAIL=NAME:NTH:CODE[:RANK]      double_nccl_fail
+//   HVD_DOUBLE_NCCL_HANG=RANK:NTH                  double_nccl_hang
+//   HVD_DOUBLE_NCCL_ASYNC_ERROR=RANK:NTH:CODE      double_nccl_async_error
+//   HVD_DOUBLE_NCCL_DELAY=SEED:MOST_US             double_nccl_delay
+//   HVD_DOUBLE_NCCL_VERSION=CODE                   double_nccl_set_version
+//   HVD_DOUBLE_NCCL_SILENT_DEATHS=1                double_nccl_silent_deaths
+//   HVD_DOUBLE_NCCL_PROGRESS_POLLS=N               double_nccl_progress_polls
+//   HVD_DOUBLE_NCCL_RAS=1                          double_nccl_ras at NCCL_RAS_ADDR
+// Ranks are those of the communicator. All are thread-safe.
+extern "C" {
+
+/// Forgets all orders, counts and complaints.
+__attribute__((visibility("default"))) void double_nccl_reset();
+/// Calls of a function since the reset.
+__attribute__((visibility("default"))) int double_nccl_calls(const char* function);
+/// Operations that ranks put into streams since the reset, and graph replays of them. -1: of all.
+__attribute__((visibility("default"))) int double_nccl_operations(int rank);
+/// Communicators, registrations, windows and allocations that are still there.
+__attribute__((visibility("default"))) int double_nccl_alive();
+/// Complaints since the reset; the text of the last one, or "", valid until the thread's next call.
+__attribute__((visibility("default"))) int double_nccl_complaints();
+__attribute__((visibility("default"))) const char* double_nccl_last_complaint();
+
+/// The nth call (from 1) of `function` from now by `rank` (-1: any) returns `code`.
+__attribute__((visibility("default"))) void double_nccl_fail(const char* function, int nth,
+                                                             int code, int rank);
+/// The nth operation (from 1) from now of `rank` never begins, until it is aborted.
+__attribute__((visibility("default"))) void double_nccl_hang(int rank, int nth);
+/// The nth operation from now of `rank` never ends, and the communicator has an error.
+__attribute__((visibility("default"))) void double_nccl_async_error(int rank, int nth, int code);
+/// Operations begin after up to `most_us`, chosen by a generator begun with `seed`.
+__attribute__((visibility("default"))) void double_nccl_delay(unsigned seed, unsigned most_us);
+__attribute__((visibility("default"))) void double_nccl_set_version(int version);
+/// The others are not told when a rank dies: they wait, as kernels over NVLink do.
+__attribute__((visibility("default"))) void double_nccl_silent_deaths(int silent);
+__attribute__((visibility("default"))) void double_nccl_progress_polls(int polls);
+/// Answers as NCCL's RAS at `address` (host:port; port 0: any). The port, or -1.
+__attribute__((visibility("default"))) int double_nccl_ras(const char* address);
+}
