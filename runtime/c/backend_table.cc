@@ -4,12 +4,13 @@
 #include <array>
 
 #include "backends/shm/shm_backend.h"
+#include "backends/staged/staged_backend.h"
 #include "backends/tcp/tcp_backend.h"
 
 namespace hvd {
 
 std::span<const BackendEntry> backend_table() {
-  static const std::array<BackendEntry, 2> table{kShmBackend, kTcpBackend};
+  static const std::array table{kShmBackend, kTcpBackend, kStagedBackend};
   return table;
 }
 
