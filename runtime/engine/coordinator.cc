@@ -81,6 +81,7 @@ void Coordinator::ready(std::uint32_t id, Clock::time_point now) {
   Name& name = *by_id_[id];
   if (name.offers.empty()) {
     name.contributors = 0;
+    name.stand_ins = RankSet();
     if (!name.owed.empty()) pay(name, name.set->ranks);
     complete(name);  // the usual case: nothing to compare
     return;
@@ -128,6 +129,7 @@ void Coordinator::check_complete(Name& name) {
     }
     name.contributors = name.announced.count();
   }
+  name.stand_ins = RankSet();
   if (name.offers.size() > 1) {
     show_world_roots(name);
     fail(name, Code::kMismatch, disagreement(name.name, name.offers));
@@ -137,6 +139,9 @@ void Coordinator::check_complete(Name& name) {
     if (const Status status = check_joinable(name); !status.is_ok()) {
       fail(name, status.code(), status.message());
       return;
+    }
+    if (name.offers.front().description.device != DeviceKind::kCpu) {
+      name.stand_ins = name.set->ranks.without(name.announced);
     }
   }
   define(name);
@@ -271,16 +276,19 @@ void Coordinator::run_group(const Set& set, const std::vector<std::size_t>& grou
                             std::vector<ControlMessage>& log) {
   Run run;
   run.process_set = set.id;
+  RankSet stand_ins;
   const auto flush = [&] {
     if (!run.ids.empty()) log.emplace_back(run);
     run.ids.clear();
   };
   for (const std::size_t index : group) {
     const Name& name = *set.complete[index];
-    // Together runs what has one divisor.
+    // Together runs what has one divisor. On GPU memory, where nothing stands for the tensors of a
+    // rank that has joined, it takes part in all of a batch or in nothing.
     const int divisor = set.active_average ? name.contributors : 0;
-    if (divisor != run.divisor) flush();
+    if (divisor != run.divisor || name.stand_ins != stand_ins) flush();
     run.divisor = divisor;
+    stand_ins = name.stand_ins;
     if (name.id) {
       run.ids.push_back(*name.id);
       continue;

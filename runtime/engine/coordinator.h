@@ -66,6 +66,7 @@ class Coordinator {
     /// Uses that ranks owe which have said their last word.
     std::vector<std::pair<int, std::uint32_t>> owed = {};
     int contributors = 0;        ///< Of the complete use: ranks that did not join instead; 0: all.
+    RankSet stand_ins = {};      ///< Of the complete use, on GPU memory: ranks that did.
     Clock::time_point reported;  ///< First announcement, or last stall report.
     Clock::time_point since;
   };

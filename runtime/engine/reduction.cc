@@ -24,8 +24,8 @@ class PolledTask final : public Task {
 
 }  // namespace
 
-Reducer::Reducer(std::vector<Candidate> candidates, std::string wanted)
-    : candidates_(std::move(candidates)), wanted_(std::move(wanted)) {}
+Reducer::Reducer(std::vector<Candidate> candidates, std::string wanted, bool warns)
+    : candidates_(std::move(candidates)), wanted_(std::move(wanted)), warns_(warns) {}
 
 Selection Reducer::select(const Operation& operation, DataType dtype, Device device) const {
   std::vector<BackendAnswer> answers;
@@ -65,7 +65,19 @@ const Selection& Reducer::choose(const Batch& batch) {
   const Selection& selection = choices_.back().selection;
   log(LogLevel::kInfo, "select", "{} of {}: {}", hvd::describe(batch.operation),
       name_of(batch.dtype), selection.reason);
+  warn_of_detour(batch, selection);
   return selection;
+}
+
+void Reducer::warn_of_detour(const Batch& batch, const Selection& selection) {
+  if (!warns_ || batch.device.kind == DeviceKind::kCpu || !selection.index) return;
+  const auto first = std::find_if(candidates_.begin(), candidates_.end(),
+                                  [](const Candidate& candidate) { return candidate.on_gpu; });
+  const auto index = static_cast<std::size_t>(first - candidates_.begin());
+  if (index == *selection.index || candidates_[*selection.index].name == wanted_) return;
+  warns_ = false;
+  log(LogLevel::kWarning, "select", "{} of {} on GPUs does not go by {}: {} (said once)",
+      hvd::describe(batch.operation), name_of(batch.dtype), first->name, selection.reason);
 }
 
 void Reducer::start(FusedBatch fused) {

@@ -29,8 +29,8 @@ class Reducer {
   };
 
   /// `wanted`: HVD_BACKEND, empty for any. Of those that serve the other kind of memory it chooses
-  /// none.
-  Reducer(std::vector<Candidate> candidates, std::string wanted);
+  /// none. `warns`: on one rank, that GPU memory does not go by the first backend for it.
+  Reducer(std::vector<Candidate> candidates, std::string wanted, bool warns = false);
 
   void start(FusedBatch fused);
   /// BackendContext::start_on_host.
@@ -90,6 +90,7 @@ class Reducer {
 
   Selection select(const Operation& operation, DataType dtype, Device device) const;
   const Selection& choose(const Batch& batch);
+  void warn_of_detour(const Batch& batch, const Selection& selection);
   void start_now(FusedBatch fused);
   bool prepare(std::size_t index, FusedBatch& first);
   bool advance_preparation();
@@ -97,6 +98,7 @@ class Reducer {
 
   std::vector<Candidate> candidates_;
   std::string wanted_;
+  bool warns_;                         ///< Has not warned yet, and is the one to do so.
   std::vector<Choice> choices_;        ///< Made once per kind of batch; few.
   std::unique_ptr<Task> preparation_;  ///< Of candidates_[preparing_].
   std::size_t preparing_ = 0;

@@ -45,7 +45,8 @@ void SetPlane::open(std::span<const BackendEntry> table, std::span<std::byte> me
     candidate.status = backend.status();
     if (backend.is_ok()) candidate.backend = std::move(backend).value();
   }
-  reduction = std::make_unique<Reducer>(std::move(candidates), options.backend);
+  reduction =
+      std::make_unique<Reducer>(std::move(candidates), options.backend, communicator.rank == 0);
 }
 
 Communicator part_of(const Communicator& world, const std::vector<int>& ranks) {

@@ -242,6 +242,20 @@ TEST_F(CoordinatorTest, AJoinedRankNeedNotAnnounceAnAllreduce) {
   EXPECT_THAT(text_, HasSubstr("rank 2 has joined process set 0: only allreduce"));
 }
 
+TEST_F(CoordinatorTest, OnGpuMemoryOneBatchHoldsWhatARankStandsInForOrNothingOfIt) {
+  Description on_gpu = tensor_of({4});
+  on_gpu.device = DeviceKind::kCuda;
+  announce("x", {2}, on_gpu);  // before it joins: its own
+  announce("y", {0, 1}, on_gpu);
+  announce("z", {0, 1}, on_gpu);
+  announce("u", {0, 1, 2});
+  coordinator_.join({2, 0, 0, false, {}});
+  announce("x", {0, 1}, on_gpu);
+  announce("v", {0, 1});
+  EXPECT_EQ(decide(), (Lines{"define u=0", "define y=1", "define z=2", "define x=3", "define v=4",
+                             "run 0 4", "run 1 2", "run 3"}));
+}
+
 TEST_F(CoordinatorTest, AJoinEndsWhenAllHaveJoinedAndWhatIsCompleteHasRun) {
   announce("x", {0, 1, 2});
   for (const int rank : {2, 0, 1}) coordinator_.join({rank, 0, 0, false, {}});

@@ -29,6 +29,8 @@ class PlannedTask : public Task {
 class PlannedBackend : public Backend {
  public:
   explicit PlannedBackend(std::vector<std::size_t>& started) : started_(started) {}
+  PlannedBackend(std::vector<std::size_t>& started, Progress progress)
+      : progress(progress), started_(started) {}
 
   std::string_view name() const override { return "planned"; }
   Status supports(const Operation&, DataType, Device) const override { return Status::ok(); }
@@ -36,7 +38,7 @@ class PlannedBackend : public Backend {
   bool reproducible() const override { return true; }
   Result<std::unique_ptr<Task>> start(Batch batch) override {
     started_.push_back(batch.segments.front().count);
-    return std::unique_ptr<Task>(std::make_unique<PlannedTask>(done_));
+    return std::unique_ptr<Task>(std::make_unique<PlannedTask>(progress));
   }
   Result<std::unique_ptr<Task>> prepare(const Batch&) override {
     ++preparations;
@@ -46,9 +48,9 @@ class PlannedBackend : public Backend {
   Progress preparation = Progress::kBlocked;
   Status failure;
   int preparations = 0;
+  Progress progress = Progress::kDone;  ///< Of its tasks.
 
  private:
-  static constexpr Progress done_ = Progress::kDone;
   std::vector<std::size_t>& started_;
 };
 
@@ -122,6 +124,48 @@ TEST(Reducer, FailsEveryBatchWhereThePreparationFails) {
     EXPECT_FALSE(one.started);
   }
   EXPECT_TRUE(plane.started[0].empty() && plane.started[1].empty());
+}
+
+/// What describe() says for CPU and GPU memory, with one backend for each.
+std::array<std::string, 2> choices(const std::string& wanted) {
+  std::vector<std::size_t> started;
+  std::vector<Reducer::Candidate> candidates(2);
+  candidates[0].name = "host";
+  candidates[1].name = "device";
+  candidates[1].on_gpu = true;
+  for (auto& candidate : candidates) candidate.backend = std::make_unique<PlannedBackend>(started);
+  const Reducer reducer(std::move(candidates), wanted);
+  return {reducer.describe(Allreduce{}, DataType::kFloat32, {}),
+          reducer.describe(Allreduce{}, DataType::kFloat32, {DeviceKind::kCuda, 0})};
+}
+
+TEST(Reducer, ChoosesAmongTheBackendsOfTheMemory) {
+  EXPECT_EQ(choices("")[0], "host: everything");
+  EXPECT_EQ(choices("")[1], "device: everything");
+}
+
+TEST(Reducer, AnswersHvdBackendForItsKindOfMemoryOnly) {
+  EXPECT_EQ(choices("host")[0], "host, as HVD_BACKEND asks: everything");
+  EXPECT_EQ(choices("host")[1], "device: everything");
+  EXPECT_EQ(choices("device")[0], "host: everything");
+  EXPECT_EQ(choices("none")[0], "none: HVD_BACKEND=none names no backend of this build");
+  EXPECT_EQ(choices("none")[1], "none: HVD_BACKEND=none names no backend of this build");
+}
+
+TEST(Reducer, TellsOnceWhatAStreamHoldsAndLaterWhatTheDeviceHasDone) {
+  Plane plane;
+  plane.backends[0]->preparation = Progress::kDone;
+  plane.backends[0]->progress = Progress::kEnqueued;
+  plane.start(1);
+  plane.reducer->advance();
+  EXPECT_EQ(plane.reducer->on_device(), 1U);
+  EXPECT_EQ(plane.reducer->take_enqueued().size(), 1U);
+  EXPECT_TRUE(plane.reducer->take_finished().empty());
+  plane.backends[0]->progress = Progress::kDone;
+  plane.reducer->advance();
+  EXPECT_EQ(plane.reducer->on_device(), 0U);
+  EXPECT_EQ(plane.reducer->take_finished().size(), 1U);
+  EXPECT_TRUE(plane.reducer->take_enqueued().empty());
 }
 
 TEST(Reducer, DropsABatchThatWaitsForAPreparation) {
