@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/control_message.h"
 
+#include <algorithm>
 #include <array>
 
 namespace hvd {
@@ -35,6 +36,7 @@ struct Writer {
     w.put_string(m.name);
     put_set(m.process_set);
     w.put(static_cast<std::int32_t>(m.divisor));
+    w.put(m.bucket);
     w.put(static_cast<std::uint8_t>(m.description ? 1 : 0));
     if (m.description) encode(w, *m.description);
   }
@@ -80,6 +82,19 @@ struct Writer {
     put_set(m.process_set);
     w.put(static_cast<std::int32_t>(m.rank));
     w.put(static_cast<std::int32_t>(m.code));
+    w.put_string(m.text);
+  }
+  void operator()(const Urge& m) {
+    put_set(m.process_set);
+    w.put_string(m.text);
+  }
+  void operator()(const Frozen& m) {
+    put_set(m.process_set);
+    w.put_vector(m.ids);
+    w.put_vector(m.ends);
+  }
+  void operator()(const Thawed& m) {
+    put_set(m.process_set);
     w.put_string(m.text);
   }
 
@@ -168,6 +183,7 @@ struct Reader {
     if (m.divisor < 0 || m.divisor > size) {
       return error(Code::kInternal, "control message divides by {} of {} ranks", m.divisor, size);
     }
+    HVD_TRY_ASSIGN(m.bucket, r.get<std::uint32_t>());
     HVD_TRY_ASSIGN(const auto described, r.get<std::uint8_t>());
     if (described != 0) {
       HVD_TRY_ASSIGN(m.description, decode_description(r));
@@ -241,6 +257,30 @@ struct Reader {
     HVD_TRY_ASSIGN(m.text, r.get_string());
     return ControlMessage(std::move(m));
   }
+  Result<ControlMessage> urge() {
+    Urge m;
+    HVD_TRY_ASSIGN(m.process_set, process_set());
+    HVD_TRY_ASSIGN(m.text, r.get_string());
+    return ControlMessage(std::move(m));
+  }
+  Result<ControlMessage> frozen() {
+    Frozen m;
+    HVD_TRY_ASSIGN(m.process_set, process_set());
+    HVD_TRY_ASSIGN(m.ids, r.get_vector<std::uint32_t>());
+    HVD_TRY_ASSIGN(m.ends, r.get_vector<std::uint32_t>());
+    const bool ascend = std::is_sorted(m.ends.begin(), m.ends.end());
+    if (!ascend || (m.ends.empty() ? 0 : m.ends.back()) != m.ids.size()) {
+      return error(Code::kInternal,
+                   "control message has buckets that do not end where they should");
+    }
+    return ControlMessage(std::move(m));
+  }
+  Result<ControlMessage> thawed() {
+    Thawed m;
+    HVD_TRY_ASSIGN(m.process_set, process_set());
+    HVD_TRY_ASSIGN(m.text, r.get_string());
+    return ControlMessage(std::move(m));
+  }
 };
 
 using ReadKind = Result<ControlMessage> (Reader::*)();
@@ -249,7 +289,7 @@ constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
     &Reader::define,    &Reader::run,         &Reader::failure,  &Reader::stall,
     &Reader::left,      &Reader::lost,        &Reader::shutdown, &Reader::heartbeat,
     &Reader::set_added, &Reader::set_removed, &Reader::joining,  &Reader::joined,
-    &Reader::join_end,
+    &Reader::join_end,  &Reader::urge,        &Reader::frozen,   &Reader::thawed,
 };
 
 }  // namespace

@@ -50,6 +50,12 @@ struct Joining {
   bool active_average = false;  ///< Averages meanwhile divide by the ranks that take part.
   std::vector<Owed> owed = {};
 };
+/// Upwards: a rank waits for something that nothing has decided, and what it has submitted of a
+/// bucket of the process set may wait for what it has not.
+struct Urge {
+  int process_set = 0;
+  std::string text;  ///< For people: the rank, and what is missing.
+};
 /// The log: `name` of the described process set is `id` from here on, with the description that
 /// was just announced.
 struct Define {
@@ -62,7 +68,8 @@ struct Run {
   std::vector<std::uint32_t> ids;
   std::string name;
   int process_set = 0;
-  int divisor = 0;  ///< Of averages, where it is not the size of the process set.
+  int divisor = 0;           ///< Of averages, where it is not the size of the process set.
+  std::uint32_t bucket = 0;  ///< Not 0: these ids are this bucket (from 1) of the frozen schedule.
   /// Of `name`, when some rank has joined and may not know it.
   std::optional<Description> description = std::nullopt;
 };
@@ -105,6 +112,18 @@ struct Left {
   int rank = 0;
   bool owes = false;  ///< It has yet to announce what it owes; once more without, then.
 };
+/// The log: from here on the ids of each bucket run together; `ends` is where each bucket ends in
+/// `ids`.
+struct Frozen {
+  int process_set = 0;
+  std::vector<std::uint32_t> ids = {};
+  std::vector<std::uint32_t> ends = {};
+};
+/// The log: names of the process set run as they become complete again.
+struct Thawed {
+  int process_set = 0;
+  std::string text;  ///< Why.
+};
 /// Every way: the rank is lost, the epoch ends.
 struct Lost {
   int rank = 0;
@@ -118,7 +137,7 @@ struct Heartbeat {};
 /// What members, leaders and the root tell each other, over boards and tree links alike.
 using ControlMessage =
     std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Stall, Left, Lost, Shutdown,
-                 Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd>;
+                 Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd, Urge, Frozen, Thawed>;
 
 Bytes encode(const ControlMessage& message);
 /// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come

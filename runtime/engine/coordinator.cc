@@ -23,6 +23,7 @@ Coordinator::Coordinator(std::vector<std::string> hosts, const Options& options)
   sets_.front()->ranks = RankSet::all(size_);
   sets_.front()->size = size_;
   sets_.front()->joined = RankSet(size_);
+  sets_.front()->schedule = BucketSchedule(bucket_limits());
 }
 
 void Coordinator::add_set(const RankSet& ranks) {
@@ -31,6 +32,7 @@ void Coordinator::add_set(const RankSet& ranks) {
   set->ranks = ranks;
   set->size = ranks.count();
   set->joined = RankSet(size_);
+  set->schedule = BucketSchedule(bucket_limits());
   log_.emplace_back(SetAdded{set->id, ranks});
   sets_.push_back(std::move(set));
 }
@@ -39,7 +41,8 @@ void Coordinator::remove_set(int process_set) {
   const Set* set = find_set(process_set);
   if (set == nullptr || process_set == 0) return;
   std::erase_if(waiting_, [&](const Name* name) { return name->set == set; });
-  complete_ -= set->complete.size();
+  complete_ -= set->complete.size() + set->schedule.waiting();
+  for (const hvd::Run& run : set->buckets) complete_ -= run.ids.size();
   for (const auto& [text, name] : set->names) {
     if (name->id) free_ids_.push_back(*name->id);
   }
@@ -95,8 +98,12 @@ void Coordinator::ready(std::uint32_t id, const RankSet& ranks, Clock::time_poin
 }
 
 void Coordinator::complete(Name& name) {
-  name.set->complete.push_back(&name);
   ++complete_;
+  if (may_freeze(name)) {
+    follow(*name.set, name.set->schedule.complete(*name.id, name.name, name.description));
+  } else {
+    name.set->complete.push_back(&name);
+  }
 }
 
 void Coordinator::add_offer(Name& name, const Description& description, const RankSet& ranks,
@@ -204,6 +211,9 @@ std::optional<std::uint32_t> Coordinator::next_id() {
 }
 
 void Coordinator::fail(Name& name, Code code, std::string text) {
+  if (name.id && name.set->schedule.has_bucket_of(*name.id)) {
+    follow(*name.set, name.set->schedule.thaw(format_text("'{}' has failed", name.name)));
+  }
   log_.emplace_back(Failure{name.name, code, std::move(text), name.set->id});
   std::erase(waiting_, &name);
   name.offers.clear();
@@ -220,6 +230,11 @@ void Coordinator::leave(const Leave& leave) {
   left_.add(leave.rank);
   log_.emplace_back(Left{leave.rank, !leave.owed.empty()});
   note_owed(leave.rank, leave.owed);
+  for (const auto& set : sets_) {
+    if (set == nullptr || !set->ranks.contains(leave.rank)) continue;
+    set->any_left = true;
+    follow(*set, set->schedule.thaw(format_text("rank {} leaves", leave.rank)));
+  }
   const std::vector<Name*> waiting = waiting_;
   for (Name* name : waiting) check_left(*name);
   for (const auto& set : sets_) {
@@ -231,6 +246,7 @@ std::vector<ControlMessage> Coordinator::decide() {
   std::vector<ControlMessage> log = std::exchange(log_, {});
   if (complete_ > 0) {
     for (const auto& set : sets_) {
+      if (set != nullptr && !set->buckets.empty()) run_buckets(*set, log);
       if (set != nullptr && !set->held && !set->complete.empty()) run_complete(*set, log);
     }
   }
@@ -293,7 +309,7 @@ void Coordinator::run_group(const Set& set, const std::vector<std::size_t>& grou
       run.ids.push_back(*name.id);
       continue;
     }
-    Run alone{{}, name.name, set.id, divisor};
+    Run alone{{}, name.name, set.id, divisor, 0};
     if (name.contributors > 0) alone.description = name.description;
     log.emplace_back(std::move(alone));
   }

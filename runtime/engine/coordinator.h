@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "engine/bucket_schedule.h"
 #include "engine/control_message.h"
 
 namespace hvd {
@@ -19,7 +20,8 @@ namespace hvd {
 ///
 /// A name belongs to a process set and runs when every rank of the set has announced it with one
 /// description; the order of the log is the order in which names became complete, whatever the
-/// order at any one rank. Pure: no clock, no input or output of its own. One thread at a time.
+/// order at any one rank. Allreduces of GPU memory leave in buckets once these are frozen (see
+/// BucketSchedule). Pure: no clock, no input or output of its own. One thread at a time.
 class Coordinator {
  public:
   struct Options {
@@ -39,6 +41,9 @@ class Coordinator {
   /// The rank takes part in the allreduces of the process set from here on, with nothing to add.
   void join(const Joining& joining);
 
+  /// A rank waits for what buckets of the process set keep back: see BucketSchedule::urge().
+  void urge(const Urge& urge);
+
   /// The ranks become a process set, with the next number.
   void add_set(const RankSet& ranks);
   /// The process set ends; nothing of it may be in flight.
@@ -51,6 +56,8 @@ class Coordinator {
   std::vector<ControlMessage> decide();
   /// Reports names that wait for longer than the stall time; repeats each stall time.
   std::vector<ControlMessage> report_stalls(Clock::time_point now);
+  /// Steps of the process set that ran in frozen buckets from their first name to their last.
+  std::uint64_t frozen_steps(int process_set);
   bool has_pending() const { return !waiting_.empty() || complete_ > 0; }
 
  private:
@@ -82,7 +89,10 @@ class Coordinator {
     Status join_failure;   ///< Ends the join, once what is complete has run.
     std::size_t owed = 0;  ///< Names that some rank owes a use.
     std::unordered_map<std::string, std::unique_ptr<Name>> names;
-    std::deque<Name*> complete;  ///< Announced by all, not yet in the log.
+    std::deque<Name*> complete;  ///< Announced by all, not yet in the log, and in no bucket.
+    bool any_left = false;
+    BucketSchedule schedule{{}};
+    std::vector<hvd::Run> buckets = {};  ///< Complete, not yet in the log.
   };
 
   Set* find_set(int process_set);
@@ -101,6 +111,12 @@ class Coordinator {
   void fail(Name& name, Code code, std::string text);
   void finish(Name& name);
   std::string stall_text(const Name& name, Clock::time_point now) const;
+
+  // Allreduces of GPU memory: coordinator_buckets.cc.
+  BucketSchedule::Limits bucket_limits() const;
+  static bool may_freeze(const Name& name);
+  void follow(Set& set, BucketSchedule::Outcome outcome);
+  void run_buckets(Set& set, std::vector<ControlMessage>& log);
 
   // Last words: coordinator_join.cc.
   void note_owed(int rank, const std::vector<Owed>& owed);
@@ -123,7 +139,7 @@ class Coordinator {
   std::vector<Name*> waiting_;  ///< Announced by some ranks; in order of first announcement.
   bool any_joined_ = false;
   std::size_t owed_ = 0;      ///< Names that some rank owes a use, of all sets.
-  std::size_t complete_ = 0;  ///< Names that are complete, of all sets.
+  std::size_t complete_ = 0;  ///< Names that are complete and not yet in the log, of all sets.
   std::vector<ControlMessage> log_;
 };
 

@@ -123,6 +123,7 @@ void Coordinator::join(const Joining& joining) {
   set->last_joined = joining.rank;
   any_joined_ = true;
   log_.emplace_back(Joined{joining.rank, set->id});
+  follow(*set, set->schedule.thaw(format_text("rank {} joins", joining.rank)));
   note_owed(joining.rank, joining.owed);
   check_join_left(*set);
   const std::vector<Name*> waiting = waiting_;

@@ -177,10 +177,24 @@ Result<Engine::Handle> Engine::Impl::submit(Request request) {
   }
   const bool more = request.more;
   const PendingPtr pending = completion_.add(std::move(request));
-  if (gpu != nullptr) pending->ready = ready_points_.join(*gpu, pending->request.stream);
+  if (gpu != nullptr) {
+    pending->ready = ready_points_.join(*gpu, pending->request.stream);
+    // relaxed: see mark_waiting().
+    has_gpu_tensors_.store(true, std::memory_order_relaxed);
+  }
+  if (pending->request.on_complete) mark_waiting(*pending, Clock::now() + kUrgeTimeOfOthers);
   submission_.push(pending);
   if (!more) flush();
   return pending->handle;
+}
+
+Result<bool> Engine::Impl::poll(Handle handle) {
+  HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
+  if (!pending->done.load()) {
+    mark_waiting(*pending, Clock::now() + kUrgeTimeOfOthers);
+    flush();
+  }
+  return pending->done.load();
 }
 
 void Engine::Impl::flush() {
@@ -279,11 +293,7 @@ Result<Engine::Handle> Engine::submit(Request request) { return impl_->submit(st
 
 void Engine::flush() { impl_->flush(); }
 
-Result<bool> Engine::poll(Handle handle) {
-  HVD_TRY_ASSIGN(const PendingPtr pending, impl_->completion_.find(handle));
-  if (!pending->done.load()) impl_->flush();
-  return pending->done.load();
-}
+Result<bool> Engine::poll(Handle handle) { return impl_->poll(handle); }
 
 Status Engine::wait(Handle handle, Deadline deadline) { return impl_->wait(handle, deadline); }
 

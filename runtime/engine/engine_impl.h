@@ -36,6 +36,7 @@ class Engine::Impl {
 
   Result<Handle> submit(Request request);
   void flush();
+  Result<bool> poll(Handle handle);
   Status wait(Handle handle, Deadline deadline);
   Status wait_stream(Handle handle, StreamHandle stream, Deadline deadline);
   Status shutdown(Deadline deadline);
@@ -69,6 +70,11 @@ class Engine::Impl {
   /// compute: there a sleeper is woken sooner than a yielder gets its turn. After a yield of more
   /// than kYieldTime, times the ranks per core, nobody here yields for this long.
   static constexpr std::chrono::milliseconds kCrowdedTime{100};
+  /// How long a caller waits for what nothing has decided until its rank may urge.
+  static constexpr std::chrono::milliseconds kUrgeTime{1};
+  /// The same for one that looks in, or is called.
+  static constexpr std::chrono::seconds kUrgeTimeOfOthers{1};
+  static constexpr Clock::rep kNoUrge = Clock::duration::max().count();
   /// How long a sleep is while a task is under way for which nothing wakes us.
   static constexpr std::chrono::microseconds kPollInterval{50};
   /// A closed lane may only mean that its other end has heard of a loss before us, and left: the
@@ -128,6 +134,10 @@ class Engine::Impl {
   /// Drives and sleeps until it has come, or the deadline.
   void await(const Pending& pending, Until until, Deadline deadline);
   Status not_in_time(const Pending& pending) const;
+  void mark_waiting(const Pending& pending, Clock::time_point until);
+  void urge_at(Clock::time_point time);
+  void urge_if_due(Clock::time_point now, bool in_any_case) HVD_REQUIRES(progress_);
+  Deadline next_urge() const;
   /// What fails when a rank that had left by shutdown ends, and is missed.
   Status gone_after_leaving(int rank) const;
   bool is_over() const { return over_.load(); }
@@ -218,6 +228,8 @@ class Engine::Impl {
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> polling_{false};  ///< Whoever parked left a task for which nothing wakes us.
   std::atomic<bool> stepped_back_{false};  ///< The thread stopped for a caller, or a callback.
+  std::atomic<bool> has_gpu_tensors_{false};
+  std::atomic<Clock::rep> urge_at_{kNoUrge};  ///< When the thread looks who is overdue.
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> waited_ns_{0};
   std::thread thread_;

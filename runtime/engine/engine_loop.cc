@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What drives the stages: one step, the engine's thread, and a caller that waits.
+// What drives the stages: one step, and the engine's thread. A caller that waits: engine_wait.cc.
 #include <poll.h>
 #include <sched.h>
 
@@ -12,14 +12,6 @@
 
 namespace hvd {
 namespace {
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 Status with_undefined_buffers(const Status& status) {
   return error(status.code(),
@@ -118,6 +110,9 @@ void Engine::Impl::apply(Decision& decision) {
     apply_formed(*formed);
   } else if (const auto* passed = std::get_if<PassedOver>(&decision)) {
     submission_.pass_over(passed->process_set, passed->name);
+  } else if (const auto* buckets = std::get_if<BucketsChanged>(&decision)) {
+    if (!buckets->are_frozen) ++statistics_.thaws;
+    if (buckets->are_frozen) urge_at(Clock::now() + kUrgeTime);  // callers may wait already
   } else if (std::holds_alternative<AllLeft>(decision)) {
     log_is_over_ = true;
     end_if_left();
@@ -131,6 +126,7 @@ void Engine::Impl::run_together(RunTogether& run) {
   if (timeline_.is_on()) {
     timeline_.decided_batch(number, run.process_set, run.requests.size());
   }
+  if (run.bucket != 0) ++statistics_.frozen_buckets;
   for (const PendingPtr& pending : run.requests) {
     pending->trace.decided(number);
     // A barrier is done once every rank has announced it.
@@ -228,6 +224,7 @@ bool Engine::Impl::has_ended(int rank) const {
 
 void Engine::Impl::tick_if_due() {
   const auto now = Clock::now();
+  urge_if_due(now, now >= next_tick_);
   if (now < next_tick_) return;
   next_tick_ = now + kTick;
   if (is_over()) return;
@@ -312,6 +309,7 @@ Result<bool> Engine::Impl::sleep() {
   if (left_alone || !submission_.is_empty() || stop_.load()) {
     deadline = Deadline::at(Clock::now());
   }
+  deadline = deadline.earlier(next_urge());
   // A caller that drives polls for us, and rings when it stops.
   const bool brief = polling_.load() && waiting_callers_.load() == 0;
   auto count = brief ? poller_.wait_briefly(events, kPollInterval) : poller_.wait(events, deadline);
@@ -319,82 +317,6 @@ Result<bool> Engine::Impl::sleep() {
   if (!count.is_ok()) return count.status();
   for (std::size_t i = 0; i < count.value(); ++i) handle_event(events[i]);
   return count.value() > 0;
-}
-
-void Engine::Impl::drive(const Pending& pending, Until until, Deadline deadline) {
-  wiring_.node.doorbell->set_asleep(false);
-  int idle = 0;
-  Clock::time_point spin_end;
-  Clock::time_point give_up;
-  for (unsigned polls = 0; !has_come(pending, until); ++polls) {
-    if (polls % 256 == 255 && deadline.has_passed()) break;
-    if (step()) {
-      idle = 0;
-      continue;
-    }
-    ++idle;
-    if (idle == 1) spin_end = Clock::now() + kSpinTime;
-    if (idle < spin_polls_) {
-      relax();
-      if (idle % 64 == 0 && Clock::now() >= spin_end) idle = spin_polls_ - 1;
-    } else {
-      // See kCrowdedTime.
-      const auto now = Clock::now();
-      if (idle == spin_polls_) give_up = now + kYieldTime;
-      if (now >= give_up || now < crowded_until_) break;
-      yield_core();
-    }
-  }
-  // Leave nothing behind that only we would do: what is ready now goes to the thread.
-  if (!park()) wiring_.node.doorbell->ring_self();
-}
-
-void Engine::Impl::await(const Pending& pending, Until until, Deadline deadline) {
-  const auto begin = Clock::now();
-  bool drove = false;
-  bool leaves_work = false;
-  waiting_callers_.fetch_add(1);
-  for (int tries = 0; !drove && !has_come(pending, until) && tries < spin_polls_ + 64; ++tries) {
-    if (!progress_.try_lock()) {
-      if (tries % 16 == 15) sched_yield();
-      relax();
-      continue;
-    }
-    drive(pending, until, deadline);
-    leaves_work = may_be_needed();
-    progress_.unlock();
-    drove = true;
-  }
-  // seq_cst, as the thread's store of stepped_back_ and its load of the callers before it sleeps:
-  // either it sees that nobody waits any more, or we see that it stepped back for us, and ring.
-  // Where nothing else wakes it, it may sleep its whole tick because we were driving.
-  waiting_callers_.fetch_sub(1);
-  if (!drove || (leaves_work && (stepped_back_.load() || polling_.load())))
-    wiring_.node.doorbell->ring_self();
-  completion_.run_callbacks();
-  if (!has_come(pending, until)) {
-    flush();
-    completion_.wait_until([&] { return has_come(pending, until); }, deadline);
-  }
-  const Clock::duration waited = Clock::now() - begin;
-  waited_ns_.fetch_add(waited.count());
-  pending.trace.waited(pending.request.name, waited);
-}
-
-Status Engine::Impl::not_in_time(const Pending& pending) const {
-  return error(Code::kTimeout,
-               "rank {}: '{}' ({}) has not completed in time; it is still under way", wiring_.rank,
-               pending.request.name, hvd::describe(pending.request.operation));
-}
-
-Status Engine::Impl::wait(Handle handle, Deadline deadline) {
-  HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
-  if (pending->done.load()) {
-    if (!submission_.is_empty()) flush();
-    return pending->status;
-  }
-  await(*pending, Until::kDone, deadline);
-  return pending->done.load() ? pending->status : not_in_time(*pending);
 }
 
 }  // namespace hvd

@@ -5,13 +5,14 @@
 #include <numeric>
 
 namespace hvd {
-namespace {
 
 bool may_join(const Description& a, const Description& b) {
   return a.has_single_dtype() && b.has_single_dtype() &&
          a.tensors.front().dtype == b.tensors.front().dtype && a.operation == b.operation &&
          a.device == b.device && a.process_set == b.process_set && a.priority == b.priority;
 }
+
+namespace {
 
 /// Where a tensor of a batch comes from: the n-th tensor of a request.
 struct Source {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/leader.h"
 
+#include <utility>
+
 #include "engine/board.h"
 
 namespace hvd {
 
 Leader::Leader(RankSet subtree, int size) : subtree_(std::move(subtree)), size_(size) {
-  sets_.push_back({RankSet::all(size), subtree_.count(), false, {}});
+  sets_.push_back({RankSet::all(size), subtree_.count()});
 }
 
 void Leader::member_ready(int rank, std::uint32_t id, Clock::time_point now) {
@@ -56,6 +58,11 @@ void Leader::turn_partial(Id& entry) {
   if (entry.count > 0) up_.emplace_back(Partial{id, entry.have});
 }
 
+Leader::Set* Leader::find_set(int process_set) {
+  const auto index = static_cast<std::size_t>(process_set);
+  return index < sets_.size() ? &sets_[index] : nullptr;
+}
+
 Leader::Id* Leader::find(int process_set, const std::string& name) {
   const auto index = static_cast<std::size_t>(process_set);
   if (index >= sets_.size()) return nullptr;
@@ -72,6 +79,9 @@ void Leader::pass_up(ControlMessage message) {
     tell_all_of(leave->rank);
   } else if (const auto* joining = std::get_if<Joining>(&message)) {
     tell_all_of(joining->rank);
+  } else if (const auto* urge = std::get_if<Urge>(&message)) {
+    Set* set = find_set(urge->process_set);
+    if (set == nullptr || !set->is_frozen || std::exchange(set->has_urged, true)) return;
   }
   up_.push_back(std::move(message));
 }
@@ -102,7 +112,7 @@ void Leader::follow(const ControlMessage& entry) {
     const auto index = static_cast<std::size_t>(added->process_set);
     if (index > sets_.size()) return;  // not from our code: sets are numbered in order
     if (index == sets_.size()) sets_.emplace_back();
-    sets_[index] = {added->ranks, subtree_.common(added->ranks).count(), false, {}};
+    sets_[index] = {added->ranks, subtree_.common(added->ranks).count()};
   } else if (const auto* removed = std::get_if<SetRemoved>(&entry)) {
     remove_set(removed->process_set);
   } else if (const auto* joined = std::get_if<Joined>(&entry)) {
@@ -110,6 +120,13 @@ void Leader::follow(const ControlMessage& entry) {
   } else if (const auto* end = std::get_if<JoinEnd>(&entry)) {
     const auto index = static_cast<std::size_t>(end->process_set);
     if (index < sets_.size()) sets_[index].any_joined = false;
+  } else if (const auto* frozen = std::get_if<Frozen>(&entry)) {
+    if (Set* set = find_set(frozen->process_set)) {
+      set->is_frozen = true;
+      set->has_urged = false;
+    }
+  } else if (const auto* thawed = std::get_if<Thawed>(&entry)) {
+    if (Set* set = find_set(thawed->process_set)) set->is_frozen = false;
   }
 }
 

@@ -27,7 +27,8 @@ class Leader {
   void member_ready(int rank, std::uint32_t id, Clock::time_point now);
   /// `child`: all ranks below that child leader.
   void child_ready(const RankSet& child, const Ready& ready, Clock::time_point now);
-  /// Announce, Partial or Leave from a member or a child.
+  /// Announce, Partial, Leave, Joining or Urge from a member or a child. Of urges goes up the first
+  /// since the buckets of the process set were frozen.
   void pass_up(ControlMessage message);
   /// Follows the log, which tells what ids mean and when a use of them is over.
   void follow(const ControlMessage& entry);
@@ -52,12 +53,15 @@ class Leader {
     RankSet ranks;
     int wanted = 0;
     bool any_joined = false;  ///< A rank has joined: no AND over the set will complete.
-    std::unordered_map<std::string, std::uint32_t> ids;  ///< By name.
+    bool is_frozen = false;   ///< Its buckets are fixed.
+    bool has_urged = false;   ///< Somebody of the subtree has, since then.
+    std::unordered_map<std::string, std::uint32_t> ids = {};  ///< By name.
   };
 
   Id* find(int process_set, const std::string& name);
   void define(const Define& define);
   void remove_set(int process_set);
+  Set* find_set(int process_set);
   void add(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
   void turn_partial(Id& entry);
   static bool is_unfinished(const Id& entry) { return entry.count != entry.wanted; }

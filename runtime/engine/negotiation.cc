@@ -269,6 +269,8 @@ void Negotiation::decide(ControlMessage message) {
     coordinator_->leave(*leave);
   } else if (const auto* joining = std::get_if<Joining>(&message)) {
     coordinator_->join(*joining);
+  } else if (const auto* urge = std::get_if<Urge>(&message)) {
+    coordinator_->urge(*urge);
   }
 }
 

@@ -22,7 +22,8 @@ namespace hvd {
 /// What the log asks this rank to do next, in log order.
 struct RunTogether {
   int process_set = 0;
-  int divisor = 0;  ///< As Run::divisor.
+  int divisor = 0;           ///< As Run::divisor.
+  std::uint32_t bucket = 0;  ///< As Run::bucket.
   std::vector<PendingPtr> requests;
 };
 struct FailRequest {
@@ -47,8 +48,13 @@ struct PassedOver {
   int process_set = 0;
   std::string name;
 };
-using Decision =
-    std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, SetFormed, PassedOver>;
+/// The buckets of the process set are fixed from here on, or no more.
+struct BucketsChanged {
+  int process_set = 0;
+  bool are_frozen = false;
+};
+using Decision = std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, SetFormed,
+                              PassedOver, BucketsChanged>;
 
 /// Stage two, submitted -> negotiated: agrees with the other ranks on what runs next.
 ///
@@ -94,6 +100,12 @@ class Negotiation {
   /// The same of a rank of this node that has left and ended.
   void forget_reader(int rank);
 
+  /// Urges the root where this rank may be what keeps a bucket back: a caller waits for something
+  /// that nothing has decided, longer than it should (Pending::overdue_at), and the rank has
+  /// submitted a part of the bucket only. Without such a part, where it has waited kAnyway more.
+  /// Returns when to look again; the next tick will do unless it is sooner.
+  Clock::time_point urge(Clock::time_point now);
+
   /// Moves messages. True when anything moved.
   bool step();
   /// Hands on what was said already and found no room; true when nothing is left. For the time
@@ -106,6 +118,9 @@ class Negotiation {
   std::vector<PendingPtr> take_all_requests();
 
  private:
+  /// From when a caller is overdue until its rank urges though it has submitted whole buckets:
+  /// another may go on without the rest of them, and wait for nothing.
+  static constexpr std::chrono::seconds kAnyway{1};
   struct Name {
     std::optional<std::uint32_t> id;
     Description described;  ///< What the id stands for.
@@ -125,6 +140,14 @@ class Negotiation {
     bool joined = false;              ///< By the log.
     std::uint32_t join_epoch = 0;     ///< Joins that have ended.
     std::deque<Status> missed_joins;  ///< Joins that failed before this rank called them.
+    std::vector<std::vector<std::uint32_t>> buckets;  ///< Of the frozen schedule.
+    bool has_urged = false;                           ///< Since it was frozen.
+  };
+  /// What a look at the requests of this rank that nothing has decided found.
+  struct Overdue {
+    bool any = false;
+    Clock::time_point next = Clock::time_point::max();  ///< When the next one will be.
+    std::vector<std::uint32_t> for_long = {};           ///< Ids that are kAnyway beyond that.
   };
 
   bool is_leader() const { return place_.local_rank == 0; }
@@ -139,6 +162,8 @@ class Negotiation {
   void apply_joined(const Joined& joined);
   void apply_join_end(const JoinEnd& end);
   PendingPtr stand_in(const std::string& text, const Description& description);
+  Overdue find_overdue(Clock::time_point now) const;
+  void urge(Set& set, int process_set, const Overdue& overdue);
   void say_up(ControlMessage message);
   bool listen_to_members();
   bool listen_to_tree();
@@ -150,6 +175,8 @@ class Negotiation {
   void apply(const ControlMessage& entry);
   void apply_define(const Define& define);
   void apply_run(const Run& run);
+  void apply_frozen(const Frozen& frozen);
+  void apply_thawed(const Thawed& thawed);
   void apply_set_added(const SetAdded& added);
   void apply_set_removed(int process_set);
   PendingPtr take_current(int process_set, const std::string& text);
@@ -174,6 +201,7 @@ class Negotiation {
   RingWriter up_;
   RingReader log_;
   std::vector<Decision> decisions_;
+  int frozen_sets_ = 0;    ///< Of those with this rank.
   bool has_left_ = false;  ///< Has said farewell.
   bool lost_ = false;
   bool ring_leader_ = false;

@@ -45,6 +45,10 @@ void Negotiation::apply(const ControlMessage& entry) {
     apply_set_added(*added);
   } else if (const auto* removed = std::get_if<SetRemoved>(&entry)) {
     apply_set_removed(removed->process_set);
+  } else if (const auto* frozen = std::get_if<Frozen>(&entry)) {
+    apply_frozen(*frozen);
+  } else if (const auto* thawed = std::get_if<Thawed>(&entry)) {
+    apply_thawed(*thawed);
   } else if (const auto* joined = std::get_if<Joined>(&entry)) {
     apply_joined(*joined);
   } else if (const auto* end = std::get_if<JoinEnd>(&entry)) {
@@ -77,6 +81,7 @@ void Negotiation::apply_run(const Run& run) {
   RunTogether together;
   together.process_set = run.process_set;
   together.divisor = run.divisor;
+  together.bucket = run.bucket;
   together.requests.reserve(run.ids.size() + 1);
   for (const std::uint32_t id : run.ids) {
     if (id >= by_id_.size() || by_id_[id].entry == nullptr) continue;
@@ -181,6 +186,7 @@ PendingPtr Negotiation::stand_in(const std::string& text, const Description& des
 void Negotiation::apply_set_removed(int process_set) {
   const auto index = static_cast<std::size_t>(process_set);
   if (index == 0 || index >= sets_.size() || sets_[index] == nullptr) return;
+  if (!sets_[index]->buckets.empty()) --frozen_sets_;
   for (IdName& name : by_id_) {
     if (name.set == sets_[index].get()) name = {};
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/deadline.h"
 #include "device/ready_points.h"
 #include "engine/description.h"
 #include "engine/request.h"
@@ -31,6 +32,10 @@ struct Pending {
   /// GPU memory: where the results are complete; may be read by anyone once `enqueued` is true.
   std::vector<GpuEventPtr> finish_points;
   std::atomic<bool> enqueued{false};  ///< Streams may wait for it. Before `done`, or never.
+
+  /// When a caller that waits is held up too long while nothing has decided the request; never: the
+  /// end of the clock.
+  mutable std::atomic<Clock::rep> overdue_at{Clock::duration::max().count()};
 
   TracedRequest trace;  ///< Set as it is queued.
 

@@ -18,7 +18,7 @@ std::vector<ControlMessage> one_of_each() {
           Partial{7, RankSet::all(70)},
           Leave{3, {{2, "x", 1}, {0, "", 70}}},
           Define{9, "x", description},
-          Run{{1, 2}, "y", 3, 69, description},
+          Run{{1, 2}, "y", 3, 69, 4, description},
           Failure{"x", Code::kMismatch, "text", 4},
           Stall{"x", "text", 5},
           Left{4, true},
@@ -29,7 +29,10 @@ std::vector<ControlMessage> one_of_each() {
           SetRemoved{7},
           Joining{8, 9, 10, true, {{9, "y", 3}}},
           Joined{11, 12},
-          JoinEnd{13, 14, Code::kMismatch, "text"}};
+          JoinEnd{13, 14, Code::kMismatch, "text"},
+          Urge{15, "text"},
+          Frozen{16, {1, 2, 4'000}, {1, 3}},
+          Thawed{17, "text"}};
 }
 
 TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {
@@ -89,6 +92,14 @@ TEST(ControlMessage, SurvivesRandomAndDamagedBytes) {
     }
     (void)decode_control_message(bytes, 70);
   }
+}
+
+TEST(ControlMessage, RefusesBucketsThatDoNotHoldTheirIds) {
+  for (const std::vector<std::uint32_t>& ends :
+       {std::vector<std::uint32_t>{1}, {1, 3}, {2, 1, 2}, {}, {4'000'000'000}}) {
+    EXPECT_FALSE(decode_control_message(encode(Frozen{0, {1, 2}, ends}), 70).is_ok());
+  }
+  EXPECT_TRUE(decode_control_message(encode(Frozen{0, {}, {}}), 70).is_ok());
 }
 
 TEST(ControlMessage, RefusesRanksThatDoNotExist) {

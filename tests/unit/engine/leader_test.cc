@@ -126,6 +126,23 @@ TEST_F(LeaderTest, WhileARankHasJoinedTheRestOfItsSetIsToldInPart) {
   EXPECT_TRUE(std::holds_alternative<Ready>(leader_.take_up().at(0)));
 }
 
+TEST_F(LeaderTest, PassesOneUrgeForEachTimeThatBucketsAreFrozen) {
+  const auto urge = [this] {
+    leader_.pass_up(Urge{0, "rank 1 waits"});
+    return leader_.take_up().size();
+  };
+  EXPECT_EQ(urge(), 0u) << "there is nothing to open";
+  leader_.follow(Frozen{0, {0, 1}, {2}});
+  EXPECT_EQ(urge(), 1u);
+  EXPECT_EQ(urge(), 0u) << "of a second rank, of the same buckets";
+  leader_.follow(Thawed{0, "rank 1 waits"});
+  EXPECT_EQ(urge(), 0u);
+  leader_.follow(Frozen{0, {0, 1}, {2}});
+  EXPECT_EQ(urge(), 1u);
+  leader_.pass_up(Urge{5, "rank 1 waits"});
+  EXPECT_FALSE(leader_.has_up()) << "of a process set that the log has not named";
+}
+
 TEST_F(LeaderTest, IgnoresIdsThatTheLogHasNotNamed) {
   leader_.member_ready(0, 77, kLeaderStart);
   child({78});
