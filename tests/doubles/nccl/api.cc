@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's functions about communicators, memory and errors.
-#pragma GCC visibility push(default)
 #include <nccl.h>
-#pragma GCC visibility pop
 
 #include <cstring>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's functions that put work into streams.
-#pragma GCC visibility push(default)
 #include <nccl.h>
-#pragma GCC visibility pop
 
 #include <cstring>
 

@@ -67,27 +67,31 @@ ncclResult_t Communicator::launch(const std::vector<Call>& calls, CUstream strea
   if (driver().is_capturing(stream, &status) != CUDA_SUCCESS) {
     return ncclUnhandledCudaError;
   }
+  const bool is_captured = status != CU_STREAM_CAPTURE_STATUS_NONE;
   auto work = std::make_unique<Work>();
   work->communicator = shared_from_this();
   work->calls = calls;
-  work->is_captured = status != CU_STREAM_CAPTURE_STATUS_NONE;
-  if (!work->is_captured) {
+  work->is_captured = is_captured;
+  if (!is_captured) {
     const hvd::Lock lock(mutex_);
     work->turn = launched_++;
   }
-  if (driver().launch_host_function(stream, run, work.get()) != CUDA_SUCCESS) {
-    return ncclUnhandledCudaError;
+  Work* const argument = work.get();
+  if (is_captured) {
+    keep(std::move(work));
+  } else {
+    static_cast<void>(work.release());  // run() deletes it, perhaps before the launch returns
   }
-  if (!work->is_captured) {
-    static_cast<void>(work.release());  // run() deletes it
-    return ncclSuccess;
-  }
-  // Graphs keep the pointer, and say nothing when they end.
+  const CUresult result = driver().launch_host_function(stream, run, argument);
+  return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+// Graphs keep the pointer, and say nothing when they end.
+void Communicator::keep(std::unique_ptr<Work> work) {
   static hvd::Mutex mutex;
   static auto* const kept = new std::vector<std::unique_ptr<Work>>;
   const hvd::Lock lock(mutex);
   kept->push_back(std::move(work));
-  return ncclSuccess;
 }
 
 void CUDA_CB Communicator::run(void* argument) {
@@ -171,6 +175,7 @@ ncclResult_t Communicator::split(const Operation& operation, const CommunicatorP
 void Communicator::abort() {
   spoke_.abort();
   if (background_.joinable()) background_.join();
+  spoke_.stop();  // here and not at the end, which graphs may put off for ever
   changed_.notify_all();
 }
 

@@ -75,6 +75,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   };
   struct Work;
   static void CUDA_CB run(void* work);
+  static void keep(std::unique_ptr<Work> work);
   void perform(const Work& work);
   bool take_turn(const Work& work);
   void end_turn(const Work& work);

@@ -15,30 +15,29 @@
 extern "C" {
 
 /// Forgets all orders, counts and complaints.
-__attribute__((visibility("default"))) void double_nccl_reset();
+void double_nccl_reset();
 /// Calls of a function since the reset.
-__attribute__((visibility("default"))) int double_nccl_calls(const char* function);
+int double_nccl_calls(const char* function);
 /// Operations that ranks put into streams since the reset, and graph replays of them. -1: of all.
-__attribute__((visibility("default"))) int double_nccl_operations(int rank);
+int double_nccl_operations(int rank);
 /// Communicators, registrations, windows and allocations that are still there.
-__attribute__((visibility("default"))) int double_nccl_alive();
+int double_nccl_alive();
 /// Complaints since the reset; the text of the last one, or "", valid until the thread's next call.
-__attribute__((visibility("default"))) int double_nccl_complaints();
-__attribute__((visibility("default"))) const char* double_nccl_last_complaint();
+int double_nccl_complaints();
+const char* double_nccl_last_complaint();
 
 /// The nth call (from 1) of `function` from now by `rank` (-1: any) returns `code`.
-__attribute__((visibility("default"))) void double_nccl_fail(const char* function, int nth,
-                                                             int code, int rank);
+void double_nccl_fail(const char* function, int nth, int code, int rank);
 /// The nth operation (from 1) from now of `rank` never begins, until it is aborted.
-__attribute__((visibility("default"))) void double_nccl_hang(int rank, int nth);
+void double_nccl_hang(int rank, int nth);
 /// The nth operation from now of `rank` never ends, and the communicator has an error.
-__attribute__((visibility("default"))) void double_nccl_async_error(int rank, int nth, int code);
+void double_nccl_async_error(int rank, int nth, int code);
 /// Operations begin after up to `most_us`, chosen by a generator begun with `seed`.
-__attribute__((visibility("default"))) void double_nccl_delay(unsigned seed, unsigned most_us);
-__attribute__((visibility("default"))) void double_nccl_set_version(int version);
+void double_nccl_delay(unsigned seed, unsigned most_us);
+void double_nccl_set_version(int version);
 /// The others are not told when a rank dies: they wait, as kernels over NVLink do.
-__attribute__((visibility("default"))) void double_nccl_silent_deaths(int silent);
-__attribute__((visibility("default"))) void double_nccl_progress_polls(int polls);
+void double_nccl_silent_deaths(int silent);
+void double_nccl_progress_polls(int polls);
 /// Answers as NCCL's RAS at `address` (host:port; port 0: any). The port, or -1.
-__attribute__((visibility("default"))) int double_nccl_ras(const char* address);
+int double_nccl_ras(const char* address);
 }

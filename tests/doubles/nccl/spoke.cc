@@ -14,7 +14,9 @@
 
 namespace double_nccl {
 
-Spoke::~Spoke() {
+Spoke::~Spoke() { stop(); }
+
+void Spoke::stop() {
   abort();
   if (reader_.joinable()) reader_.join();
 }

@@ -14,7 +14,7 @@
 namespace double_nccl {
 
 /// One rank's connection with the star of its communicator, and the thread that reads it.
-/// Thread-safe, but for the destructor.
+/// Thread-safe, but for stop() and the destructor.
 class Spoke {
  public:
   Spoke() = default;
@@ -33,6 +33,8 @@ class Spoke {
   /// Ends as an error what ranks wait for.
   void fail(ncclResult_t code, const std::string& text);
   void abort();
+  /// abort(), and the end of the thread.
+  void stop();
   bool is_aborted() const;
   /// Waits for abort().
   void wait_for_abort();

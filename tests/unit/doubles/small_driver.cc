@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
-
 #include "unit/doubles/small_driver.h"
 
 #include <cstdint>
