@@ -8,11 +8,10 @@
 #include "device/driver_gpu.h"
 #include "device/driver_library.h"
 #include "device/gpu.h"
+#include "device/kernels/kernel_image.h"
 
 namespace hvd {
 namespace {
-
-std::span<const std::byte> no_kernels(int) { return {}; }
 
 class DriverGpus final : public Gpus {
  public:
@@ -33,7 +32,7 @@ class DriverGpus final : public Gpus {
     Lock lock(mutex_);
     auto& gpu = gpus_[static_cast<std::size_t>(device.index)];
     if (gpu == nullptr) {
-      HVD_TRY_ASSIGN(gpu, DriverGpu::open(*driver_, device.index, no_kernels));
+      HVD_TRY_ASSIGN(gpu, DriverGpu::open(*driver_, device.index, kernel_image));
     }
     return static_cast<Gpu*>(gpu.get());
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 namespace hvd::doubles {
 
@@ -18,5 +19,6 @@ struct HostKernel {
 
 /// Null: there is no such kernel. Defined by the host build of the kernels.
 const HostKernel* find_host_kernel(std::string_view name);
+std::vector<HostKernel> all_host_kernels();
 
 }  // namespace hvd::doubles
