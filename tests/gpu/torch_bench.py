@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd.torch on GPUs beside torch.distributed over NCCL: torch_bench.py TABLE, started by hvdrun.
+
+hooks      host time of submitting 161 gradients, and of synchronize() until it returns
+step       one training step of ResNet-50: DistributedOptimizer beside DistributedDataParallel
+allreduce  sizes from 1 KB to 1 GB beside all_reduce
+Rank 0 prints rows "table | case | ours | theirs | ratio"; medians of the slowest rank.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import hvd.torch as hvd
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
+
+from resnet50 import ResNet50  # noqa: E402 (the path comes first)
+
+
+def own_device() -> torch.device:
+    if not torch.cuda.is_available():
+        print("skipped: torch finds no GPU here")
+        sys.exit(77)
+    number = 0 if os.environ.get("HVD_SHARE_GPU") == "1" else hvd.local_rank()
+    device = torch.device("cuda", number % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def join_nccl(device: torch.device) -> None:
+    folder = hvd.broadcast_object(tempfile.mkdtemp(prefix="hvd-bench-"), 0)
+    dist.init_process_group(
+        "nccl", init_method=f"file://{folder}/ddp", rank=hvd.rank(), world_size=hvd.size()
+    )
+    dist.all_reduce(torch.ones(1, device=device))
+
+
+def slowest(times: list[float]) -> float:
+    """The median of the rank where it is the greatest."""
+    mine = torch.tensor([statistics.median(times)], dtype=torch.float64)
+    return hvd.allreduce(mine, op=hvd.Max).item()
+
+
+def median_us(run: Callable[[], None], repeats: int) -> float:
+    """Microseconds until the device is done."""
+    times = []
+    for turn in range(repeats + 5):
+        torch.cuda.synchronize()
+        hvd.barrier()
+        begin = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        if turn >= 5:
+            times.append(1e6 * (time.perf_counter() - begin))
+    return slowest(times)
+
+
+def row(table: str, case: str, ours: float, theirs: float | None = None) -> None:
+    if hvd.rank() == 0:
+        rest = " | " if theirs is None else f"{theirs:.1f} | {ours / theirs:.2f}"
+        print(f"{table} | {case} | {ours:.1f} | {rest}", flush=True)
+
+
+def hooks(device: torch.device) -> None:
+    weights = [torch.nn.Parameter(torch.zeros(64, device=device)) for _ in range(161)]
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(weights, lr=0.0), [(f"hooks.{i}", w) for i, w in enumerate(weights)]
+    )
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+    reducer = optimizer._hvd_reducers[0]
+    calls = [reducer._hook(index, None) for index in range(len(weights))]
+    submit, wait = [], []
+    for turn in range(60):
+        torch.cuda.synchronize()
+        hvd.barrier()
+        begin = time.perf_counter()
+        for call, weight in zip(calls, weights):
+            call(weight)
+        middle = time.perf_counter()
+        optimizer.synchronize()
+        if turn >= 10:
+            submit.append(1e6 * (middle - begin))
+            wait.append(1e6 * (time.perf_counter() - middle))
+    row("hooks", "submit 161 gradients, us of the host", slowest(submit))
+    row("hooks", "synchronize() returns, us of the host", slowest(wait))
+
+
+def step(device: torch.device) -> None:
+    join_nccl(device)
+    images = torch.randn(16, 3, 224, 224, device=device)
+    labels = torch.randint(1000, (16,), device=device)
+
+    def stepping(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+        def one() -> None:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+
+        return one
+
+    torch.manual_seed(0)
+    mine, theirs = ResNet50().to(device), ResNet50().to(device)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(mine.parameters(), lr=0.01), mine.named_parameters()
+    )
+    hvd.broadcast_parameters(mine.state_dict(), 0)
+    wrapped = torch.nn.parallel.DistributedDataParallel(theirs, gradient_as_bucket_view=True)
+    plain = torch.optim.SGD(theirs.parameters(), lr=0.01)
+    row(
+        "step",
+        "ResNet-50, 16 images, us",
+        median_us(stepping(mine, optimizer), 30),
+        median_us(stepping(wrapped, plain), 30),
+    )
+
+
+def allreduce(device: torch.device) -> None:
+    join_nccl(device)
+    for power in range(10, 31, 2):
+        tensor = torch.zeros((1 << power) // 4, device=device)
+        repeats = 200 if power < 20 else 20
+        row(
+            "allreduce",
+            f"{1 << power} bytes, us",
+            median_us(lambda t=tensor: hvd.allreduce_(t, name="bench", op=hvd.Sum), repeats),
+            median_us(lambda t=tensor: dist.all_reduce(t), repeats),
+        )
+
+
+def main() -> int:
+    hvd.init()
+    device = own_device()
+    if hvd.rank() == 0:
+        name = torch.cuda.get_device_name(device)
+        print(f"{name}, {hvd.size()} ranks, torch {torch.__version__}\n{hvd.describe()}")
+    {"hooks": hooks, "step": step, "allreduce": allreduce}[sys.argv[1]](device)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    hvd.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

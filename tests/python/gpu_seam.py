@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the tensors of GPU tests are: on a GPU, or in CPU memory that passes for one.
+
+With HVD_CUDA_LIBRARY naming the double of the driver, "device" memory is host memory: then this
+tells hvd.torch that tensors of the CPU are on GPU 0, 1, ... of the rank. The double's streams run on
+threads of their own, and torch on the CPU waits for no stream: so what waits in a stream's order also
+waits for it to be empty. Without that variable a real GPU is used; exit code 77 where none is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from typing import Any
+
+import torch
+
+from hvd import _lib, api
+from hvd.gradients import Gradients
+from hvd.torch import devices
+
+IS_DOUBLE = "HVD_CUDA_LIBRARY" in os.environ
+LOCAL_RANK = int(os.environ.get("HVD_LOCAL_DEVICE", os.environ.get("LOCAL_RANK", "0")))
+
+
+class HostAsGpu(devices.TorchGpus):
+    """CPU memory is that of a GPU, but for tensors in `host`."""
+
+    def __init__(self, number: int) -> None:
+        self.kind = _lib.CUDA
+        self.number = number
+        self.host: dict[int, torch.Tensor] = {}  # by address; kept, so that none comes again
+
+    def index(self, tensor: torch.Tensor) -> int:
+        return -1 if tensor.data_ptr() in self.host else self.number
+
+    def stays(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor, which is in CPU memory."""
+        self.host[tensor.data_ptr()] = tensor
+        return tensor
+
+    def stream(self, index: int) -> int:
+        return 0
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        raise AssertionError("there is one stream")
+
+    def copy(self, target: torch.Tensor, address: int) -> None:
+        _lib.copy_bytes(target.data_ptr(), address, target.numel() * target.element_size())
+
+
+def _empty_streams_after_waits(number: int) -> None:
+    driver = ctypes.CDLL(os.environ["HVD_CUDA_LIBRARY"])
+    context = ctypes.c_void_p()
+    wait_stream, wait_for_gradients = api.wait_stream, Gradients.wait_stream
+
+    def finish() -> None:
+        if not context:
+            called(driver.cuInit(0))
+            called(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), number))
+        called(driver.cuCtxPushCurrent_v2(context))
+        called(driver.cuStreamSynchronize(None))
+        called(driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())))
+
+    def called(code: int) -> None:
+        if code:
+            raise AssertionError(f"the double of the driver: code {code}")
+
+    def wait_and_finish(*arguments: Any) -> None:
+        wait_stream(*arguments)
+        finish()
+
+    def wait_for_gradients_and_finish(*arguments: Any) -> None:
+        wait_for_gradients(*arguments)
+        finish()
+
+    api.wait_stream = wait_and_finish
+    Gradients.wait_stream = wait_for_gradients_and_finish  # type: ignore[method-assign]
+
+
+def own_device() -> torch.device:
+    """The device of this rank; to be called before ``hvd.init()``."""
+    if IS_DOUBLE:
+        devices.gpus = HostAsGpu(LOCAL_RANK)
+        _empty_streams_after_waits(LOCAL_RANK)
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        print("skipped: torch finds no GPU here")
+        sys.exit(77)
+    number = LOCAL_RANK if os.environ.get("HVD_SHARE_GPU") != "1" else 0
+    device = torch.device("cuda", number % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
