@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -35,6 +36,38 @@ struct Member {
   bool join_is_over = false;
   bool has_left = false;
   bool over = false;
+  std::vector<std::set<std::string>> buckets;  ///< Of process set 0; none while not frozen.
+  bool has_urged = false;
+  int times_frozen = 0;
+  std::vector<Owed> owed() const {
+    std::vector<Owed> list;
+    for (const auto& [text, name] : names) {
+      if (name.queued.empty()) continue;
+      const auto uses = static_cast<std::uint32_t>(name.queued.size());
+      list.push_back({set_of(text), name_of(text), uses});
+    }
+    return list;
+  }
+  void freeze(const Frozen& frozen) {
+    ++times_frozen;
+    has_urged = false;
+    buckets.clear();
+    std::size_t begin = 0;
+    for (const auto end : frozen.ends) {
+      auto& bucket = buckets.emplace_back();
+      for (; begin < end; ++begin) bucket.insert(name_of_id.at(frozen.ids[begin]));
+    }
+  }
+  bool has_part_of_a_bucket() const {
+    return std::any_of(buckets.begin(), buckets.end(), [this](const auto& bucket) {
+      std::size_t submitted = 0;
+      for (const std::string& text : bucket) {
+        const auto found = names.find(text);
+        submitted += found != names.end() && found->second.current ? 1 : 0;
+      }
+      return submitted > 0 && submitted < bucket.size();
+    });
+  }
   // Edges to and from the leader of the node.
   std::set<std::uint32_t> bits;
   std::deque<ControlMessage> up;
@@ -62,6 +95,10 @@ inline std::string text_of(const ControlMessage& entry) {
     return format_text("no set {}", removed->process_set);
   }
   if (const auto* define = std::get_if<Define>(&entry)) return "define " + define->name;
+  if (const auto* thawed = std::get_if<Thawed>(&entry)) return "thaw: " + thawed->text;
+  if (const auto* frozen = std::get_if<Frozen>(&entry)) {
+    return format_text("freeze {}", frozen->ids.size());
+  }
   if (const auto* failure = std::get_if<Failure>(&entry)) return "fail " + failure->name;
   if (const auto* left = std::get_if<Left>(&entry)) return format_text("left {}", left->rank);
   if (std::holds_alternative<Shutdown>(entry)) return "shutdown";

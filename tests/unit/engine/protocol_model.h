@@ -39,7 +39,9 @@ class Model {
       for (const std::string& name : plan_.names) {
         for (int i = plan_.uses_of(rank, name); i > 0; --i) member(rank).to_submit.push_back(name);
       }
-      std::shuffle(member(rank).to_submit.begin(), member(rank).to_submit.end(), random_);
+      std::vector<std::string>& list = member(rank).to_submit;
+      std::shuffle(list.begin(), list.end(), random_);
+      if (plan_.in_steps) plan_.sort_by_use(list);
     }
   }
 
@@ -53,7 +55,7 @@ class Model {
     for (bool moved = true; moved;) {
       moved = false;
       for (int rank = 0; rank < shape_.size(); ++rank) {
-        for (int i = 0; i < 4; ++i) moved = act(i, rank) || moved;
+        for (int i = 0; i < 5; ++i) moved = act(i, rank) || moved;
       }
       for (int node = shape_.nodes - 1; node >= 0; --node) {
         while (hear_from_child(node) || hear_from_parent(node)) moved = true;
@@ -95,7 +97,7 @@ class Model {
       case 1:
       case 2:
       case 3:
-        act(static_cast<int>(random_() % 4), rank);
+        act(static_cast<int>(random_() % 5), rank);
         break;
       case 4:
         hear_from_child(node);
@@ -116,7 +118,17 @@ class Model {
     if (what == 0) return submit(rank);
     if (what == 1) return join(rank) || leave(rank);
     if (what == 2) return read_log(rank);
-    return hear_from_member(rank);
+    if (what == 3) return hear_from_member(rank);
+    return urge(rank);
+  }
+
+  /// As if it waited: at any moment while it has submitted a part of a bucket only.
+  bool urge(int rank) {
+    Member& me = member(rank);
+    if (me.has_urged || !me.has_part_of_a_bucket()) return false;
+    me.has_urged = true;
+    say_up(rank, Urge{0, format_text("rank {} waits", rank)});
+    return true;
   }
 
   bool submit(int rank) {
@@ -174,7 +186,7 @@ class Model {
       }
     }
     me.has_left = true;
-    say_up(rank, Leave{rank, owed(me)});
+    say_up(rank, Leave{rank, me.owed()});
     return true;
   }
 
@@ -184,18 +196,8 @@ class Model {
     if (!plan_.all_join || me.has_said_join || !me.to_submit.empty()) return false;
     if (plan_.leavers.contains(rank) || me.join_is_over) return false;
     me.has_said_join = true;
-    say_up(rank, Joining{rank, 0, 0, false, owed(me)});
+    say_up(rank, Joining{rank, 0, 0, false, me.owed()});
     return true;
-  }
-
-  static std::vector<Owed> owed(const Member& me) {
-    std::vector<Owed> list;
-    for (const auto& [text, name] : me.names) {
-      if (name.queued.empty()) continue;
-      const auto uses = static_cast<std::uint32_t>(name.queued.size());
-      list.push_back({set_of(text), name_of(text), uses});
-    }
-    return list;
   }
 
   bool hear_from_member(int rank) {
@@ -272,6 +274,8 @@ class Model {
       coordinator_.ready(partial->id, partial->ranks, kStart);
     } else if (const auto* joining = std::get_if<Joining>(&message)) {
       coordinator_.join(*joining);
+    } else if (const auto* urge = std::get_if<Urge>(&message)) {
+      coordinator_.urge(*urge);
     } else {
       coordinator_.leave(std::get<Leave>(message));
     }
@@ -322,6 +326,10 @@ class Model {
       const std::string key = key_of(failure->process_set, failure->name);
       if (me.names.contains(key)) me.names[key].in_full = true;
       end_use(rank, key, failure->code);
+    } else if (const auto* frozen = std::get_if<Frozen>(&entry)) {
+      me.freeze(*frozen);
+    } else if (std::holds_alternative<Thawed>(entry)) {
+      me.buckets.clear();
     } else if (const auto* joined = std::get_if<Joined>(&entry)) {
       me.joined = me.joined || joined->rank == rank;
     } else if (std::holds_alternative<JoinEnd>(entry)) {

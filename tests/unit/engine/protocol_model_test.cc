@@ -14,8 +14,10 @@ constexpr unsigned kSeeds = 400;
 #endif
 
 /// Runs `plan(shape, random)` for every shape and many seeds and checks what every plan promises.
+/// Returns how often buckets were frozen.
 template <typename MakePlan>
-void check_promises(MakePlan&& plan) {
+int check_promises(MakePlan&& plan) {
+  int frozen = 0;
   for (const Shape& shape : kShapes) {
     for (unsigned seed = 0; seed < kSeeds; ++seed) {
       SCOPED_TRACE(format_text("{} nodes of {}, seed {}", shape.nodes, shape.local_size, seed));
@@ -23,23 +25,26 @@ void check_promises(MakePlan&& plan) {
       Model model(shape, plan(shape, random), seed);
       model.run();
       const std::vector<std::string>& log = model.member(0).log;
-      ASSERT_FALSE(log.empty());
+      frozen += model.member(0).times_frozen;
+      EXPECT_FALSE(log.empty());
       EXPECT_EQ(log.back(), "shutdown") << "something is stuck";
       for (int rank = 0; rank < shape.size(); ++rank) {
-        ASSERT_EQ(model.member(rank).log, log) << "rank " << rank << " follows another log";
+        EXPECT_EQ(model.member(rank).log, log) << "rank " << rank << " follows another log";
         for (const std::string& name : model.plan().names) {
           const std::vector<Code>& outcomes = model.member(rank).outcomes[name];
           const auto uses = static_cast<std::size_t>(model.plan().uses_of(rank, name));
-          ASSERT_EQ(outcomes.size(), uses) << "rank " << rank << ' ' << name;
+          EXPECT_EQ(outcomes.size(), uses) << "rank " << rank << ' ' << name;
+          if (testing::Test::HasFailure()) return frozen;
           for (std::size_t use = 0; use < uses; ++use) {
             const auto expected = model.plan().expected(shape.size(), name, static_cast<int>(use));
-            ASSERT_EQ(outcomes[use], expected.value_or(outcomes[use]))
+            EXPECT_EQ(outcomes[use], expected.value_or(outcomes[use]))
                 << "rank " << rank << ' ' << name << " use " << use;
           }
         }
       }
     }
   }
+  return frozen;
 }
 
 TEST(Protocol, EveryUseRunsOnceInOneOrderWhateverTheOrderOfSubmission) {
@@ -175,6 +180,54 @@ TEST(Protocol, IdsOfARemovedProcessSetServeOthers) {
       EXPECT_EQ(model.member(0).log.back(), model.member(shape.size() - 1).log.back());
     }
   }
+}
+
+/// Worlds with buckets, so that their promises are worth something.
+constexpr int kEnough = kSeeds / 10;
+
+/// Names of which buckets are made, in enough steps that they freeze.
+Plan plan_on_gpu() {
+  Plan plan;
+  plan.names = {"a", "b", "c", "d"};
+  plan.uses = 6;
+  plan.on_gpu = plan.in_steps = true;
+  return plan;
+}
+
+TEST(Protocol, BucketsOfGpuMemoryChangeNothingOfWhatEachUseComesTo) {
+  EXPECT_GT(check_promises([](const Shape&, std::mt19937&) { return plan_on_gpu(); }), kEnough);
+}
+
+TEST(Protocol, BucketsThawForRanksThatLeave) {
+  const int frozen = check_promises([](const Shape& shape, std::mt19937& random) {
+    Plan plan = plan_on_gpu();
+    plan.leavers = {any_rank(shape, random)};
+    for (const int rank : plan.leavers) stop_early(plan, rank, random);
+    return plan;
+  });
+  EXPECT_GT(frozen, kEnough);
+}
+
+TEST(Protocol, BucketsThawForRanksThatJoin) {
+  const int frozen = check_promises([](const Shape& shape, std::mt19937& random) {
+    Plan plan = plan_on_gpu();
+    plan.all_join = true;
+    for (int rank = 0; rank < shape.size(); ++rank) {
+      if (random() % 2 == 0) stop_early(plan, rank, random);
+    }
+    return plan;
+  });
+  EXPECT_GT(frozen, kEnough);
+}
+
+TEST(Protocol, ADisagreementAboutANameOfABucketIsOneOfThatNameAlone) {
+  const int frozen = check_promises([](const Shape& shape, std::mt19937& random) {
+    Plan plan = plan_on_gpu();
+    const int use = static_cast<int>(random() % static_cast<unsigned>(plan.uses));
+    plan.elements[{any_rank(shape, random), plan.names[random() % plan.names.size()], use}] = 2;
+    return plan;
+  });
+  EXPECT_GT(frozen, kEnough);
 }
 
 TEST(Protocol, OnceNamesAreKnownALeaderHearsItsMembersAndItsFanOutOncePerUse) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -55,6 +56,8 @@ struct Plan {
   std::vector<RankSet> sets;  ///< From process set 1 on.
   int uses = 3;
   std::map<std::tuple<int, std::string, int>, int> elements;  ///< By rank, name, use; else 1.
+  bool on_gpu = false;                                        ///< The allreduces.
+  bool in_steps = false;  ///< Ranks submit the uses of all names one after the other.
   bool all_stay = false;
   bool all_join = false;  ///< All ranks but leavers join after their uses, and then leave.
   std::set<int> leavers;
@@ -76,9 +79,22 @@ struct Plan {
   Description description(int rank, const std::string& name, int use) const {
     Description description;
     description.process_set = set_of(name);
-    if (name_of(name) == "b") description.operation = Broadcast{0};
+    if (name_of(name) == "b") {
+      description.operation = Broadcast{0};
+    } else if (on_gpu) {
+      description.device = DeviceKind::kCuda;
+    }
     description.tensors.push_back({DataType::kFloat32, 0, {elements_of(rank, name, use)}});
     return description;
+  }
+  /// Brings uses together; `list` is submitted from its end, in any order within a step.
+  static void sort_by_use(std::vector<std::string>& list) {
+    std::map<std::string, int> seen;
+    std::vector<std::pair<int, std::string>> steps;
+    for (const std::string& name : list) steps.emplace_back(seen[name]++, name);
+    std::stable_sort(steps.begin(), steps.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t i = 0; i < list.size(); ++i) list[i] = steps[i].second;
   }
   /// What must come of a use, on every rank that submits it; nothing: that depends on chance.
   std::optional<Code> expected(int size, const std::string& name, int use) const {
