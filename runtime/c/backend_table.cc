@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "backends/nccl/nccl_backend.h"
 #include "backends/shm/shm_backend.h"
 #include "backends/staged/staged_backend.h"
 #include "backends/tcp/tcp_backend.h"
@@ -10,7 +11,7 @@
 namespace hvd {
 
 std::span<const BackendEntry> backend_table() {
-  static const std::array table{kShmBackend, kTcpBackend, kStagedBackend};
+  static const std::array table{kShmBackend, kTcpBackend, kNcclBackend, kStagedBackend};
   return table;
 }
 

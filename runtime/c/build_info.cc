@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backends/mpi/mpi_library.h"
+#include "backends/nccl/nccl_backend.h"
 #include "base/format.h"
 #include "c/backend_table.h"
 
@@ -77,10 +78,13 @@ std::string build_info() {
   const Part mpi{"mpi", has_mpi,
                  has_mpi ? "loaded at run time where MPI is chosen"
                          : "no plugin lies beside libhvd: libopenmpi-dev or libmpich-dev"};
+  const NcclBuild nccl = describe_nccl_build(Environment::of_process());
   std::string backends = "[";
   for (const BackendEntry& entry : backend_table()) {
-    backends += format_text(R"({}{{"name": "{}", "available": true, "reason": "linked in"}})",
-                            backends.size() > 1 ? ", " : "", entry.name);
+    const bool is_nccl = entry.name == kNcclBackend.name;
+    backends += format_text(R"({}{{"name": "{}", "available": {}, "reason": "{}"}})",
+                            backends.size() > 1 ? ", " : "", entry.name, !is_nccl || nccl.is_there,
+                            is_nccl ? nccl.reason : "linked in");
   }
   backends = join(backends + "]", list_of({&mpi, 1}));
   return format_text(R"({{"version": "{}", "backends": {}, "bootstraps": {}, "libraries": {}}})",

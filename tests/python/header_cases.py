@@ -130,7 +130,8 @@ class WithoutInit(unittest.TestCase):
         import hvd
 
         info = hvd.build_info()
-        self.assertEqual({part["name"] for part in info["backends"]}, {"mpi", "shm", "tcp"})
+        names = {part["name"] for part in info["backends"]}
+        self.assertEqual(names, {"mpi", "nccl", "shm", "staged", "tcp"})
         for kind in ("bootstraps", "libraries"):
             for part in info[kind]:
                 self.assertTrue(part["reason"], part)

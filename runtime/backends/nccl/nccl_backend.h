@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
+#include "base/environment.h"
 #include "collective/backend.h"
 
 namespace hvd {
 
 /// "nccl": GPU memory, in stream order. Declines in a build without the headers of a vendor.
 extern const BackendEntry kNcclBackend;
+
+/// What this build has of it. No NCCL is loaded for the answer: a framework that is imported later
+/// may bring its own.
+struct NcclBuild {
+  bool is_there = false;
+  std::string reason;  ///< Which library would be used and why, or what was missing.
+};
+NcclBuild describe_nccl_build(const Environment& environment);
 
 }  // namespace hvd

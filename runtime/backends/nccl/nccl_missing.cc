@@ -5,10 +5,12 @@
 namespace hvd {
 namespace {
 
+constexpr const char* kReason =
+    "this build has no part for NCCL: its headers were missing when it was built "
+    "(scripts/gpu_packages.sh brings them)";
+
 Result<std::unique_ptr<Backend>> decline(const BackendContext& /*context*/) {
-  return error(Code::kUnsupported,
-               "this build has no part for NCCL: its headers were missing when it was built "
-               "(scripts/gpu_packages.sh brings them)");
+  return Status(Code::kUnsupported, kReason);
 }
 
 }  // namespace
@@ -17,5 +19,7 @@ const BackendEntry kNcclBackend = {.name = "nccl",
                                    .memory_bytes = [](int) { return std::size_t{0}; },
                                    .create = &decline,
                                    .on_gpu = true};
+
+NcclBuild describe_nccl_build(const Environment& /*environment*/) { return {false, kReason}; }
 
 }  // namespace hvd

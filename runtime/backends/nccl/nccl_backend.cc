@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/nccl/nccl_backend.h"
+
+#include <utility>
+
+#include "backends/nccl/nccl_plan.h"
+#include "backends/nccl/nccl_preparation.h"
+#include "backends/nccl/nccl_session.h"
+#include "backends/nccl/nccl_task.h"
+
+namespace hvd {
+namespace {
+
+class NcclBackend : public Backend {
+ public:
+  NcclBackend(const BackendContext& context, NcclSettings settings, Environment environment)
+      : environment_(std::move(environment)), session_(context, std::move(settings)) {}
+
+  std::string_view name() const override { return kNcclBackend.name; }
+
+  Status supports(const Operation& operation, DataType dtype, Device device) const override {
+    if (device.kind != gpu_kind_of_build()) {
+      return error(Code::kUnsupported, "nccl reaches the memory of {} GPUs only", kNcclTitle);
+    }
+    return check_nccl_operation(operation, dtype);
+  }
+
+  std::string reach() const override {
+    const int size = session_.context().communicator.size;
+    if (!session_.is_open()) {
+      return format_text("{} between the GPUs of {} ranks, from their first tensor on", kNcclTitle,
+                         size);
+    }
+    return format_text("{} between the GPUs of {} ranks, this one's a {}",
+                       session_.library().describe(), size, session_.gpu().facts().name);
+  }
+
+  Result<std::unique_ptr<Task>> prepare(const Batch& first) override {
+    return prepare_nccl(session_, environment_, first.device);
+  }
+
+  Result<std::unique_ptr<Task>> start(Batch batch) override {
+    if (session_.is_given_up()) {
+      return error(Code::kAborted, "nccl: an earlier batch of this process set was given up");
+    }
+    const Device own = session_.gpu().device();
+    if (!batch.is_neutral && batch.device != own) {
+      return error(Code::kInvalidArgument,
+                   "rank {}: a tensor on GPU {}, but this process set works on GPU {} of this "
+                   "rank: one GPU per rank; select it before the first tensor is made",
+                   session_.context().communicator.world_rank(), batch.device.index, own.index);
+    }
+    return start_nccl_task(session_, std::move(batch));
+  }
+
+  /// The same bits on all ranks; which order NCCL sums in depends on its algorithm.
+  bool reproducible() const override { return false; }
+  bool keeps_memory() const override { return session_.keeps_memory(); }
+  bool settle(const std::function<bool(int rank)>& /*is_gone*/, Deadline deadline) override {
+    return session_.abort(deadline);
+  }
+
+ private:
+  Environment environment_;
+  NcclSession session_;
+};
+
+Result<std::unique_ptr<Backend>> create_nccl(const BackendContext& context) {
+  if (context.gpus == nullptr || !context.start_on_host) {
+    return error(Code::kUnsupported, "nccl serves GPU memory, of which this process has none");
+  }
+  Environment environment = Environment::of_process();
+  HVD_TRY_ASSIGN(NcclSettings settings, NcclSettings::from(environment));
+  return std::unique_ptr<Backend>(
+      std::make_unique<NcclBackend>(context, std::move(settings), std::move(environment)));
+}
+
+}  // namespace
+
+const BackendEntry kNcclBackend = {.name = "nccl",
+                                   .memory_bytes = [](int) { return std::size_t{0}; },
+                                   .create = &create_nccl,
+                                   .on_gpu = true};
+
+NcclBuild describe_nccl_build(const Environment& environment) {
+  const NcclSource source =
+      NcclSource::choose(loaded_nccl_path(), environment.get("HVD_NCCL_LIBRARY").value_or(""));
+  return {true, format_text("{} is loaded at the first tensor in GPU memory: {} ({})", kNcclTitle,
+                            source.path, source.reason)};
+}
+
+}  // namespace hvd

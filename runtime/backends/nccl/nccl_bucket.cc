@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/nccl/nccl_bucket.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/log.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kLeastBytes = std::size_t{4} << 20;
+constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older headers lack
+
+}  // namespace
+
+NcclBucket::~NcclBucket() {
+  for (const auto& piece : retired_) {
+    if (piece != nullptr) free(*piece);
+  }
+  if (current_ != nullptr) free(*current_);
+}
+
+Status NcclBucket::reserve(std::size_t bytes, StreamHandle stream) {
+  Gpu& gpu = communicator_.gpu();
+  std::erase_if(retired_, [&](const std::unique_ptr<Piece>& piece) {
+    const auto used = gpu.has_happened(*piece->last_use);
+    if (!used.is_ok() || !used.value()) return false;
+    free(*piece);
+    return true;
+  });
+  if (current_ != nullptr && bytes <= current_->bytes) {
+    if (registers_) tell_nccl(*current_);
+    return Status::ok();
+  }
+  HVD_TRY_ASSIGN(auto piece, make(std::bit_ceil(std::max(bytes, kLeastBytes))));
+  if (current_ != nullptr) {
+    HVD_TRY_ASSIGN(current_->last_use, gpu.record(stream));
+    retired_.push_back(std::move(current_));
+  }
+  current_ = std::move(piece);
+  return Status::ok();
+}
+
+Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {
+  auto piece = std::make_unique<Piece>();
+  piece->bytes = bytes;
+  const NcclCalls& calls = communicator_.library().calls();
+  if (registers_ && calls.mem_alloc != nullptr && calls.mem_free != nullptr) {
+    piece->is_nccls = calls.mem_alloc(&piece->memory, bytes) == ncclSuccess;
+  }
+  if (!piece->is_nccls) {
+    HVD_TRY_ASSIGN(piece->memory, communicator_.gpu().allocate(bytes));
+  }
+  if (registers_) make_window(*piece);
+  return piece;
+}
+
+/// Windows are made by all ranks together. Without one all is right, and slower: a refusal is no
+/// failure, here and below.
+void NcclBucket::make_window(Piece& piece) {
+  const NcclCalls& calls = communicator_.library().calls();
+  if (calls.comm_window_register == nullptr) return tell_nccl(piece);
+  const Status status =
+      communicator_.check(calls.comm_window_register(communicator_.handle(), piece.memory,
+                                                     piece.bytes, &piece.window, kSymmetricWindow),
+                          "cannot make a window of a bucket");
+  if (!status.is_ok()) log(LogLevel::kInfo, "nccl", "{}", status.message());
+}
+
+/// Where there is no window, for this rank alone.
+void NcclBucket::tell_nccl(Piece& piece) {
+  const NcclCalls& calls = communicator_.library().calls();
+  if (std::exchange(piece.is_told, true) || piece.window != nullptr) return;
+  if (calls.comm_register == nullptr) return;
+  const Status status = communicator_.check(
+      calls.comm_register(communicator_.handle(), piece.memory, piece.bytes, &piece.registration),
+      "cannot register a bucket");
+  if (!status.is_ok()) log(LogLevel::kInfo, "nccl", "{}", status.message());
+}
+
+void NcclBucket::free(Piece& piece) {
+  if (piece.memory == nullptr) return;
+  const NcclCalls& calls = communicator_.library().calls();
+  const ncclComm_t comm = communicator_.handle();
+  if (comm != nullptr && piece.window != nullptr && calls.comm_window_deregister != nullptr) {
+    calls.comm_window_deregister(comm, piece.window);
+  }
+  if (comm != nullptr && piece.registration != nullptr && calls.comm_deregister != nullptr) {
+    calls.comm_deregister(comm, piece.registration);
+  }
+  if (piece.is_nccls) {
+    calls.mem_free(piece.memory);
+  } else {
+    communicator_.gpu().deallocate(piece.memory);
+  }
+  piece = {};
+}
+
+}  // namespace hvd

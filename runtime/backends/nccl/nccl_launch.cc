@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/nccl/nccl_launch.h"
+
+#include "device/kernels/kernel_launch.h"
+
+namespace hvd {
+namespace {
+
+bool has_integers(const PackFormat& format) {
+  return !is_floating(format.tensor) && format.tensor != DataType::kComplex64 &&
+         format.tensor != DataType::kComplex128;
+}
+
+}  // namespace
+
+std::vector<PackSegment> NcclLaunch::segments_of(const std::vector<NcclPiece>& pieces,
+                                                 Side side) const {
+  std::vector<PackSegment> segments;
+  segments.reserve(pieces.size());
+  for (const NcclPiece& piece : pieces) {
+    void* tensor = nullptr;
+    if (side == Side::kInputs) {
+      tensor = const_cast<void*>(batch_.segments[piece.segment].input);  // read, never written
+    } else if (side == Side::kOutputs) {
+      tensor = outputs_[piece.segment];
+    } else {
+      tensor = session_.bucket().memory() + piece.offset;
+    }
+    segments.push_back({tensor, piece.offset, piece.count});
+  }
+  return segments;
+}
+
+std::byte* NcclLaunch::address(const NcclPlace& place) const {
+  switch (place.where) {
+    case NcclPlace::Where::kBucket:
+      return session_.bucket().memory() + place.offset;
+    case NcclPlace::Where::kOutput:
+      return static_cast<std::byte*>(outputs_[place.segment]) + place.offset;
+    case NcclPlace::Where::kInput:
+      break;
+  }
+  const void* const input = batch_.segments[place.segment].input;
+  return static_cast<std::byte*>(const_cast<void*>(input)) + place.offset;
+}
+
+Status NcclLaunch::pack() const {
+  Gpu& gpu = session_.gpu();
+  const StreamHandle stream = session_.stream();
+  for (const GpuEventPtr& ready : batch_.ready) HVD_TRY(gpu.make_wait(stream, *ready));
+  std::byte* const bucket = session_.bucket().memory();
+  HVD_TRY(enqueue(gpu, plan_pack(segments_of(plan_.packed, Side::kInputs), bucket, plan_.pack),
+                  stream));
+  if (plan_.integer_prescale != 1.0) {
+    HVD_TRY(enqueue(gpu,
+                    plan_integer_scale(segments_of(plan_.packed, Side::kBucket), plan_.pack.tensor,
+                                       plan_.integer_prescale, 1),
+                    stream));
+  }
+  return enqueue(
+      gpu,
+      plan_fill_identity(segments_of(plan_.filled, Side::kBucket), plan_.fill_dtype, plan_.fill_op),
+      stream);
+}
+
+Status NcclLaunch::communicate() const {
+  if (plan_.steps.empty()) return Status::ok();
+  NcclCommunicator& communicator = session_.communicator();
+  HVD_TRY(communicator.begin_group());
+  Status status;
+  for (const NcclStep& step : plan_.steps) {
+    status = communicator.add(step, {address(step.from), address(step.to)}, plan_.premul,
+                              session_.stream());
+    if (!status.is_ok()) break;
+  }
+  // The group is closed in any case: it is the thread's, not the communicator's.
+  const Status ended = communicator.end_group();
+  return status.is_ok() ? ended : status;
+}
+
+Status NcclLaunch::unpack() const {
+  Gpu& gpu = session_.gpu();
+  const StreamHandle stream = session_.stream();
+  HVD_TRY(enqueue(gpu,
+                  plan_unpack(segments_of(plan_.unpacked, Side::kOutputs),
+                              session_.bucket().memory(), plan_.unpack),
+                  stream));
+  const auto scaled = segments_of(plan_.scaled, Side::kOutputs);
+  if (has_integers(plan_.pack)) {
+    return enqueue(gpu, plan_integer_scale(scaled, plan_.pack.tensor, plan_.scale, plan_.divisor),
+                   stream);
+  }
+  return enqueue(gpu, plan_scale(scaled, plan_.pack.tensor, plan_.scale), stream);
+}
+
+}  // namespace hvd

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "backends/nccl/nccl_plan.h"
+#include "backends/nccl/nccl_session.h"
+
+namespace hvd {
+
+/// A plan with its memory, put into the session's stream piece by piece. Engine thread only.
+class NcclLaunch {
+ public:
+  /// `outputs` by segment; null where none is due. The session's bucket holds what the plan needs.
+  NcclLaunch(NcclSession& session, const NcclPlan& plan, const Batch& batch,
+             const std::vector<void*>& outputs)
+      : session_(session), plan_(plan), batch_(batch), outputs_(outputs) {}
+
+  /// Everything before NCCL's group.
+  Status pack() const;
+  /// The group, which the communicator then has to settle.
+  Status communicate() const;
+  /// Everything behind it.
+  Status unpack() const;
+
+ private:
+  enum class Side { kInputs, kOutputs, kBucket };
+  std::vector<PackSegment> segments_of(const std::vector<NcclPiece>& pieces, Side side) const;
+  std::byte* address(const NcclPlace& place) const;
+
+  NcclSession& session_;
+  const NcclPlan& plan_;
+  const Batch& batch_;
+  const std::vector<void*>& outputs_;
+};
+
+}  // namespace hvd

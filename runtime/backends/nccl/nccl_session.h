@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backends/nccl/nccl_bucket.h"
+#include "backends/nccl/nccl_communicator.h"
+#include "backends/nccl/nccl_library.h"
+#include "collective/backend.h"
+#include "device/event_watcher.h"
+
+namespace hvd {
+
+/// What the environment says about the plane.
+struct NcclSettings {
+  bool shares_gpu = false;  ///< HVD_SHARE_GPU=1.
+  bool registers = true;    ///< HVD_NCCL_REGISTER.
+  std::string host_id;      ///< NCCL_HOSTID.
+  NcclPlanOptions plan;
+
+  static Result<NcclSettings> from(const Environment& environment);
+};
+
+/// A thread of ours tells the engine that the device has come to a point, as long as there is one.
+class NcclBell {
+ public:
+  explicit NcclBell(const Doorbell* doorbell) : doorbell_(doorbell) {}
+  void ring() {
+    Lock lock(mutex_);
+    if (doorbell_ != nullptr) doorbell_->ring_self();
+  }
+  void close() {
+    Lock lock(mutex_);
+    doorbell_ = nullptr;
+  }
+
+ private:
+  Mutex mutex_;
+  const Doorbell* doorbell_ HVD_GUARDED_BY(mutex_);
+};
+
+/// What the tasks of one process set share: a communicator, a stream, a bucket, and whose turn it
+/// is to use them. Engine thread only.
+class NcclSession {
+ public:
+  NcclSession(const BackendContext& context, NcclSettings settings)
+      : context_(context),
+        settings_(std::move(settings)),
+        bell_(std::make_shared<NcclBell>(context.doorbell)) {}
+  NcclSession(const NcclSession&) = delete;
+  NcclSession& operator=(const NcclSession&) = delete;
+  ~NcclSession();
+
+  const BackendContext& context() const { return context_; }
+  const NcclSettings& settings() const { return settings_; }
+
+  /// Loads NCCL and opens the GPU of this rank.
+  Status open(const Environment& environment, Device device);
+  /// Begins to make the communicator, which then has to settle; all after open().
+  Status begin(const ncclUniqueId& id);
+
+  bool is_open() const { return library_.has_value(); }
+  const NcclLibrary& library() const { return *library_; }
+  Gpu& gpu() const { return *gpu_; }
+  StreamHandle stream() const { return stream_; }
+  NcclCommunicator& communicator() { return *communicator_; }
+  NcclBucket& bucket() { return *bucket_; }
+
+  // Batches are put into the stream one after the other, in log order.
+  std::uint64_t take_ticket() { return tickets_++; }
+  bool is_at_head(std::uint64_t ticket) const { return ticket == head_; }
+  void pass_on() { ++head_; }
+
+  /// What is set, and the engine woken, when the device has come to a point.
+  struct Arrival {
+    std::atomic<bool> is_here{false};
+    Status status;  ///< Written before `is_here`.
+  };
+  /// Shared by the task and the thread that waits for the device.
+  std::shared_ptr<Arrival> watch(GpuEventPtr event);
+
+  /// A batch was given up: nothing may follow it.
+  void give_up() { is_given_up_ = true; }
+  bool is_given_up() const { return is_given_up_; }
+  /// Ends what is on the device. False: it may still run, and what it uses must stay.
+  bool abort(Deadline deadline);
+  bool keeps_memory() const { return is_hung_; }
+
+ private:
+  const BackendContext context_;
+  const NcclSettings settings_;
+  std::shared_ptr<NcclBell> bell_;  // with the watcher's thread, which may outlive us
+  std::optional<NcclLibrary> library_;
+  Gpu* gpu_ = nullptr;
+  StreamHandle stream_ = nullptr;
+  std::unique_ptr<NcclCommunicator> communicator_;
+  std::unique_ptr<NcclBucket> bucket_;
+  std::unique_ptr<EventWatcher> watcher_;
+  std::uint64_t tickets_ = 0;
+  std::uint64_t head_ = 0;
+  bool is_given_up_ = false;
+  bool is_hung_ = false;
+};
+
+}  // namespace hvd

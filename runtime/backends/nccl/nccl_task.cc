@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/nccl/nccl_task.h"
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backends/nccl/nccl_launch.h"
+#include "backends/nccl/told_by_all.h"
+#include "backends/shm/moving_counts.h"
+
+namespace hvd {
+namespace {
+
+class NcclTask : public Task {
+ public:
+  NcclTask(NcclSession& session, Batch batch)
+      : session_(session),
+        batch_(std::move(batch)),
+        outputs_(batch_.segments.size()),
+        ticket_(session.take_ticket()) {}
+  ~NcclTask() override {
+    if (stage_ != Stage::kDone) session_.give_up();
+  }
+
+  /// From start() only.
+  Status tell_counts() {
+    if (!needs_counts(batch_.operation)) return Status::ok();
+    const Communicator& communicator = session_.context().communicator;
+    counts_.emplace(batch_, communicator);
+    const std::size_t* const mine = counts_->row(static_cast<std::size_t>(communicator.rank));
+    HVD_TRY_ASSIGN(told_, ToldByAll::start(session_.context(),
+                                           std::as_bytes(std::span(mine, counts_->row_length()))));
+    return Status::ok();
+  }
+
+  Progress advance() override {
+    if (session_.is_given_up()) {
+      return fail(error(Code::kAborted, "nccl: an earlier batch of this process set was given up"));
+    }
+    const CurrentGpu current(session_.gpu());
+    if (!current.status().is_ok()) return fail(current.status());
+    switch (stage_) {
+      case Stage::kCounts:
+        return learn_counts();
+      case Stage::kTurn:
+        return take_turn();
+      case Stage::kBucket:
+        return settle([this] { return communicate(); });
+      case Stage::kGroup:
+        return settle([this] { return finish(); });
+      case Stage::kDevice:
+        return watch_device();
+      case Stage::kDone:
+        break;
+    }
+    return Progress::kDone;
+  }
+  const Status& status() const override { return status_; }
+  GpuEventPtr finish_point() const override { return finish_point_; }
+  bool needs_polling() const override {
+    if (stage_ == Stage::kCounts) return told_ != nullptr && told_->needs_polling();
+    return stage_ == Stage::kBucket || stage_ == Stage::kGroup;
+  }
+
+ private:
+  enum class Stage {
+    kCounts,  ///< Ranks tell each other theirs.
+    kTurn,    ///< Batches before it are not in the stream yet.
+    kBucket,  ///< The bucket grows.
+    kGroup,   ///< NCCL takes the calls up.
+    kDevice,  ///< All is in the stream.
+    kDone,
+  };
+
+  Progress fail(Status status) {
+    status_ = std::move(status);
+    return Progress::kFailed;
+  }
+  /// Once the communicator has settled, what comes next.
+  template <typename Next>
+  Progress settle(const Next& next) {
+    const auto settled = session_.communicator().is_settled();
+    if (!settled.is_ok()) return fail(settled.status());
+    return settled.value() ? next() : Progress::kBlocked;
+  }
+
+  Progress learn_counts() {
+    if (told_ != nullptr) {
+      const Progress progress = told_->advance();
+      if (progress == Progress::kFailed) return fail(told_->status());
+      if (progress != Progress::kDone) return progress;
+      std::memcpy(counts_->row(0), told_->all().data(), told_->all().size());
+      told_.reset();
+    }
+    stage_ = Stage::kTurn;
+    return take_turn();
+  }
+
+  Progress take_turn() {
+    if (!session_.is_at_head(ticket_)) return Progress::kBlocked;
+    if (Status status = allocate_outputs(); !status.is_ok()) return fail(std::move(status));
+    plan_ = plan_nccl(batch_, session_.context().communicator, counts_ ? &*counts_ : nullptr,
+                      session_.settings().plan);
+    if (plan_.bucket_bytes > 0) {
+      const Status status = session_.bucket().reserve(plan_.bucket_bytes, session_.stream());
+      if (!status.is_ok()) return fail(status);
+    }
+    stage_ = Stage::kBucket;
+    return settle([this] { return communicate(); });
+  }
+
+  Status allocate_outputs() {
+    const auto mine = static_cast<std::size_t>(session_.context().communicator.rank);
+    const auto size = static_cast<std::size_t>(session_.context().communicator.size);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const Segment& segment = batch_.segments[i];
+      outputs_[i] = segment.output;
+      std::vector<std::size_t> from;
+      if (counts_) {
+        for (std::size_t rank = 0; rank < size; ++rank) from.push_back(counts_->at(rank, i, mine));
+      } else if (std::holds_alternative<Reducescatter>(batch_.operation) &&
+                 segment.output == nullptr) {
+        const std::size_t rows = segment.row_count == 0 ? 0 : segment.count / segment.row_count;
+        from.push_back((first_row_of(rows, size, mine + 1) - first_row_of(rows, size, mine)) *
+                       segment.row_count);
+      }
+      if (from.empty()) continue;
+      HVD_TRY_ASSIGN(outputs_[i], batch_.allocate(i, from));
+    }
+    return Status::ok();
+  }
+
+  NcclLaunch launch() const { return {session_, plan_, batch_, outputs_}; }
+
+  Progress communicate() {
+    Status status = launch().pack();
+    if (status.is_ok()) status = launch().communicate();
+    if (!status.is_ok()) return fail(std::move(status));
+    stage_ = Stage::kGroup;
+    return settle([this] { return finish(); });
+  }
+
+  Progress finish() {
+    if (Status status = launch().unpack(); !status.is_ok()) return fail(std::move(status));
+    auto event = session_.gpu().record(session_.stream());
+    if (!event.is_ok()) return fail(event.status());
+    finish_point_ = std::move(event).value();
+    arrival_ = session_.watch(finish_point_);
+    session_.pass_on();
+    stage_ = Stage::kDevice;
+    return Progress::kEnqueued;
+  }
+
+  Progress watch_device() {
+    if (arrival_->is_here.load()) {
+      if (!arrival_->status.is_ok()) return fail(arrival_->status);
+      stage_ = Stage::kDone;
+      return Progress::kDone;
+    }
+    return settle([] { return Progress::kBlocked; });
+  }
+
+  NcclSession& session_;
+  Batch batch_;
+  std::vector<void*> outputs_;
+  std::uint64_t ticket_;
+  std::optional<MovingCounts> counts_;
+  std::unique_ptr<ToldByAll> told_;
+  NcclPlan plan_;
+  Stage stage_ = Stage::kCounts;
+  GpuEventPtr finish_point_;
+  std::shared_ptr<NcclSession::Arrival> arrival_;
+  Status status_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Task>> start_nccl_task(NcclSession& session, Batch batch) {
+  auto task = std::make_unique<NcclTask>(session, std::move(batch));
+  HVD_TRY(task->tell_counts());
+  return std::unique_ptr<Task>(std::move(task));
+}
+
+}  // namespace hvd
