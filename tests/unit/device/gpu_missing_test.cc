@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include "device/gpu.h"
+
+namespace hvd {
+namespace {
+
+TEST(GpuMissing, SaysHowABuildGetsItsPartForGpus) {
+  const auto gpus = find_gpus(Environment{});
+  const Status status = gpus->open({DeviceKind::kCuda, 0}).status();
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_THAT(status.message(), testing::HasSubstr("scripts/gpu_packages.sh"));
+  EXPECT_EQ(gpus->count().status().code(), Code::kUnsupported);
+  EXPECT_EQ(gpu_kind_of_build(), DeviceKind::kCpu);
+}
+
+}  // namespace
+}  // namespace hvd
