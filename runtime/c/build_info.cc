@@ -5,11 +5,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/mpi/mpi_library.h"
 #include "backends/nccl/nccl_backend.h"
 #include "base/format.h"
 #include "c/backend_table.h"
+#include "device/gpu_build.h"
 
 namespace hvd {
 
@@ -21,12 +23,22 @@ struct Part {
   std::string_view reason;
 };
 
-// Plain words without quotes or backslashes: nothing here needs escaping.
+/// A path or a loader's text may hold what JSON has to escape.
+std::string escaped(std::string_view text) {
+  std::string safe;
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') safe += '\\';
+    safe += static_cast<unsigned char>(letter) < ' ' ? ' ' : letter;
+  }
+  return safe;
+}
+
 std::string list_of(std::span<const Part> parts) {
   std::string text = "[";
   for (const Part& part : parts) {
-    text += format_text(R"({}{{"name": "{}", "available": {}, "reason": "{}"}})",
-                        text.size() > 1 ? ", " : "", part.name, part.available, part.reason);
+    text +=
+        format_text(R"({}{{"name": "{}", "available": {}, "reason": "{}"}})",
+                    text.size() > 1 ? ", " : "", part.name, part.available, escaped(part.reason));
   }
   return text + "]";
 }
@@ -49,7 +61,6 @@ constexpr std::array kLibraries{
          HVD_HAS_HWLOC != 0
              ? "hvdrun topo reads nodes that lstopo recorded (--xml)"
              : "left out at build time: hvdrun topo --xml is refused, all else works"},
-    Part{"nccl", false, "the GPU data plane is not part of this version"},
 };
 
 /// The plugin for one MPI; no MPI is loaded for the answer.
@@ -61,6 +72,14 @@ std::string plugin_part(std::string_view name, MpiAbi abi) {
                      : plugin.status().message();
   const Part part{name, plugin.is_ok(), reason};
   return list_of({&part, 1});
+}
+
+std::string gpu_parts(const Environment& environment) {
+  const GpuPart driver = describe_gpu_driver(environment);
+  const GpuPart kernels = describe_gpu_kernels();
+  const std::array parts{Part{driver.name, driver.is_there, driver.reason},
+                         Part{kernels.name, kernels.is_there, kernels.reason}};
+  return list_of(parts);
 }
 
 /// One list of the lists of parts.
@@ -78,18 +97,18 @@ std::string build_info() {
   const Part mpi{"mpi", has_mpi,
                  has_mpi ? "loaded at run time where MPI is chosen"
                          : "no plugin lies beside libhvd: libopenmpi-dev or libmpich-dev"};
-  const NcclBuild nccl = describe_nccl_build(Environment::of_process());
-  std::string backends = "[";
+  const Environment environment = Environment::of_process();
+  const NcclBuild nccl = describe_nccl_build(environment);
+  std::vector<Part> backends;
   for (const BackendEntry& entry : backend_table()) {
     const bool is_nccl = entry.name == kNcclBackend.name;
-    backends += format_text(R"({}{{"name": "{}", "available": {}, "reason": "{}"}})",
-                            backends.size() > 1 ? ", " : "", entry.name, !is_nccl || nccl.is_there,
-                            is_nccl ? nccl.reason : "linked in");
+    backends.push_back({entry.name, !is_nccl || nccl.is_there,
+                        is_nccl ? std::string_view(nccl.reason) : "linked in"});
   }
-  backends = join(backends + "]", list_of({&mpi, 1}));
+  backends.push_back(mpi);
   return format_text(R"({{"version": "{}", "backends": {}, "bootstraps": {}, "libraries": {}}})",
-                     HVD_VERSION, backends, list_of(kBootstraps),
-                     join(join(list_of(kLibraries), openmpi), mpich));
+                     HVD_VERSION, list_of(backends), list_of(kBootstraps),
+                     join(join(join(list_of(kLibraries), openmpi), mpich), gpu_parts(environment)));
 }
 
 }  // namespace hvd

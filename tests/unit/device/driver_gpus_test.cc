@@ -8,13 +8,14 @@
 
 #include "cuda_gpus.h"
 #include "device/driver_library.h"
+#include "device/gpu_build.h"
+#include "device/kernels/kernel_image.h"
 
 namespace hvd {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 class DriverGpusTest : public testing::Test {
  protected:
@@ -23,8 +24,13 @@ class DriverGpusTest : public testing::Test {
   const Environment environment_ = Environment::of_process();
 };
 
+Environment environment_of(const std::string& library) {
+  Environment environment;
+  environment.set("HVD_CUDA_LIBRARY", library);
+  return environment;
+}
 std::unique_ptr<Gpus> gpus_of(const std::string& library) {
-  return find_gpus(Environment({{"HVD_CUDA_LIBRARY", library}}));
+  return find_gpus(environment_of(library));
 }
 
 TEST_F(DriverGpusTest, TouchesNoDriverBeforeTheFirstGpu) {
@@ -43,6 +49,25 @@ TEST_F(DriverGpusTest, LoadsTheDriverWithoutInitialisingIt) {
   EXPECT_THAT(library.value()->path(), HasSubstr("libcuda_double.so"));
   EXPECT_THAT(library.value()->version().value(), testing::MatchesRegex("1[0-9]\\.[0-9]"));
   EXPECT_EQ(double_calls("cuInit"), 0U);
+}
+
+TEST_F(DriverGpusTest, DescribesTheDriverWithoutTouchingAGpu) {
+  const GpuPart driver = describe_gpu_driver(environment_);
+  EXPECT_EQ(driver.name, "CUDA driver");
+  EXPECT_TRUE(driver.is_there);
+  EXPECT_THAT(driver.reason, HasSubstr("libcuda_double.so, up to CUDA 1"));
+  EXPECT_EQ(double_calls("cuInit"), 0U);
+  const GpuPart none = describe_gpu_driver(environment_of("/nowhere"));
+  EXPECT_FALSE(none.is_there);
+  EXPECT_THAT(none.reason, HasSubstr("no driver of NVIDIA GPUs"));
+  double_fail("cuDriverGetVersion", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_FALSE(describe_gpu_driver(environment_).is_there);
+}
+
+TEST_F(DriverGpusTest, TellsWhichGpusTheBuildHasKernelsFor) {
+  const GpuPart kernels = describe_gpu_kernels();
+  EXPECT_EQ(kernels.is_there, !kernel_image(90).empty());
+  EXPECT_THAT(kernels.reason, HasSubstr(kernels.is_there ? "sm_90" : "scripts/gpu_packages.sh"));
 }
 
 TEST_F(DriverGpusTest, OpensAGpuOnce) {

@@ -80,6 +80,10 @@ inline constexpr const char* kVendor = "NVIDIA";
 inline constexpr const char* kDriverLibrary = "libcuda.so.1";
 inline constexpr const char* kDriverVariable = "HVD_CUDA_LIBRARY";
 inline constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
+/// A folder with an entry for each.
+inline constexpr const char* kGpusOnNode = "/proc/driver/nvidia/gpus";
+/// Any that is newer than all that there are.
+inline constexpr int kNewestArchitecture = 9990;
 
 inline constexpr ErrorCode kSuccess = CUDA_SUCCESS;
 inline constexpr ErrorCode kNotReady = CUDA_ERROR_NOT_READY;
