@@ -12,8 +12,7 @@
 
 namespace hvd {
 
-/// The GPU that the tests of the kernels run on: a real one, or the kernels compiled for the host.
-/// Each program defines it.
+/// The GPU that the tests of the kernels run on: a real one, or the double's.
 Gpu& kernel_gpu();
 
 /// The next of a row of numbers without an end, the same in every run.
