@@ -152,11 +152,14 @@ void Engine::Impl::run_together(RunTogether& run) {
 void Engine::Impl::complete_finished(SetPlane& plane) {
   if (plane.reduction->on_device() > 0) mark_enqueued(plane);
   for (Reducer::Finished& done : plane.reduction->take_finished()) {
-    if (done.status.code() == Code::kPeerLost && done.started) {
-      suspect(
-          wiring_.rank,
-          format_text("rank {} on host {} failed in a collective: {}", wiring_.rank,
-                      peers_[static_cast<std::size_t>(wiring_.rank)].host, done.status.message()));
+    const bool breaks = !done.status.is_ok() && done.started;
+    if (breaks) {
+      done.status = done.status.with_context(
+          format_text("rank {} on host {} failed in a collective", wiring_.rank,
+                      peers_[static_cast<std::size_t>(wiring_.rank)].host));
+    }
+    if (breaks && done.status.code() == Code::kPeerLost) {
+      suspect(wiring_.rank, done.status.message());
       for (PendingPtr& owner : done.owners) broken_.push_back(std::move(owner));
       continue;
     }
@@ -164,13 +167,8 @@ void Engine::Impl::complete_finished(SetPlane& plane) {
       if (!done.status.is_ok() && owner->failure.is_ok()) owner->failure = done.status;
       if (--owner->batches_left == 0) finish(owner, owner->failure);
     }
-    if (!done.status.is_ok() && done.started) {
-      // Half a collective cannot be taken back: the others wait for bytes that will not come.
-      negotiation_->spread_loss(
-          wiring_.rank,
-          format_text("rank {} on host {} failed in a collective: {}", wiring_.rank,
-                      peers_[static_cast<std::size_t>(wiring_.rank)].host, done.status.message()));
-    }
+    // Half a collective cannot be taken back: the others wait for bytes that will not come.
+    if (breaks) negotiation_->spread_loss(wiring_.rank, done.status.message());
   }
 }
 
