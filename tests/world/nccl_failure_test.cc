@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the NCCL plane fails: everywhere, with one cause, and leaving GPUs that can be used again.
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include "doubles/nccl/double_nccl.h"
+#include "world/nccl_world.h"
+
+namespace hvd {
+namespace {
+
+class NcclFailure : public testing::Test {
+ protected:
+  void SetUp() override { double_nccl_reset(); }
+  void TearDown() override {
+    double_nccl_reset();
+    works_again();
+    EXPECT_EQ(double_nccl_alive(), 0);
+  }
+
+  static Status sum(int rank, Engine& engine, const std::string& name) {
+    auto tensors = tensors_of(rank, {5, 100'000});
+    return run_request(engine, request_of(name, Allreduce{}, tensors));
+  }
+
+  /// The same GPUs serve the ranks that come afterwards.
+  static void works_again() {
+    World world({2}, gpu_options());
+    world.run([](int rank, Engine& engine) {
+      const Status status = sum(rank, engine, "again");
+      EXPECT_TRUE(status.is_ok()) << status.message();
+    });
+  }
+};
+
+TEST_F(NcclFailure, OfACallEndsTheEpochOfAllRanks) {
+  World world({2}, gpu_options());
+  world.run([](int rank, Engine& engine) {
+    ASSERT_TRUE(sum(rank, engine, "first").is_ok());
+    if (rank == 1) double_nccl_fail("ncclAllReduce", 1, ncclInternalError, 1);
+    const Status status = sum(rank, engine, "second");
+    EXPECT_FALSE(status.is_ok());
+    EXPECT_NE(status.message().find("NCCL"), std::string::npos) << status.message();
+  });
+}
+
+TEST_F(NcclFailure, OfTheDeviceIsSeenWhileItIsUnderWay) {
+  World world({2}, gpu_options());
+  world.run([](int rank, Engine& engine) {
+    ASSERT_TRUE(sum(rank, engine, "first").is_ok());
+    if (rank == 1) double_nccl_async_error(1, 1, ncclRemoteError);
+    const Status status = sum(rank, engine, "second");
+    EXPECT_EQ(status.code(), Code::kPeerLost);
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+  });
+}
+
+TEST_F(NcclFailure, OfARankFreesTheOthersFromTheirKernels) {
+  World world({1, 1, 1}, gpu_options());
+  double_nccl_silent_deaths(1);
+  world.run([&world](int rank, Engine& engine) {
+    ASSERT_TRUE(sum(rank, engine, "first").is_ok());
+    if (rank == 2) {
+      // All ranks have it in their streams, and one never runs.
+      double_nccl_hang(2, 1);
+      auto tensors = tensors_of(rank, {5, 100'000});
+      const auto handle = engine.submit(request_of("second", Allreduce{}, tensors));
+      ASSERT_TRUE(handle.is_ok());
+      EXPECT_TRUE(engine.wait_stream(handle.value(), nullptr, soon()).is_ok());
+      world.kill(rank);
+      return;
+    }
+    const Status status = sum(rank, engine, "second");
+    EXPECT_EQ(status.code(), Code::kPeerLost);
+    EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
+  });
+}
+
+}  // namespace
+}  // namespace hvd
