@@ -62,11 +62,23 @@ void Engine::Impl::mark_enqueued(SetPlane& plane) {
     for (const PendingPtr& owner : batch.owners) {
       owner->finish_points.push_back(batch.finish_point);
       if (--owner->batches_to_enqueue > 0) continue;
+      if (owner->request.process_set != 0 && !owner->done.load()) plane.on_device.fetch_add(1);
       owner->enqueued.store(true);  // seq_cst: publishes the points, before the look for sleepers
       is_news = true;
     }
   }
   if (is_news) completion_.wake_all();
+}
+
+/// The requests of a set in flight, once those have ended that a stream of ours holds: they end by
+/// themselves, and callers of wait_stream() think of them as done.
+std::size_t Engine::Impl::left_by_device(const SetPlane* plane, Deadline deadline) {
+  if (plane == nullptr) return 0;
+  if (plane->on_device.load() > 0) {
+    wiring_.node.doorbell->ring_self();
+    completion_.wait_until([&] { return plane->on_device.load() == 0 || is_over(); }, deadline);
+  }
+  return plane->in_flight.load();
 }
 
 /// Callers of wait_stream() think of what is enqueued as done.

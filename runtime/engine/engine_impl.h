@@ -154,6 +154,7 @@ class Engine::Impl {
   std::int32_t gpu_of_stand_in(const SetPlane& plane) const;
   void mark_enqueued(SetPlane& plane) HVD_REQUIRES(progress_);
   void end_if_left() HVD_REQUIRES(progress_);
+  std::size_t left_by_device(const SetPlane* plane, Deadline deadline);
 
   // Process sets: engine_sets.cc.
   Status enter_set(Request& request);
@@ -169,7 +170,7 @@ class Engine::Impl {
   Result<std::unique_ptr<SetPlane>> connect_set(const SetWiring::Plan& plan,
                                                 const std::vector<int>& ranks);
   Result<int> form_set(std::uint64_t number, const std::vector<int>& ranks, Deadline deadline);
-  Result<std::uint64_t> close_set(int process_set);
+  Result<const SetPlane*> close_set(int process_set);
   void reopen_set(int process_set);
   std::unique_ptr<SetPlane> retire_set(int process_set) HVD_REQUIRES(progress_);
   void apply_formed(const SetFormed& formed) HVD_REQUIRES(progress_);

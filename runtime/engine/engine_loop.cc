@@ -176,7 +176,10 @@ void Engine::Impl::finish(const PendingPtr& pending, const Status& status) {
   --in_progress_;
   if (pending->request.process_set != 0) {
     // Before the caller is told: it may remove the set at once.
-    if (SetPlane* plane = find_plane(pending->request.process_set)) plane->in_flight.fetch_sub(1);
+    if (SetPlane* plane = find_plane(pending->request.process_set)) {
+      if (pending->enqueued.load()) plane->on_device.fetch_sub(1);
+      plane->in_flight.fetch_sub(1);
+    }
   }
   completion_.finish(pending, status);
 }

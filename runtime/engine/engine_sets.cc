@@ -296,7 +296,7 @@ void Engine::Impl::apply_formed(const SetFormed& formed) {
   sets_[formed.process_set] = {formed.ranks.ranks(), plane, false, nullptr};
 }
 
-Result<std::uint64_t> Engine::Impl::close_set(int process_set) {
+Result<const SetPlane*> Engine::Impl::close_set(int process_set) {
   if (process_set == 0) {
     return error(Code::kInvalidArgument,
                  "rank {}: process set 0 is that of all ranks and cannot be removed", wiring_.rank);
@@ -308,8 +308,7 @@ Result<std::uint64_t> Engine::Impl::close_set(int process_set) {
                  wiring_.rank, process_set);
   }
   found->second.closing = true;
-  const SetPlane* plane = found->second.plane;
-  return plane == nullptr ? std::uint64_t{0} : std::uint64_t{plane->in_flight.load()};
+  return {found->second.plane};
 }
 
 void Engine::Impl::reopen_set(int process_set) {
@@ -336,7 +335,8 @@ std::unique_ptr<SetPlane> Engine::Impl::retire_set(int process_set) {
 Status Engine::Impl::remove_process_set(int process_set, Deadline deadline) {
   if (is_over()) return over_status();
   Lock change(change_mutex_);
-  HVD_TRY_ASSIGN(const std::uint64_t in_flight, close_set(process_set));
+  HVD_TRY_ASSIGN(const SetPlane* const closed, close_set(process_set));
+  const std::uint64_t in_flight = left_by_device(closed, deadline);
   const std::uint64_t number = changes_++;
   SetProposal proposal{
       .kind = SetProposal::Kind::kRemove, .process_set = process_set, .in_flight = in_flight};
