@@ -20,10 +20,6 @@ using kernels::SumDotsArguments;
 using kernels::WeighArguments;
 using kernels::Weights;
 
-// Longer vectors are cut: the kernels count in 32 bits.
-constexpr std::size_t kMaxPieceElements = std::size_t{1} << 30;
-constexpr std::size_t kOffsetWindow = std::size_t{1} << 32;
-
 std::size_t divide_up(std::size_t value, std::size_t by) { return (value + by - 1) / by; }
 
 const void* at(const void* bucket, std::size_t offset) {
@@ -39,9 +35,9 @@ std::size_t tile(DataType dtype, std::uint32_t groups_per_thread) {
 /// Partial sums of a pair: one of each thread of its blocks; an empty vector has a block, too.
 std::size_t partials_of(const AdasumPair& pair, DataType dtype) {
   std::size_t blocks =
-      divide_up(pair.count % kMaxPieceElements, tile(dtype, kernels::kGroupsPerDot));
-  blocks += pair.count / kMaxPieceElements *
-            divide_up(kMaxPieceElements, tile(dtype, kernels::kGroupsPerDot));
+      divide_up(pair.count % kernels::kMaxPiece, tile(dtype, kernels::kGroupsPerDot));
+  blocks += pair.count / kernels::kMaxPiece *
+            divide_up(kernels::kMaxPiece, tile(dtype, kernels::kGroupsPerDot));
   return std::max<std::size_t>(1, blocks) * kThreads;
 }
 
@@ -80,16 +76,16 @@ std::vector<KernelLaunch<Arguments>> plan_pieces(std::span<const AdasumPair> pai
   std::size_t blocks = 0;  // of all launches
   const auto add = [&](std::size_t pair, std::size_t offset, std::size_t count) {
     if (launches.empty() || launches.back().arguments.pairs.size == kMaxTensors ||
-        offset / kOffsetWindow != window) {
-      window = offset / kOffsetWindow;
+        offset / kernels::kOffsetWindow != window) {
+      window = offset / kernels::kOffsetWindow;
       Arguments& arguments = launches.emplace_back(first).arguments;
-      arguments.pairs.lower = at(buckets.lower, window * kOffsetWindow);
-      arguments.pairs.higher = at(buckets.higher, window * kOffsetWindow);
-      begin_window(arguments, buckets, window * kOffsetWindow, blocks);
+      arguments.pairs.lower = at(buckets.lower, window * kernels::kOffsetWindow);
+      arguments.pairs.higher = at(buckets.higher, window * kernels::kOffsetWindow);
+      begin_window(arguments, buckets, window * kernels::kOffsetWindow, blocks);
     }
     KernelLaunch<Arguments>& launch = launches.back();
     PairList& list = launch.arguments.pairs;
-    list.offsets[list.size] = static_cast<std::uint32_t>(offset % kOffsetWindow);
+    list.offsets[list.size] = static_cast<std::uint32_t>(offset % kernels::kOffsetWindow);
     list.counts[list.size] = static_cast<std::uint32_t>(count);
     list.first_blocks[list.size] = launch.shape.blocks;
     list.pairs[list.size] = static_cast<std::uint32_t>(pair);
@@ -101,7 +97,8 @@ std::vector<KernelLaunch<Arguments>> plan_pieces(std::span<const AdasumPair> pai
   for (std::size_t pair = 0; pair < pairs.size(); ++pair) {
     std::size_t begin = 0;
     do {
-      const std::size_t count = std::min(kMaxPieceElements, pairs[pair].count - begin);
+      const std::size_t count =
+          std::min<std::size_t>(kernels::kMaxPiece, pairs[pair].count - begin);
       add(pair, pairs[pair].offset + begin * size_of(dtype), count);
       begin += count;
     } while (begin < pairs[pair].count);

@@ -17,10 +17,6 @@ using kernels::IntegerScaleArguments;
 using kernels::PackArguments;
 using kernels::TensorList;
 
-// Longer tensors are cut: the kernels count in 32 bits.
-constexpr std::size_t kMaxPieceElements = std::size_t{1} << 30;
-constexpr std::size_t kOffsetWindow = std::size_t{1} << 32;
-
 /// How a kernel counts.
 struct Counting {
   std::size_t units = 1;         ///< Of the kernel, in an element of the segment.
@@ -50,30 +46,30 @@ class Launches {
   void add(const PackSegment& segment) {
     auto* const tensor = static_cast<std::byte*>(segment.tensor);
     const std::size_t count = segment.count * counting_.units;
-    for (std::size_t begin = 0; begin < count; begin += kMaxPieceElements) {
+    for (std::size_t begin = 0; begin < count; begin += kernels::kMaxPiece) {
       add_piece(tensor + begin * counting_.tensor_bytes,
                 segment.offset + begin * counting_.bucket_bytes,
-                std::min(kMaxPieceElements, count - begin));
+                std::min<std::size_t>(kernels::kMaxPiece, count - begin));
     }
   }
   std::vector<KernelLaunch<Arguments>> take() { return std::move(launches_); }
 
  private:
   void add_piece(void* tensor, std::size_t offset, std::size_t count) {
-    const std::size_t window = bucket_ == nullptr ? 0 : offset / kOffsetWindow;
+    const std::size_t window = bucket_ == nullptr ? 0 : offset / kernels::kOffsetWindow;
     const bool full =
         launches_.empty() || launches_.back().arguments.list.size == kernels::kMaxTensors;
     if (full || window != window_) {
       window_ = window;
       launches_.push_back(empty_);
       if (bucket_ != nullptr) {
-        set_bucket(launches_.back().arguments, bucket_ + window * kOffsetWindow);
+        set_bucket(launches_.back().arguments, bucket_ + window * kernels::kOffsetWindow);
       }
     }
     KernelLaunch<Arguments>& launch = launches_.back();
     TensorList& list = launch.arguments.list;
     list.tensors[list.size] = tensor;
-    list.offsets[list.size] = static_cast<std::uint32_t>(offset % kOffsetWindow);
+    list.offsets[list.size] = static_cast<std::uint32_t>(offset % kernels::kOffsetWindow);
     list.counts[list.size] = static_cast<std::uint32_t>(count);
     list.first_blocks[list.size] = launch.shape.blocks;
     ++list.size;

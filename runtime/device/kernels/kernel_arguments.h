@@ -21,6 +21,11 @@ inline constexpr std::uint32_t kGroupsPerDot = 64;
 /// Partial sums that one thread adds up.
 inline constexpr std::uint32_t kSumsPerThread = 64;
 
+/// Kernels count in 32 bits. Longer tensors are cut into pieces of so many elements, and a launch
+/// is told the window of a bucket that its offsets begin at.
+inline constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kOffsetWindow = std::uint64_t{1} << 32;
+
 /// Some tensors, where each lies in a bucket, and which blocks are for it: those from its first one
 /// to the first one of the next tensor.
 struct TensorList {
