@@ -110,6 +110,17 @@ class Pending {
     if (hvd_poll(handle_, &done) != HVD_OK || done != 0) forget();
     throw Error(status, text);
   }
+  /// GPU memory: puts what follows in `stream` after the operation. The host waits until the ranks
+  /// have agreed to run it, never for the device.
+  void wait_stream(void* stream, double timeout_seconds = -1) {
+    put_before(stream, timeout_seconds);
+    forget();
+  }
+  /// As wait_stream(), and keeps the result that the library made for gathered_rows(): until this
+  /// object ends, which waits for the device.
+  void put_before(void* stream, double timeout_seconds = -1) const {
+    if (handle_ != 0) check(hvd_wait_stream(handle_, stream, timeout_seconds));
+  }
 
  private:
   void forget() { hvd_release(std::exchange(handle_, 0)); }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hvd/collectives.hpp"
+#include "hvd/gpu.hpp"
 #include "hvd/gradients.h"
 
 namespace hvd {
@@ -23,12 +24,6 @@ struct GpuBuffer {
   std::size_t count = 0;
 };
 
-/// The GPU that the buffers are on.
-struct GpuDevice {
-  hvd_device_kind kind = HVD_CUDA;
-  std::int32_t index = 0;
-};
-
 /// Replaces the buffers by those of rank `root`, in the order of a stream; the host does not wait
 /// for the device. Call it once before training.
 inline void broadcast(const std::vector<GpuBuffer>& buffers, GpuDevice device, void* stream,
@@ -37,11 +32,8 @@ inline void broadcast(const std::vector<GpuBuffer>& buffers, GpuDevice device, v
   for (const GpuBuffer& buffer : buffers) {
     const auto count = static_cast<std::int64_t>(buffer.count);
     hvd_tensor tensor = detail::flat_tensor<float>(buffer.data, buffer.data, count);
-    hvd_request request = detail::request_of(HVD_BROADCAST, process_set);
+    hvd_request request = detail::request_of(HVD_BROADCAST, process_set, {device, stream});
     request.root = root;
-    request.device_kind = device.kind;
-    request.device_index = device.index;
-    request.stream = stream;
     handles.push_back(detail::start(request, "broadcast." + buffer.name, {&tensor, 1}, true));
   }
   hvd_status status = HVD_OK;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "hvd/collectives.hpp"
+#include "hvd/gpu.hpp"
 #include "hvd/gpu_gradients.hpp"
 #include "hvd/memory.hpp"
 #include "hvd/optimizer.hpp"
