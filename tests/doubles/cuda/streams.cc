@@ -77,11 +77,11 @@ void work_off(CUstream stream) {
       stream->has_thread = false;
       return;
     }
-    CUstream_st::Item item = std::move(stream->items.front());
     if (std::exchange(stream->items.front().hangs, false)) {
       stream->hung = true;
       continue;
     }
+    CUstream_st::Item item = std::move(stream->items.front());
     stream->items.pop_front();
     stream->running = true;
     lock.unlock();

@@ -34,6 +34,7 @@ class CudaGpus : public testing::Test {
       (void)finish(*gpu, stream);
       gpu->destroy_stream(stream);
     }
+    streams_.clear();
     gpus_.reset();
     double_reset();
   }
