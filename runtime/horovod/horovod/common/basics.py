@@ -17,6 +17,11 @@ def is_built(part: str, name: str) -> bool:
     return any(one["name"] == name and one["available"] for one in hvd.build_info()[part])
 
 
+def has_driver_part(platform: str) -> bool:
+    """Whether libhvd was built for the GPUs of a platform."""
+    return any(one["name"] == f"{platform} driver" for one in hvd.build_info()["libraries"])
+
+
 class HorovodBasics:
     """Horovod's questions about the job.
 
@@ -117,8 +122,8 @@ class HorovodBasics:
         return True
 
     def nccl_built(self) -> int:
-        """0: the GPU data plane is not part of this version."""
-        return int(is_built("libraries", "nccl"))
+        """1 when libhvd moves GPU memory by NCCL or RCCL, which it loads at run time; else 0."""
+        return int(is_built("backends", "nccl"))
 
     def ddl_built(self) -> bool:
         """False: there is no DDL."""
@@ -129,9 +134,9 @@ class HorovodBasics:
         return False
 
     def cuda_built(self) -> bool:
-        """False until there is a GPU data plane."""
-        return is_built("libraries", "nccl")
+        """True when libhvd was built for NVIDIA's GPUs, whether there is one or not."""
+        return has_driver_part("CUDA")
 
     def rocm_built(self) -> bool:
-        """False: there is no GPU data plane for ROCm."""
-        return False
+        """True when libhvd was built for AMD's GPUs, whether there is one or not."""
+        return has_driver_part("ROCm")

@@ -124,7 +124,7 @@ def gloo_built(verbose: bool = False) -> bool:
 
 @functools.cache
 def nccl_built(verbose: bool = False) -> bool:
-    """True when libhvd has a GPU data plane."""
+    """True when libhvd moves GPU memory by NCCL."""
     return _ask("nccl_built", verbose)
 
 
