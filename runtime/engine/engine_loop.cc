@@ -197,7 +197,8 @@ void Engine::Impl::end_epoch(const Status& status) {
     const auto is_gone = [&](int rank) HVD_REQUIRES(progress_) {
       return has_ended(plane->communicator.world_ranks[static_cast<std::size_t>(rank)]);
     };
-    const Reducer::Abandoned abandoned = plane->reduction->abandon(is_gone, patience);
+    const Reducer::Abandoned abandoned =
+        plane->reduction->abandon(is_gone, patience, left_together_.load() && lost_.empty());
     for (const PendingPtr& owner : abandoned.owners) {
       completion_.finish(owner, abandoned.is_settled ? status : with_undefined_buffers(status));
     }

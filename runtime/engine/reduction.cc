@@ -22,6 +22,13 @@ class PolledTask final : public Task {
   std::unique_ptr<Task> task_;
 };
 
+/// True for what ranks find out together before anything is under way; of what fails on one of
+/// them, the others have to hear.
+bool is_agreed(const Status& failure) {
+  return failure.code() == Code::kUnsupported || failure.code() == Code::kInvalidArgument ||
+         failure.code() == Code::kMismatch;
+}
+
 }  // namespace
 
 Reducer::Reducer(std::vector<Candidate> candidates, std::string wanted, bool warns)
@@ -99,7 +106,8 @@ void Reducer::start_now(FusedBatch fused) {
   if (prepare(index, fused)) return;
   Candidate& candidate = candidates_[index];
   if (!candidate.failure.is_ok()) {
-    finished_.push_back({std::move(fused.owners), candidate.failure, false});
+    finished_.push_back(
+        {std::move(fused.owners), candidate.failure, !is_agreed(candidate.failure)});
     return;
   }
   Backend& backend = *candidate.backend;
@@ -204,9 +212,10 @@ bool Reducer::needs_polling() const {
          std::any_of(running_.begin(), running_.end(), polls);
 }
 
-Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone,
-                                    Deadline deadline) {
+Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone, Deadline deadline,
+                                    bool together) {
   Abandoned abandoned;
+  const bool is_idle = running_.empty() && waiting_.empty() && preparation_ == nullptr;
   for (Running& running : running_) {
     for (PendingPtr& owner : running.owners) abandoned.owners.push_back(std::move(owner));
   }
@@ -219,7 +228,7 @@ Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone
   polled_ = 0;
   on_device_ = 0;
   for (Candidate& candidate : candidates_) {
-    if (candidate.backend == nullptr) continue;
+    if (candidate.backend == nullptr || (candidate.on_gpu && together && is_idle)) continue;
     const bool is_settled = candidate.backend->settle(is_gone, deadline);
     abandoned.is_settled = abandoned.is_settled && is_settled;
   }

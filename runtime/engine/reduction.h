@@ -62,8 +62,10 @@ class Reducer {
     bool is_settled = true;          ///< No other rank works in this rank's tensors any more.
   };
   /// Drops all tasks, and waits until nobody works in this rank's tensors, at most until the
-  /// deadline.
-  Abandoned abandon(const std::function<bool(int rank)>& is_gone, Deadline deadline);
+  /// deadline. `together`: all ranks have left in order. Then backends of GPU memory that have
+  /// nothing under way here are left to end with the other ranks, whose devices may not be done.
+  Abandoned abandon(const std::function<bool(int rank)>& is_gone, Deadline deadline,
+                    bool together = false);
 
   /// The choice for one kind of batch, for people: "shm: <reason>".
   std::string describe(const Operation& operation, DataType dtype, Device device) const;

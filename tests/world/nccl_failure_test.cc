@@ -76,5 +76,24 @@ TEST_F(NcclFailure, OfARankFreesTheOthersFromTheirKernels) {
   });
 }
 
+TEST_F(NcclFailure, OfOneRankToConnectReachesTheOthers) {
+  World world({2}, gpu_options());
+  double_nccl_fail("ncclCommInitRankConfig", 1, ncclSystemError, 1);
+  world.run([](int rank, Engine& engine) {
+    const Status status = sum(rank, engine, "first");
+    EXPECT_FALSE(status.is_ok());
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+  });
+}
+
+TEST_F(NcclFailure, IsNotWhatAnOrderlyEndLooksLike) {
+  {
+    World world({1, 1}, gpu_options());
+    world.run([](int rank, Engine& engine) { ASSERT_TRUE(sum(rank, engine, "x").is_ok()); });
+  }
+  EXPECT_EQ(double_nccl_calls("ncclCommDestroy"), 2);
+  EXPECT_EQ(double_nccl_calls("ncclCommAbort"), 0) << "another device may not be done";
+}
+
 }  // namespace
 }  // namespace hvd

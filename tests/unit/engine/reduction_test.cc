@@ -126,6 +126,17 @@ TEST(Reducer, FailsEveryBatchWhereThePreparationFails) {
   EXPECT_TRUE(plane.started[0].empty() && plane.started[1].empty());
 }
 
+TEST(Reducer, TellsTheOtherRanksOfAPreparationThatFailedHereAlone) {
+  Plane plane;
+  plane.backends[0]->failure = Status(Code::kSystem, "no connection");
+  plane.backends[0]->preparation = Progress::kFailed;
+  plane.start(1);
+  EXPECT_TRUE(plane.reducer->advance());
+  const auto finished = plane.reducer->take_finished();
+  ASSERT_EQ(finished.size(), 1U);
+  EXPECT_TRUE(finished.front().started) << "the others connect";
+}
+
 /// What describe() says for CPU and GPU memory, with one backend for each.
 std::array<std::string, 2> choices(const std::string& wanted) {
   std::vector<std::size_t> started;
