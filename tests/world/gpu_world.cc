@@ -9,6 +9,12 @@ EngineOptions with_gpus(EngineOptions options) {
   return options;
 }
 
+Device gpu_of(int rank) {
+  const auto count = gpus_of_double().count();
+  EXPECT_TRUE(count.is_ok()) << count.status().message();
+  return {DeviceKind::kCuda, rank % count.value()};
+}
+
 }  // namespace
 
 Gpus& gpus_of_double() {
@@ -26,7 +32,7 @@ EngineOptions GpuWorld::staged_options() {
 }
 
 Gpu& GpuWorld::gpu(int rank) {
-  const auto opened = gpus_of_double().open({DeviceKind::kCuda, rank % 2});
+  const auto opened = gpus_of_double().open(gpu_of(rank));
   EXPECT_TRUE(opened.is_ok()) << opened.status().message();
   return *opened.value();
 }
@@ -36,7 +42,7 @@ Request gpu_request(std::string name, int rank, const DeviceTensor<float>& tenso
   Request request;
   request.name = std::move(name);
   request.operation = operation;
-  request.device = {DeviceKind::kCuda, rank % 2};
+  request.device = gpu_of(rank);
   request.stream = stream;
   request.tensors.push_back({tensor.data(),
                              tensor.data(),

@@ -16,8 +16,9 @@ namespace hvd {
 /// The GPUs of the double of the driver, which live as long as the process.
 Gpus& gpus_of_double();
 
-/// A World whose ranks have tensors on GPUs: rank r on GPU r % 2. Its memory is memory of the host,
-/// which tests may read where nothing works on it. By default the backend is `staged`.
+/// A World whose ranks have tensors on GPUs: rank r on the r-th, or on one that others have as
+/// well. Its memory is memory of the host, which tests may read where nothing works on it. By
+/// default the backend is `staged`.
 class GpuWorld : public World {
  public:
   explicit GpuWorld(std::vector<int> node_sizes, EngineOptions options = staged_options());

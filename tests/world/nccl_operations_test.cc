@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations over NCCL: operation x type x size x world, as on CPU memory.
+#include "world/gpu_cases.h"
+#include "world/nccl_world.h"
+
+namespace hvd {
+namespace {
+
+class NcclOperations : public NcclWorld, public testing::WithParamInterface<std::vector<int>> {};
+
+TEST_P(NcclOperations, GiveWhatCpuMemoryGivesForEveryType) {
+  NcclRanks world(GetParam());
+  for (const Operation& operation : gpu_operations()) {
+    for (int dtype = 0; dtype < kDataTypeCount; ++dtype) {
+      expect_equal_on_both(world, {.operation = operation,
+                                   .dtype = static_cast<DataType>(dtype),
+                                   .values = GpuValues::kFew});
+    }
+  }
+  EXPECT_GT(calls("ncclAllReduce"), 0);
+  EXPECT_GT(calls("ncclSend"), 0);
+}
+
+TEST_P(NcclOperations, GiveWhatCpuMemoryGivesForEverySize) {
+  NcclRanks world(GetParam());
+  for (const Operation& operation : gpu_operations()) {
+    for (const std::int64_t rows : {0, 1, 1001, 120'000}) {
+      expect_equal_on_both(world,
+                           {.operation = operation, .rows = rows, .values = GpuValues::kFew});
+    }
+  }
+}
+
+/// Sets of the even and of the odd ranks, made by all of them.
+std::vector<GpuCase> cases_of_halves(Engine& engine, int rank, int size) {
+  std::vector<GpuCase> cases;
+  for (int parity = 0; parity < 2; ++parity) {
+    std::vector<int> ranks;
+    for (int member = parity; member < size; member += 2) ranks.push_back(member);
+    const int set = engine.add_process_set(ranks, soon()).value();
+    if (rank % 2 != parity) continue;
+    for (const Operation& operation : gpu_operations()) {
+      const auto root = root_of(operation);
+      if (root && *root >= static_cast<int>(ranks.size())) continue;
+      cases.push_back({.operation = operation,
+                       .rows = 33,
+                       .values = GpuValues::kFew,
+                       .process_set = set,
+                       .ranks = ranks});
+    }
+  }
+  return cases;
+}
+
+TEST_P(NcclOperations, WorkInProcessSetsAtOnce) {
+  NcclRanks world(GetParam());
+  world.run([&](int rank, Engine& engine) {
+    for (const GpuCase& test : cases_of_halves(engine, rank, world.size())) {
+      const int size = static_cast<int>(test.ranks.size());
+      expect_equal_on_both(engine, test, rank / 2, size, GpuWorld::gpu(rank));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, NcclOperations,
+                         testing::Values(std::vector<int>{2}, std::vector<int>{3},
+                                         std::vector<int>{2, 2}));
+
+}  // namespace
+}  // namespace hvd
