@@ -3,32 +3,60 @@
 
 #include <dlfcn.h>
 
+#include <span>
 #include <type_traits>
+#include <vector>
 
 namespace hvd {
 
+namespace {
+
+struct Opened {
+  void* library = nullptr;
+  std::string name;
+  std::string reason;  ///< Why there is none.
+};
+
+/// The first of the names that is loaded already, else the first that can be.
+Opened open_first(std::span<const std::string> names) {
+  for (const std::string& name : names) {
+    void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (library != nullptr) return {library, name, ""};
+  }
+  Opened none;
+  for (const std::string& name : names) {
+    void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) return {library, name, ""};
+    const char* const reason = ::dlerror();
+    if (none.reason.empty()) none.reason = reason == nullptr ? name : reason;
+  }
+  return none;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<DriverLibrary>> DriverLibrary::load(const Environment& environment) {
   const std::string named = environment.get(vendor::kDriverVariable).value_or("");
-  const std::string name = named.empty() ? vendor::kDriverLibrary : named;
-  void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const reason = ::dlerror();
+  std::vector<std::string> names(vendor::kDriverLibraries.begin(), vendor::kDriverLibraries.end());
+  if (!named.empty()) names = {named};
+  const Opened opened = open_first(names);
+  if (opened.library == nullptr) {
     return error(Code::kUnsupported, "no driver of {} GPUs can be loaded: {}; {}", vendor::kVendor,
-                 reason == nullptr ? name : reason,
+                 opened.reason,
                  named.empty() ? format_text("is this a node with GPUs? {} names a driver library "
                                              "that lies elsewhere",
                                              vendor::kDriverVariable)
                                : format_text("{} names it", vendor::kDriverVariable));
   }
   std::unique_ptr<DriverLibrary> driver(new DriverLibrary);
-  HVD_TRY(driver->find_functions(library, name));
+  HVD_TRY(driver->find_functions(opened.library, opened.name));
   Dl_info place{};
   // A file of the same soname may have been loaded before, from elsewhere.
   driver->path_ =
       ::dladdr(reinterpret_cast<void*>(driver->functions_.initialise.call), &place) != 0 &&
               place.dli_fname != nullptr
           ? place.dli_fname
-          : name;
+          : opened.name;
   return driver;
 }
 

@@ -39,12 +39,7 @@ GpuPart describe_gpu_kernels() {
   for (const int architecture : kernel_architectures()) {
     list += (list.empty() ? "" : ", ") + vendor::architecture_name(architecture);
   }
-  if (!list.empty()) {
-    return {"GPU kernels", true, format_text("{}; the driver compiles for newer GPUs", list)};
-  }
-  if (!kernel_image(vendor::kNewestArchitecture).empty()) {
-    return {"GPU kernels", true, "one file for all GPUs that this build serves"};
-  }
+  if (!list.empty()) return {"GPU kernels", true, list + vendor::kKernelsNote};
   return {"GPU kernels", false,
           "no compiler for kernels was found when libhvd was built: scripts/gpu_packages.sh"};
 }

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <cstddef>
 #include <string>
 
@@ -77,13 +78,13 @@ using Address = CUdeviceptr;
 inline constexpr DeviceKind kDeviceKind = DeviceKind::kCuda;
 inline constexpr const char* kPlatform = "CUDA";
 inline constexpr const char* kVendor = "NVIDIA";
-inline constexpr const char* kDriverLibrary = "libcuda.so.1";
+/// The first of these that there is.
+inline constexpr std::array kDriverLibraries{"libcuda.so.1"};
 inline constexpr const char* kDriverVariable = "HVD_CUDA_LIBRARY";
 inline constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
 /// A folder with an entry for each.
 inline constexpr const char* kGpusOnNode = "/proc/driver/nvidia/gpus";
-/// Any that is newer than all that there are.
-inline constexpr int kNewestArchitecture = 9990;
+inline constexpr const char* kKernelsNote = "; the driver compiles for newer GPUs";
 
 inline constexpr ErrorCode kSuccess = CUDA_SUCCESS;
 inline constexpr ErrorCode kNotReady = CUDA_ERROR_NOT_READY;
