@@ -4,7 +4,7 @@
 namespace hvd {
 namespace {
 
-WireCastKernels kernels(const WireCast& cast) {
+WireCastKernels kernels_of(const WireCast& cast) {
   static const WireCastFinder find = best_wire_cast_finder();
   return find(cast.element, cast.wire);
 }
@@ -25,11 +25,11 @@ WireCast WireCast::of_operation(const Operation& operation, DataType element) {
 }
 
 void WireCast::narrow(void* wire_elements, const void* elements, std::size_t count) const {
-  kernels(*this).narrow(wire_elements, elements, count, prescale);
+  kernels_of(*this).narrow(wire_elements, elements, count, prescale);
 }
 
 void WireCast::widen(void* elements, const void* wire_elements, std::size_t count) const {
-  kernels(*this).widen(elements, wire_elements, count, 1.0);
+  kernels_of(*this).widen(elements, wire_elements, count, 1.0);
 }
 
 }  // namespace hvd

@@ -178,6 +178,7 @@ Result<Engine::Handle> Engine::Impl::submit(Request request) {
   const bool more = request.more;
   const PendingPtr pending = completion_.add(std::move(request));
   if (gpu != nullptr) {
+    pending->reaper = &reaper_;
     pending->ready = ready_points_.join(*gpu, pending->request.stream);
     // relaxed: see mark_waiting().
     has_gpu_tensors_.store(true, std::memory_order_relaxed);
@@ -250,22 +251,6 @@ void Engine::Impl::leave_farewell(const std::string& cause) {
 
 void Engine::Impl::abandon_after_fork() {
   for (const int fd : *descriptors_.load()) ::close(fd);
-}
-
-std::string Engine::Impl::describe() const {
-  std::string text = format_text("{} ranks on {} node{}; this is rank {} on host {}\n", world_.size,
-                                 world_.node_count(), world_.node_count() == 1 ? "" : "s",
-                                 world_.rank, world_.hosts[static_cast<std::size_t>(world_.rank)]);
-  for (int node = 0; node < world_.node_count(); ++node) {
-    RankSet ranks(world_.size);
-    for (const int rank : world_.nodes[static_cast<std::size_t>(node)]) ranks.add(rank);
-    const int first = world_.nodes[static_cast<std::size_t>(node)].front();
-    text += format_text("node {}: {} on host {}\n", node, describe_ranks(ranks),
-                        world_.hosts[static_cast<std::size_t>(first)]);
-  }
-  text += format_text("found each other by: {}\n", wiring_.bootstrap);
-  if (!wiring_.bootstrap_reason.empty()) text += format_text("  {}\n", wiring_.bootstrap_reason);
-  return text + describe_sets();
 }
 
 Engine::Statistics Engine::Impl::statistics() const {

@@ -54,8 +54,9 @@ class Engine::Impl {
   Statistics statistics() const;
   std::shared_ptr<SharedArena> arena() const { return wiring_.node.arena; }
 
-  /// Requests have a hand on it: it goes last.
+  /// Requests have a hand on these: they go last.
   Timeline timeline_;
+  MemoryReaper reaper_;
   Completion completion_;
   Communicator world_;
   std::vector<PeerInfo> peers_;

@@ -379,24 +379,4 @@ Result<std::vector<int>> Engine::Impl::process_set_ranks(int process_set) const 
   return found->second.ranks;
 }
 
-std::string Engine::Impl::describe_sets() const {
-  Lock lock(sets_mutex_);
-  std::string text;
-  bool reproducible = true;
-  for (const auto& [id, set] : sets_) {
-    const std::string which =
-        id == 0 ? "" : format_text("process set {} (ranks {}): ", id, describe_list(set.ranks));
-    if (set.plane == nullptr) {
-      text += which + "without this rank\n";
-      continue;
-    }
-    const Reducer& reduction = *set.plane->reduction;
-    text += format_text("{}CPU allreduce moves by {}\n", which,
-                        reduction.describe(Allreduce{}, DataType::kFloat32, Device{}));
-    reproducible = reproducible && reduction.reproducible();
-  }
-  return text + (reproducible ? "results are bitwise equal on every rank and in every run\n"
-                              : "results are bitwise equal on every rank, not in every run\n");
-}
-
 }  // namespace hvd

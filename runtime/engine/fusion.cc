@@ -70,7 +70,7 @@ Result<void*> allocate_gathered(const Source& source, std::size_t row_count,
   if (source.pending->ready != nullptr) {
     Gpu& gpu = source.pending->ready->gpu();
     HVD_TRY_ASSIGN(void* const memory, gpu.allocate(bytes));
-    result.data = {static_cast<std::byte*>(memory), FreeRows{&gpu}};
+    result.data = {static_cast<std::byte*>(memory), FreeRows{&gpu, source.pending->reaper}};
     return memory;
   }
   result.data.reset(new (std::nothrow) std::byte[bytes]);

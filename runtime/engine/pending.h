@@ -27,8 +27,9 @@ struct Pending {
   Status failure;                      ///< The first failure among them.
   std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.
 
-  ReadyPointPtr ready;         ///< GPU memory: where the inputs are ready.
-  int batches_to_enqueue = 0;  ///< As batches_left: those that no stream holds yet.
+  MemoryReaper* reaper = nullptr;  ///< GPU memory: of results that the library makes.
+  ReadyPointPtr ready;             ///< GPU memory: where the inputs are ready.
+  int batches_to_enqueue = 0;      ///< As batches_left: those that no stream holds yet.
   /// GPU memory: where the results are complete; may be read by anyone once `enqueued` is true.
   std::vector<GpuEventPtr> finish_points;
   std::atomic<bool> enqueued{false};  ///< Streams may wait for it. Before `done`, or never.

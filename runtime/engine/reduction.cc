@@ -241,8 +241,9 @@ std::string Reducer::describe(const Operation& operation, DataType dtype, Device
   return selection.reason;
 }
 
-bool Reducer::reproducible() const {
+bool Reducer::reproducible(Device device) const {
   for (const Candidate& candidate : candidates_) {
+    if (candidate.on_gpu != (device.kind != DeviceKind::kCpu)) continue;
     if (candidate.backend != nullptr && !candidate.backend->reproducible()) return false;
   }
   return true;

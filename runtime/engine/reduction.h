@@ -70,7 +70,7 @@ class Reducer {
   /// The choice for one kind of batch, for people: "shm: <reason>".
   std::string describe(const Operation& operation, DataType dtype, Device device) const;
   /// True when every backend in use gives the same bits in every run.
-  bool reproducible() const;
+  bool reproducible(Device device) const;
 
  private:
   struct Running {

@@ -13,6 +13,7 @@
 #include "collective/operation.h"
 #include "device/device.h"
 #include "device/gpu.h"
+#include "device/memory_reaper.h"
 
 namespace hvd {
 
@@ -34,9 +35,10 @@ struct Tensor {
 /// Gives memory back to where it came from: the GPU, or the host where that is null.
 struct FreeRows {
   Gpu* gpu = nullptr;
+  MemoryReaper* reaper = nullptr;  ///< Of `gpu`.
   void operator()(std::byte* rows) const {
     if (gpu != nullptr) {
-      gpu->deallocate(rows);
+      reaper->free(*gpu, rows);
     } else {
       delete[] rows;
     }

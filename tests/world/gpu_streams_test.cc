@@ -304,7 +304,34 @@ TEST_F(GpuStreams, ResultsThatTheLibraryMakesAreOnTheGpuUntilTheyAreReleased) {
     EXPECT_GT(double_allocated(rank), before[rank]);
     ASSERT_TRUE(engine.wait(handle, soon()).is_ok());
     engine.release(handle);
+    const Deadline deadline = soon();
+    while (double_allocated(rank) > before[rank] && !deadline.has_passed()) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(double_allocated(rank), before[rank]);
   });
+}
+
+TEST_F(GpuStreams, NobodyWaitsForTheDeviceToReleaseAResult) {
+  GpuWorld world({1});
+  Gpu& gpu = GpuWorld::gpu(0);
+  const OwnStream stream(gpu);
+  const DeviceTensor<float> tensor(gpu, std::vector<float>(6, 1.0F));
+  Request request = gpu_request("rows", 0, tensor, stream.get());
+  request.operation = Allgather{};
+  request.tensors[0].output = nullptr;
+  const auto handle = world.engine(0).submit(std::move(request)).value();
+  ASSERT_TRUE(world.engine(0).wait(handle, soon()).is_ok());
+  const std::size_t before = double_allocated(0);
+  const Gate gate(gpu, stream.get());
+  world.engine(0).release(handle);  // returns, though the driver cannot free it yet
+  EXPECT_EQ(double_allocated(0), before);
+  std::vector<float> values(6, 1.0F);
+  EXPECT_TRUE(run_request(world.engine(0), allreduce_request("cpu", values)).is_ok());
+  Gate::release();
+  const Deadline deadline = soon();
+  while (double_allocated(0) == before && !deadline.has_passed()) std::this_thread::yield();
+  EXPECT_LT(double_allocated(0), before);
 }
 
 }  // namespace

@@ -116,8 +116,7 @@ class Pending {
     put_before(stream, timeout_seconds);
     forget();
   }
-  /// As wait_stream(), and keeps the result that the library made for gathered_rows(): until this
-  /// object ends, which waits for the device.
+  /// As wait_stream(), and keeps the result that the library made for gathered_rows().
   void put_before(void* stream, double timeout_seconds = -1) const {
     if (handle_ != 0) check(hvd_wait_stream(handle_, stream, timeout_seconds));
   }

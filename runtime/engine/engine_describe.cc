@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine says of itself, for people.
+#include "engine/engine_impl.h"
+
+namespace hvd {
+namespace {
+
+std::string_view promise(bool reproducible) {
+  return reproducible ? "bitwise equal on every rank and in every run"
+                      : "bitwise equal on every rank, not in every run";
+}
+
+/// The GPUs that this build would serve, where the engine has any.
+Device gpu_of(const EngineOptions& options) {
+  return {options.gpus == nullptr ? DeviceKind::kCpu : gpu_kind_of_build(), 0};
+}
+
+}  // namespace
+
+std::string Engine::Impl::describe() const {
+  std::string text = format_text("{} ranks on {} node{}; this is rank {} on host {}\n", world_.size,
+                                 world_.node_count(), world_.node_count() == 1 ? "" : "s",
+                                 world_.rank, world_.hosts[static_cast<std::size_t>(world_.rank)]);
+  for (int node = 0; node < world_.node_count(); ++node) {
+    RankSet ranks(world_.size);
+    for (const int rank : world_.nodes[static_cast<std::size_t>(node)]) ranks.add(rank);
+    const int first = world_.nodes[static_cast<std::size_t>(node)].front();
+    text += format_text("node {}: {} on host {}\n", node, describe_ranks(ranks),
+                        world_.hosts[static_cast<std::size_t>(first)]);
+  }
+  text += format_text("found each other by: {}\n", wiring_.bootstrap);
+  if (!wiring_.bootstrap_reason.empty()) text += format_text("  {}\n", wiring_.bootstrap_reason);
+  return text + describe_sets();
+}
+
+std::string Engine::Impl::describe_sets() const {
+  auto& self = const_cast<Impl&>(*this);  // the locks, and nothing else, change
+  Lock progress(self.progress_);          // preparations drop backends
+  Lock lock(sets_mutex_);
+  const Device gpu = gpu_of(options_);
+  std::string text;
+  bool on_cpu = true;
+  bool on_gpu = true;
+  for (const auto& [id, set] : sets_) {
+    const std::string which =
+        id == 0 ? "" : format_text("process set {} (ranks {}): ", id, describe_list(set.ranks));
+    if (set.plane == nullptr) {
+      text += which + "without this rank\n";
+      continue;
+    }
+    const Reducer& reduction = *set.plane->reduction;
+    text += format_text("{}CPU allreduce moves by {}\n", which,
+                        reduction.describe(Allreduce{}, DataType::kFloat32, Device{}));
+    on_cpu = on_cpu && reduction.reproducible(Device{});
+    if (gpu.kind == DeviceKind::kCpu) continue;
+    text += format_text("{}GPU allreduce moves by {}\n", which,
+                        reduction.describe(Allreduce{}, DataType::kFloat32, gpu));
+    on_gpu = on_gpu && reduction.reproducible(gpu);
+  }
+  text += format_text("results are {}\n", promise(on_cpu));
+  if (on_gpu != on_cpu) text += format_text("results on GPUs are {}\n", promise(on_gpu));
+  return text;
+}
+
+}  // namespace hvd
