@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -112,6 +113,8 @@ struct BackendContext {
   /// tensors that go through host memory. From start() only, so that the order is that of the log;
   /// memory is not looked at before the task is advanced.
   std::function<Result<std::unique_ptr<Task>>(Batch)> start_on_host = {};
+  /// What is under way for so long is reported; 0: never.
+  std::chrono::milliseconds stall_warning{0};
 };
 
 /// One line of the backend table (c/backend_table.cc).

@@ -27,17 +27,18 @@ void SetPlane::open(std::span<const BackendEntry> table, std::span<std::byte> me
   for (const BackendEntry& entry : table) {
     const std::size_t bytes = whole_pages(entry.memory_bytes(communicator.local_size()));
     HVD_CHECK(bytes <= memory.size());
-    auto backend = entry.create({.communicator = communicator,
-                                 .memory = memory.first(bytes),
-                                 .doorbell = &doorbell,
-                                 .lane = lane,
-                                 .lanes = links.lanes,
-                                 .arena = arena,
-                                 .sockets = links.sockets,
-                                 .gpus = options.gpus,
-                                 .start_on_host = [this](Batch batch) {
-                                   return reduction->start_on_host(std::move(batch));
-                                 }});
+    auto backend = entry.create(
+        {.communicator = communicator,
+         .memory = memory.first(bytes),
+         .doorbell = &doorbell,
+         .lane = lane,
+         .lanes = links.lanes,
+         .arena = arena,
+         .sockets = links.sockets,
+         .gpus = options.gpus,
+         .start_on_host =
+             [this](Batch batch) { return reduction->start_on_host(std::move(batch)); },
+         .stall_warning = options.stall_warning});
     memory = memory.subspan(bytes);
     Reducer::Candidate& candidate = candidates.emplace_back();
     candidate.name = entry.name;

@@ -69,6 +69,10 @@ Result<std::unique_ptr<Backend>> create_nccl(const BackendContext& context) {
   if (context.gpus == nullptr || !context.start_on_host) {
     return error(Code::kUnsupported, "nccl serves GPU memory, of which this process has none");
   }
+  if (context.memory.size() < LaunchBoard::bytes(context.communicator.local_size())) {
+    return error(Code::kInternal, "rank {}: nccl has too little shared memory",
+                 context.communicator.rank);
+  }
   Environment environment = Environment::of_process();
   HVD_TRY_ASSIGN(NcclSettings settings, NcclSettings::from(environment));
   return std::unique_ptr<Backend>(
@@ -77,10 +81,8 @@ Result<std::unique_ptr<Backend>> create_nccl(const BackendContext& context) {
 
 }  // namespace
 
-const BackendEntry kNcclBackend = {.name = "nccl",
-                                   .memory_bytes = [](int) { return std::size_t{0}; },
-                                   .create = &create_nccl,
-                                   .on_gpu = true};
+const BackendEntry kNcclBackend = {
+    .name = "nccl", .memory_bytes = &LaunchBoard::bytes, .create = &create_nccl, .on_gpu = true};
 
 NcclBuild describe_nccl_build(const Environment& environment) {
   const NcclSource source =

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "backends/nccl/nccl_ras.h"
 #include "base/log.h"
 
 namespace hvd {
@@ -19,6 +20,7 @@ Result<NcclSettings> NcclSettings::from(const Environment& environment) {
   HVD_TRY_ASSIGN(const auto registers, environment.get_int("HVD_NCCL_REGISTER", 0, 1));
   settings.shares_gpu = shares.value_or(0) != 0;
   settings.registers = registers.value_or(1) != 0;
+  settings.ras = ras_address(environment);
   settings.host_id = environment.get("NCCL_HOSTID").value_or("");
   return settings;
 }
@@ -68,6 +70,12 @@ std::shared_ptr<NcclSession::Arrival> NcclSession::watch(GpuEventPtr event) {
     bell->ring();
   });
   return arrival;
+}
+
+void NcclSession::report(const StalledBatch& batch) const {
+  const Communicator& communicator = context_.communicator;
+  if (!should_report(batch, board_, communicator.local_rank)) return;
+  report_stall(stall_text(batch, communicator, board_), settings_.ras);
 }
 
 bool NcclSession::abort(Deadline deadline) {

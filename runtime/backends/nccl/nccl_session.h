@@ -10,6 +10,7 @@
 #include "backends/nccl/nccl_bucket.h"
 #include "backends/nccl/nccl_communicator.h"
 #include "backends/nccl/nccl_library.h"
+#include "backends/nccl/stall_report.h"
 #include "collective/backend.h"
 #include "device/event_watcher.h"
 
@@ -20,6 +21,7 @@ struct NcclSettings {
   bool shares_gpu = false;  ///< HVD_SHARE_GPU=1.
   bool registers = true;    ///< HVD_NCCL_REGISTER.
   std::string host_id;      ///< NCCL_HOSTID.
+  std::string ras;          ///< Where NCCL's RAS is; empty: nowhere.
   NcclPlanOptions plan;
 
   static Result<NcclSettings> from(const Environment& environment);
@@ -50,6 +52,7 @@ class NcclSession {
   NcclSession(const BackendContext& context, NcclSettings settings)
       : context_(context),
         settings_(std::move(settings)),
+        board_(context.memory, context.communicator.local_rank),
         bell_(std::make_shared<NcclBell>(context.doorbell)) {}
   NcclSession(const NcclSession&) = delete;
   NcclSession& operator=(const NcclSession&) = delete;
@@ -73,7 +76,13 @@ class NcclSession {
   // Batches are put into the stream one after the other, in log order.
   std::uint64_t take_ticket() { return tickets_++; }
   bool is_at_head(std::uint64_t ticket) const { return ticket == head_; }
-  void pass_on() { ++head_; }
+  /// The batch at the head is in the stream.
+  void pass_on() {
+    board_.count_mine();
+    ++head_;
+  }
+  /// Tells the user about a batch that does not end.
+  void report(const StalledBatch& batch) const;
 
   /// What is set, and the engine woken, when the device has come to a point.
   struct Arrival {
@@ -93,6 +102,7 @@ class NcclSession {
  private:
   const BackendContext context_;
   const NcclSettings settings_;
+  LaunchBoard board_;
   std::shared_ptr<NcclBell> bell_;  // with the watcher's thread, which may outlive us
   std::optional<NcclLibrary> library_;
   Gpu* gpu_ = nullptr;

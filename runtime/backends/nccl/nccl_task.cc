@@ -42,6 +42,7 @@ class NcclTask : public Task {
     }
     const CurrentGpu current(session_.gpu());
     if (!current.status().is_ok()) return fail(current.status());
+    report_if_stalled();
     switch (stage_) {
       case Stage::kCounts:
         return learn_counts();
@@ -109,6 +110,7 @@ class NcclTask : public Task {
       if (!status.is_ok()) return fail(status);
     }
     stage_ = Stage::kBucket;
+    begun_ = Clock::now();
     return settle([this] { return communicate(); });
   }
 
@@ -154,6 +156,20 @@ class NcclTask : public Task {
     return Progress::kEnqueued;
   }
 
+  void report_if_stalled() {
+    const auto patience = session_.context().stall_warning;
+    const bool waits = stage_ == Stage::kGroup || stage_ == Stage::kDevice;
+    if (!waits || is_reported_ || patience.count() == 0) return;
+    const auto time = Clock::now() - begun_;
+    if (time < patience) return;
+    is_reported_ = true;
+    session_.report({.number = ticket_,
+                     .what = format_text("{} of {} {} tensors", describe(batch_.operation),
+                                         batch_.segments.size(), name_of(batch_.dtype)),
+                     .is_launched = stage_ == Stage::kDevice,
+                     .time = std::chrono::duration_cast<std::chrono::seconds>(time)});
+  }
+
   Progress watch_device() {
     if (arrival_->is_here.load()) {
       if (!arrival_->status.is_ok()) return fail(arrival_->status);
@@ -171,6 +187,8 @@ class NcclTask : public Task {
   std::unique_ptr<ToldByAll> told_;
   NcclPlan plan_;
   Stage stage_ = Stage::kCounts;
+  Clock::time_point begun_;
+  bool is_reported_ = false;
   GpuEventPtr finish_point_;
   std::shared_ptr<NcclSession::Arrival> arrival_;
   Status status_;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/nccl/nccl_ras.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+
+#include "base/unique_fd.h"
+#include "transport/socket_address.h"
+#include "transport/socket_io.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kMaxAnswer = std::size_t{1} << 20;
+constexpr int kMaxLines = 20;
+
+Result<UniqueFd> connect_to(const SocketAddress& address, Deadline deadline) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return Status::system("socket", errno);
+  if (::connect(fd.get(), address.raw(), address.length()) == 0) return fd;
+  if (errno != EINPROGRESS) return Status::system(address.to_string(), errno);
+  HVD_TRY_ASSIGN(const bool ready, wait_ready(fd.get(), POLLOUT, deadline));
+  if (!ready) return error(Code::kTimeout, "{} does not answer", address.to_string());
+  int failure = 0;
+  socklen_t length = sizeof failure;
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &length);
+  if (failure != 0) return Status::system(address.to_string(), failure);
+  return fd;
+}
+
+/// All that comes until the other end closes.
+Result<std::string> read_all(int fd, Deadline deadline) {
+  std::string text;
+  std::array<char, 4096> chunk;
+  while (text.size() < kMaxAnswer) {
+    HVD_TRY_ASSIGN(const bool ready, wait_ready(fd, POLLIN, deadline));
+    if (!ready) return error(Code::kTimeout, "its answer does not end");
+    const ssize_t got = ::recv(fd, chunk.data(), chunk.size(), 0);
+    if (got == 0) break;
+    if (got > 0) {
+      text.append(chunk.data(), static_cast<std::size_t>(got));
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return Status::system("its answer", errno);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ras_address(const Environment& environment) {
+  if (environment.get("NCCL_RAS_ENABLE").value_or("1") == "0") return {};
+  std::string address = environment.get("NCCL_RAS_ADDR").value_or("localhost:28028");
+  constexpr std::string_view kName = "localhost:";
+  if (address.rfind(kName, 0) == 0) address.replace(0, kName.size(), "127.0.0.1:");
+  return address;
+}
+
+Result<std::string> ask_ras(const std::string& address, Deadline deadline) {
+  HVD_TRY_ASSIGN(const SocketAddress server, SocketAddress::parse(address));
+  HVD_TRY_ASSIGN(const UniqueFd fd, connect_to(server, deadline));
+  // It waits for other nodes, at most so many seconds; an answer to each line is in the text.
+  constexpr std::string_view kQuestion = "CLIENT PROTOCOL 2\nTIMEOUT 3\nSTATUS\n";
+  HVD_TRY(send_all(fd.get(), std::as_bytes(std::span(kQuestion)), deadline, "NCCL's RAS"));
+  return read_all(fd.get(), deadline);
+}
+
+std::string ras_findings(std::string_view answer) {
+  std::size_t begin = answer.find("\nErrors\n");
+  if (begin == std::string_view::npos) begin = answer.find("\nWarnings\n");
+  if (begin == std::string_view::npos) return {};
+  std::string findings;
+  int lines = 0;
+  for (std::string_view rest = answer.substr(begin + 1); !rest.empty() && lines < kMaxLines;) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.find_first_not_of("= ") == std::string_view::npos) continue;
+    findings += (findings.empty() ? "" : "\n") + std::string(line);
+    ++lines;
+  }
+  return findings;
+}
+
+}  // namespace hvd

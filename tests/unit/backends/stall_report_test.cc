@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/nccl/stall_report.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace hvd {
+namespace {
+
+/// Ranks 4, 5 and 6 of the job on one host.
+Communicator three_ranks() {
+  Communicator communicator;
+  communicator.rank = communicator.local_rank = 1;
+  communicator.size = 3;
+  communicator.world_ranks = {4, 5, 6};
+  communicator.nodes = {{0, 1, 2}};
+  communicator.hosts = {"a", "a", "a"};
+  return communicator;
+}
+
+class StallReport : public testing::Test {
+ protected:
+  void launch(int local_rank, int batches) {
+    LaunchBoard board(memory_, local_rank);
+    for (int i = 0; i < batches; ++i) board.count_mine();
+  }
+  alignas(64) std::array<std::byte, 192> memory_{};
+  StalledBatch batch_{.number = 1,
+                      .what = "allreduce(sum) of 4 float32 tensors",
+                      .is_launched = true,
+                      .time = std::chrono::seconds(60)};
+};
+
+TEST_F(StallReport, NamesTheRanksThatHaveNotLaunchedTheBatch) {
+  ASSERT_LE(LaunchBoard::bytes(3), memory_.size());
+  launch(0, 1);
+  launch(1, 2);
+  const LaunchBoard board(memory_, 1);
+  EXPECT_EQ(stall_text(batch_, three_ranks(), board),
+            "rank 5 on host a: batch 1 of process set 0 (allreduce(sum) of 4 float32 tensors) is "
+            "on the GPU for 60 s; not in the streams of these ranks of this node: 4, 6");
+  launch(0, 1);
+  launch(2, 2);
+  EXPECT_NE(stall_text(batch_, three_ranks(), board).find("all ranks of this node"),
+            std::string::npos);
+}
+
+TEST_F(StallReport, ComesFromTheFirstRankThatHasLaunchedAndFromThoseThatHaveNot) {
+  launch(1, 2);
+  launch(2, 2);
+  const LaunchBoard board(memory_, 1);
+  EXPECT_TRUE(should_report(batch_, board, 1));
+  EXPECT_FALSE(should_report(batch_, board, 2));
+  batch_.is_launched = false;
+  EXPECT_TRUE(should_report(batch_, board, 2));
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel that does not end is reported, with what NCCL's RAS says.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "base/unique_fd.h"
+#include "doubles/nccl/double_nccl.h"
+#include "world/nccl_world.h"
+
+namespace hvd {
+namespace {
+
+/// Standard error in a file, for a scope.
+class CapturedErrors {
+ public:
+  CapturedErrors() : path_(testing::TempDir() + "/nccl_stall_errors"), before_(::dup(2)) {
+    const UniqueFd file(::open(path_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600));
+    ::dup2(file.get(), 2);
+  }
+  CapturedErrors(const CapturedErrors&) = delete;
+  CapturedErrors& operator=(const CapturedErrors&) = delete;
+  ~CapturedErrors() {
+    ::dup2(before_.get(), 2);
+    ::unlink(path_.c_str());
+  }
+  std::string text() const {
+    std::stringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+  /// False: it did not come in time.
+  bool wait_for(std::string_view part) const {
+    for (const Deadline deadline = soon(); !deadline.has_passed(); sched_yield()) {
+      if (text().find(part) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::string path_;
+  UniqueFd before_;
+};
+
+TEST(NcclStall, IsReportedWithTheRanksThatRasMisses) {
+  double_nccl_reset();
+  const int port = double_nccl_ras("127.0.0.1:0");
+  ASSERT_GT(port, 0);
+  ASSERT_EQ(::setenv("NCCL_RAS_ADDR", ("localhost:" + std::to_string(port)).c_str(), 1), 0);
+  EngineOptions options = gpu_options();
+  options.stall_warning = std::chrono::milliseconds(100);
+  CapturedErrors errors;
+  World world({1, 1}, options);
+  world.run([&](int rank, Engine& engine) {
+    if (rank == 1) double_nccl_hang(1, 1);
+    auto tensors = tensors_of(rank, {5, 100'000});
+    const auto handle = engine.submit(request_of("stuck", Allreduce{}, tensors));
+    ASSERT_TRUE(handle.is_ok()) << handle.status().message();
+    EXPECT_TRUE(errors.wait_for("NCCL's RAS says:")) << errors.text();
+    EXPECT_TRUE(errors.wait_for("allreduce(sum) of 2 float32 tensors) is on the GPU"));
+    engine.abort("the test is over");
+    EXPECT_FALSE(engine.wait(handle.value(), soon()).is_ok());
+  });
+  ::unsetenv("NCCL_RAS_ADDR");
+  double_nccl_reset();
+}
+
+}  // namespace
+}  // namespace hvd
