@@ -125,15 +125,16 @@ struct CombineGroups {
 
   template <int kAlignment>
   HVD_DEVICE void run() const {
-    std::uint32_t a[kPairGroupsPerThread][4] = {};
-    std::uint32_t b[kPairGroupsPerThread][4] = {};
+    if (first >= groups) return;
+    std::uint32_t a[kPairGroupsPerThread][4];
+    std::uint32_t b[kPairGroupsPerThread][4];
     HVD_UNROLL
     for (int i = 0; i < static_cast<int>(kPairGroupsPerThread); ++i) {
+      // As in TransferGroups: no branch parts the loads.
       const std::uint32_t group = first + i * kThreads;
-      if (group < groups) {
-        load_words<kAlignment>(lower + std::uint64_t{group} * 16, a[i]);
-        load_words<kAlignment>(higher + std::uint64_t{group} * 16, b[i]);
-      }
+      const std::uint64_t at = group < groups ? group : first;
+      load_words<kAlignment>(lower + at * 16, a[i]);
+      load_words<kAlignment>(higher + at * 16, b[i]);
     }
     HVD_UNROLL
     for (int i = 0; i < static_cast<int>(kPairGroupsPerThread); ++i) {

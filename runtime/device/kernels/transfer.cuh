@@ -66,13 +66,14 @@ struct TransferGroups {
 
   template <int kAlignment>
   HVD_DEVICE void run() const {
-    std::uint32_t words[kGroupsPerThread][Casting::kFromBytes / 4] = {};
+    if (first >= groups) return;
+    std::uint32_t words[kGroupsPerThread][Casting::kFromBytes / 4];
     HVD_UNROLL
     for (int i = 0; i < static_cast<int>(kGroupsPerThread); ++i) {
+      // Beyond the end the first group is read again: a branch would part the loads.
       const std::uint32_t group = first + i * kThreads;
-      if (group < groups) {
-        load_words<kAlignment>(from + std::uint64_t{group} * Casting::kFromBytes, words[i]);
-      }
+      const std::uint64_t at = group < groups ? group : first;
+      load_words<kAlignment>(from + at * Casting::kFromBytes, words[i]);
     }
     HVD_UNROLL
     for (int i = 0; i < static_cast<int>(kGroupsPerThread); ++i) {
