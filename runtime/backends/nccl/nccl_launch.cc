@@ -24,7 +24,8 @@ std::vector<PackSegment> NcclLaunch::segments_of(const std::vector<NcclPiece>& p
     } else if (side == Side::kOutputs) {
       tensor = outputs_[piece.segment];
     } else {
-      tensor = session_.bucket().memory() + piece.offset;
+      NcclBucket& memory = side == Side::kBucket ? session_.bucket() : session_.spare();
+      tensor = memory.memory() + piece.offset;
     }
     segments.push_back({tensor, piece.offset, piece.count});
   }
@@ -35,6 +36,8 @@ std::byte* NcclLaunch::address(const NcclPlace& place) const {
   switch (place.where) {
     case NcclPlace::Where::kBucket:
       return session_.bucket().memory() + place.offset;
+    case NcclPlace::Where::kSpare:
+      return session_.spare().memory() + place.offset;
     case NcclPlace::Where::kOutput:
       return static_cast<std::byte*>(outputs_[place.segment]) + place.offset;
     case NcclPlace::Where::kInput:
@@ -57,10 +60,10 @@ Status NcclLaunch::pack() const {
                                        plan_.integer_prescale, 1),
                     stream));
   }
-  return enqueue(
-      gpu,
-      plan_fill_identity(segments_of(plan_.filled, Side::kBucket), plan_.fill_dtype, plan_.fill_op),
-      stream);
+  std::vector<PackSegment> filled = segments_of(plan_.filled, Side::kBucket);
+  const std::vector<PackSegment> spare = segments_of(plan_.filled_spare, Side::kSpare);
+  filled.insert(filled.end(), spare.begin(), spare.end());
+  return enqueue(gpu, plan_fill_identity(filled, plan_.fill_dtype, plan_.fill_op), stream);
 }
 
 Status NcclLaunch::communicate() const {

@@ -11,7 +11,8 @@ namespace hvd {
 /// A plan with its memory, put into the session's stream piece by piece. Engine thread only.
 class NcclLaunch {
  public:
-  /// `outputs` by segment; null where none is due. The session's bucket holds what the plan needs.
+  /// `outputs` by segment; null where none is due. The session's bucket and spare memory hold what
+  /// the plan needs.
   NcclLaunch(NcclSession& session, const NcclPlan& plan, const Batch& batch,
              const std::vector<void*>& outputs)
       : session_(session), plan_(plan), batch_(batch), outputs_(outputs) {}
@@ -24,7 +25,7 @@ class NcclLaunch {
   Status unpack() const;
 
  private:
-  enum class Side { kInputs, kOutputs, kBucket };
+  enum class Side { kInputs, kOutputs, kBucket, kSpare };
   std::vector<PackSegment> segments_of(const std::vector<NcclPiece>& pieces, Side side) const;
   std::byte* address(const NcclPlace& place) const;
 

@@ -276,16 +276,17 @@ class ReductionPlan {
     if (plan_.scale == 1.0 && plan_.divisor == 1) plan_.scaled.clear();
   }
 
-  /// The same calls, on a bucket that holds nothing but identities.
+  /// The same calls, on memory that holds nothing but identities. The bucket is as large as that of
+  /// the others: see NcclBucket.
   void become_neutral() {
     if (plan_.bucket_bytes > 0) {
       plan_.filled.push_back({0, 0, plan_.bucket_bytes / size_of(path_.wire)});
     }
     for (NcclStep& step : plan_.steps) {
       if (step.from.where == Where::kBucket) continue;
-      plan_.filled.push_back({0, plan_.bucket_bytes, step.count});
-      step.from = step.to = {Where::kBucket, 0, plan_.bucket_bytes};
-      plan_.bucket_bytes = next_slot(plan_.bucket_bytes + step.count * size_of(path_.wire));
+      plan_.filled_spare.push_back({0, plan_.spare_bytes, step.count});
+      step.from = step.to = {Where::kSpare, 0, plan_.spare_bytes};
+      plan_.spare_bytes = next_slot(plan_.spare_bytes + step.count * size_of(path_.wire));
     }
     plan_.fill_dtype = path_.wire;
     plan_.fill_op = identity_of(path_.fold);

@@ -17,7 +17,7 @@ enum class NcclVerb { kAllReduce, kReduce, kReduceScatter, kAllGather, kBroadcas
 
 /// Memory of a batch, before its address is known.
 struct NcclPlace {
-  enum class Where { kInput, kOutput, kBucket };
+  enum class Where { kInput, kOutput, kBucket, kSpare };
   Where where = Where::kInput;
   std::size_t segment = 0;  ///< Of inputs and outputs.
   std::size_t offset = 0;   ///< Bytes.
@@ -43,7 +43,7 @@ struct NcclPiece {
 
 /// What a batch is to NCCL: pack, one group of calls, unpack, scale.
 struct NcclPlan {
-  std::size_t bucket_bytes = 0;
+  std::size_t bucket_bytes = 0;     ///< Equal on all ranks, whose buckets grow together.
   std::vector<NcclPiece> packed;    ///< From the inputs into the bucket...
   PackFormat pack;                  ///< ... so.
   double integer_prescale = 1.0;    ///< Of what is in the bucket then.
@@ -56,6 +56,9 @@ struct NcclPlan {
   int divisor = 1;  ///< Of integers, beside the scale.
   /// A neutral rank: pieces of the bucket that are filled with what changes no result.
   std::vector<NcclPiece> filled;
+  /// ... and of memory that stands in for tensors that the others do not pack.
+  std::vector<NcclPiece> filled_spare;
+  std::size_t spare_bytes = 0;
   DataType fill_dtype = DataType::kUint8;
   ReduceOp fill_op = ReduceOp::kSum;
 };

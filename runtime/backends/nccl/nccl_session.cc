@@ -31,6 +31,7 @@ NcclSession::~NcclSession() {
   if (is_hung_) {
     // The device may never come back: whatever waits for it, or lies in its memory, is leaked.
     if (bucket_ != nullptr) bucket_->abandon();
+    if (spare_ != nullptr) spare_->abandon();
     static_cast<void>(watcher_.release());
     return;
   }
@@ -38,6 +39,7 @@ NcclSession::~NcclSession() {
   const CurrentGpu current(*gpu_);
   watcher_.reset();
   bucket_.reset();
+  spare_.reset();
   communicator_.reset();
   if (stream_ != nullptr) gpu_->destroy_stream(stream_);
 }
@@ -59,6 +61,7 @@ Status NcclSession::begin(const ncclUniqueId& id) {
   watcher_ = std::make_unique<EventWatcher>();
   communicator_ = std::make_unique<NcclCommunicator>(*library_, *gpu_);
   bucket_ = std::make_unique<NcclBucket>(*communicator_, settings_.registers);
+  spare_ = std::make_unique<NcclBucket>(*communicator_, false);
   return communicator_->begin(id, context_.communicator.rank, context_.communicator.size);
 }
 

@@ -72,6 +72,8 @@ class NcclSession {
   StreamHandle stream() const { return stream_; }
   NcclCommunicator& communicator() { return *communicator_; }
   NcclBucket& bucket() { return *bucket_; }
+  /// As the bucket, of this rank alone.
+  NcclBucket& spare() { return *spare_; }
 
   // Batches are put into the stream one after the other, in log order.
   std::uint64_t take_ticket() { return tickets_++; }
@@ -109,6 +111,7 @@ class NcclSession {
   StreamHandle stream_ = nullptr;
   std::unique_ptr<NcclCommunicator> communicator_;
   std::unique_ptr<NcclBucket> bucket_;
+  std::unique_ptr<NcclBucket> spare_;
   std::unique_ptr<EventWatcher> watcher_;
   std::uint64_t tickets_ = 0;
   std::uint64_t head_ = 0;

@@ -109,6 +109,10 @@ class NcclTask : public Task {
       const Status status = session_.bucket().reserve(plan_.bucket_bytes, session_.stream());
       if (!status.is_ok()) return fail(status);
     }
+    if (plan_.spare_bytes > 0) {
+      const Status status = session_.spare().reserve(plan_.spare_bytes, session_.stream());
+      if (!status.is_ok()) return fail(status);
+    }
     stage_ = Stage::kBucket;
     begun_ = Clock::now();
     return settle([this] { return communicate(); });

@@ -58,6 +58,7 @@ class World {
     std::vector<std::vector<float>> inputs;
     std::vector<std::vector<float>> outputs;
     std::vector<float> bucket;
+    std::vector<float> spare;
     std::size_t step = 0;
   };
 
@@ -75,6 +76,7 @@ class World {
     Rank& rank = ranks_[me];
     rank.plan = plan_nccl(rank.batch, communicator, &counts, options_);
     rank.bucket.assign(rank.plan.bucket_bytes / sizeof(float), 1e30F);
+    rank.spare.assign(rank.plan.spare_bytes / sizeof(float), 1e30F);
   }
 
   static void pack(Rank& rank) {
@@ -84,9 +86,13 @@ class World {
             rank.inputs[piece.segment][k] * static_cast<float>(rank.plan.pack.scale);
       }
     }
+    ASSERT_EQ(rank.plan.fill_op, ReduceOp::kSum);
     for (const NcclPiece& piece : rank.plan.filled) {
-      ASSERT_EQ(rank.plan.fill_op, ReduceOp::kSum);
       std::fill_n(rank.bucket.begin() + static_cast<std::ptrdiff_t>(piece.offset / sizeof(float)),
+                  piece.count, 0.0F);
+    }
+    for (const NcclPiece& piece : rank.plan.filled_spare) {
+      std::fill_n(rank.spare.begin() + static_cast<std::ptrdiff_t>(piece.offset / sizeof(float)),
                   piece.count, 0.0F);
     }
   }
@@ -107,6 +113,7 @@ class World {
 
   static float* address(Rank& rank, const NcclPlace& place) {
     std::vector<float>& memory = place.where == Where::kBucket  ? rank.bucket
+                                 : place.where == Where::kSpare ? rank.spare
                                  : place.where == Where::kInput ? rank.inputs[place.segment]
                                                                 : rank.outputs[place.segment];
     EXPECT_LE(place.offset / sizeof(float), memory.size());
@@ -330,6 +337,7 @@ TEST(NcclPlan, LetsAJoinedRankTakePartWithNothingToAdd) {
     }
   }
   EXPECT_EQ(world.output(2, 0)[0], -1.0F);
+  EXPECT_EQ(world.plan(2).bucket_bytes, world.plan(0).bucket_bytes) << "they grow together";
 }
 
 TEST(NcclPlan, ReducesToTheRootAlone) {
