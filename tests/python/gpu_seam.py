@@ -4,7 +4,8 @@
 With HVD_CUDA_LIBRARY naming the double of the driver, "device" memory is host memory: then this
 tells hvd.torch that tensors of the CPU are on GPU 0, 1, ... of the rank. The double's streams run on
 threads of their own, and torch on the CPU waits for no stream: so what waits in a stream's order also
-waits for it to be empty. Without that variable a real GPU is used; exit code 77 where none is.
+waits for it to be empty. A torch that brings a real NCCL keeps its double out: then all goes through host memory.
+Without that variable a real GPU is used; exit code 77 where none is.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ def _empty_streams_after_waits(number: int) -> None:
 def own_device() -> torch.device:
     """The device of this rank; to be called before ``hvd.init()``."""
     if IS_DOUBLE:
+        if torch.version.cuda or torch.version.hip:
+            os.environ["HVD_BACKEND"] = "staged"
         devices.gpus = HostAsGpu(LOCAL_RANK)
         _empty_streams_after_waits(LOCAL_RANK)
         return torch.device("cpu")
