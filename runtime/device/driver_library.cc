@@ -27,7 +27,7 @@ Opened open_first(std::span<const std::string> names) {
   for (const std::string& name : names) {
     void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) return {library, name, ""};
-    const char* const reason = ::dlerror();
+    const char* const reason = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is per thread
     if (none.reason.empty()) none.reason = reason == nullptr ? name : reason;
   }
   return none;

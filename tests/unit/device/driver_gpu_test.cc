@@ -277,9 +277,9 @@ TEST_F(DriverGpuTest, NamesTheCallThatFailed) {
 }
 
 TEST_F(DriverGpuTest, KeepsTheNumberOfACodeWithoutName) {
-  double_fail("cuEventCreate", 1, static_cast<CUresult>(12345));
+  double_fail("cuEventCreate", 1, static_cast<CUresult>(1001));
   EXPECT_THAT(gpu_->record(nullptr).status().message(),
-              HasSubstr("cuEventCreate:  (12345): unknown code"));
+              HasSubstr("cuEventCreate:  (1001): unknown code"));
 }
 
 }  // namespace

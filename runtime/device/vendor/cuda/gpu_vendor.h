@@ -102,7 +102,10 @@ inline int architecture(int major, int minor) { return major * 10 + minor; }
 inline std::string architecture_name(int number) { return "sm_" + std::to_string(number); }
 
 inline Address to_address(const void* memory) { return reinterpret_cast<Address>(memory); }
-inline void* to_pointer(Address address) { return reinterpret_cast<void*>(address); }
+/// CUDA gives addresses as integers.
+inline void* to_pointer(Address address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
 /// Each thread has a stream of its own under this handle: another thread cannot mean it.
 inline bool is_per_thread(Stream stream) { return stream == CU_STREAM_PER_THREAD; }
 /// The null stream belongs to the GPU that is current.
