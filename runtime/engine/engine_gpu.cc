@@ -41,8 +41,7 @@ Status Engine::Impl::bind_gpu(SetPlane& plane, const Request& request) const {
   }
   return error(Code::kInvalidArgument,
                "rank {}: {} '{}' is on GPU {}, process set {} works on GPU {} of this rank since "
-               "its first tensor; a process set uses one GPU per rank: copy the tensor there, or "
-               "add a process set for the other GPU",
+               "its first tensor; a process set uses one GPU per rank: copy the tensor there",
                wiring_.rank, kind_name(request.operation), request.name, request.device.index,
                request.process_set, bound);
 }
