@@ -60,8 +60,8 @@ struct LaunchShape {
 /// One GPU as this process sees it: its primary context, which the frameworks use as well.
 ///
 /// Whatever fails says which GPU, which call and the vendor's text for the code. No function but
-/// wait() and the allocations waits for the device. Lives until the process ends, since events of
-/// frameworks may outlive an engine. Thread-safe.
+/// wait() and the allocations waits for the device. Lives as long as its Gpus, which a process
+/// keeps until it ends: events may outlive an engine. Thread-safe.
 class Gpu {
  public:
   virtual ~Gpu() = default;
