@@ -10,7 +10,7 @@ namespace hvd {
 namespace {
 
 /// Of a process that ends with something under way.
-constexpr std::chrono::seconds kAbortTime{2};
+constexpr std::chrono::seconds kGiveUpTime{2};
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Result<NcclSettings> NcclSettings::from(const Environment& environment) {
 
 NcclSession::~NcclSession() {
   bell_->close();
-  if (is_given_up_) static_cast<void>(abort(Deadline::after(kAbortTime)));
+  if (is_given_up_) static_cast<void>(abort(Deadline::after(kGiveUpTime)));
   if (is_hung_) {
     // The device may never come back: whatever waits for it, or lies in its memory, is leaked.
     if (bucket_ != nullptr) bucket_->abandon();
