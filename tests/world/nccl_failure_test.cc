@@ -4,7 +4,7 @@
 #include <nccl.h>
 
 #include "doubles/nccl/double_nccl.h"
-#include "world/nccl_world.h"
+#include "world/gpu_floats.h"
 
 namespace hvd {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/unique_fd.h"
 #include "doubles/nccl/double_nccl.h"
-#include "world/nccl_world.h"
+#include "world/gpu_floats.h"
 
 namespace hvd {
 namespace {

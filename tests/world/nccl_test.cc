@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "doubles/nccl/double_nccl.h"
-#include "world/nccl_world.h"
+#include "world/gpu_floats.h"
 
 namespace hvd {
 namespace {
@@ -59,7 +59,7 @@ TEST_P(NcclWorld, MovesRowsOfAnyNumber) {
   });
 }
 
-TEST_P(NcclWorld, BroadcastsAndReducesAndTakesWhatNcclLacksAnotherWay) {
+TEST_P(NcclWorld, BroadcastsAndReduces) {
   World world(GetParam(), gpu_options());
   const int size = world.size();
   world.run([size](int rank, Engine& engine) {
@@ -71,10 +71,26 @@ TEST_P(NcclWorld, BroadcastsAndReducesAndTakesWhatNcclLacksAnotherWay) {
     status = run_request(engine, request_of("r", Reduce{.root = 0, .op = ReduceOp::kMax}, reduced));
     ASSERT_TRUE(status.is_ok()) << status.message();
     EXPECT_EQ((*reduced[1])[19], static_cast<float>((rank == 0 ? size - 1 : rank) + 19));
-    auto others = tensors_of(rank, {10});
-    status = run_request(engine, request_of("a", Allreduce{.op = ReduceOp::kAdasum}, others));
-    ASSERT_TRUE(status.is_ok()) << status.message();
   });
+}
+
+TEST_P(NcclWorld, AddsOrthogonalGradientsAndAveragesEqualOnes) {
+  World world(GetParam(), gpu_options());
+  const auto size = static_cast<std::size_t>(world.size());
+  world.run([size](int rank, Engine& engine) {
+    auto tensors = tensors_of(rank, {size, 3000});
+    std::iota(tensors[1]->begin(), tensors[1]->end(), 0.0F);
+    auto& orthogonal = *tensors[0];
+    for (std::size_t i = 0; i < size; ++i) {
+      orthogonal[i] = i == static_cast<std::size_t>(rank) ? static_cast<float>(i + 1) : 0;
+    }
+    const Status status =
+        run_request(engine, request_of("a", Allreduce{.op = ReduceOp::kAdasum}, tensors));
+    ASSERT_TRUE(status.is_ok()) << status.message();
+    for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(orthogonal[i], i + 1, 1e-4);
+    for (std::size_t i = 0; i < 3000; ++i) ASSERT_NEAR((*tensors[1])[i], i, 1e-2);
+  });
+  EXPECT_EQ(double_nccl_calls("ncclSend") > 0, size > 1);
 }
 
 TEST_P(NcclWorld, GoesOnWithoutARankThatHasJoinedWhateverItPacks) {
@@ -106,7 +122,7 @@ TEST_P(NcclWorld, GoesOnWithoutARankThatHasJoinedWhateverItPacks) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, NcclWorld,
                          testing::Values(std::vector<int>{1}, std::vector<int>{2},
-                                         std::vector<int>{2, 2}));
+                                         std::vector<int>{3}, std::vector<int>{2, 2}));
 
 }  // namespace
 }  // namespace hvd

@@ -66,12 +66,12 @@ Status NcclLaunch::pack() const {
   return enqueue(gpu, plan_fill_identity(filled, plan_.fill_dtype, plan_.fill_op), stream);
 }
 
-Status NcclLaunch::communicate() const {
-  if (plan_.steps.empty()) return Status::ok();
+Status NcclLaunch::communicate(const std::vector<NcclStep>& steps) const {
+  if (steps.empty()) return Status::ok();
   NcclCommunicator& communicator = session_.communicator();
   HVD_TRY(communicator.begin_group());
   Status status;
-  for (const NcclStep& step : plan_.steps) {
+  for (const NcclStep& step : steps) {
     status = communicator.add(step, {address(step.from), address(step.to)}, plan_.premul,
                               session_.stream());
     if (!status.is_ok()) break;
@@ -79,6 +79,20 @@ Status NcclLaunch::communicate() const {
   // The group is closed in any case: it is the thread's, not the communicator's.
   const Status ended = communicator.end_group();
   return status.is_ok() ? ended : status;
+}
+
+Status NcclLaunch::combine(const NcclAdasum::Round& round) const {
+  if (!round.combines) return Status::ok();
+  const NcclAdasum& adasum = plan_.adasum;
+  std::byte* const mine = session_.bucket().memory();
+  std::byte* const theirs = mine + adasum.theirs;
+  const AdasumPlan plan = plan_adasum(adasum.pairs, adasum.dtype,
+                                      {.lower = round.is_lower ? mine : theirs,
+                                       .higher = round.is_lower ? theirs : mine,
+                                       .result = mine,
+                                       .scratch = mine + adasum.scratch});
+  HVD_TRY(plan.enqueue_measuring(session_.gpu(), session_.stream()));
+  return plan.enqueue_blending(session_.gpu(), session_.stream());
 }
 
 Status NcclLaunch::unpack() const {

@@ -19,8 +19,10 @@ class NcclLaunch {
 
   /// Everything before NCCL's group.
   Status pack() const;
-  /// The group, which the communicator then has to settle.
-  Status communicate() const;
+  /// A group, which the communicator then has to settle.
+  Status communicate(const std::vector<NcclStep>& steps) const;
+  /// What follows it in a round of Adasum.
+  Status combine(const NcclAdasum::Round& round) const;
   /// Everything behind it.
   Status unpack() const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/nccl/nccl_adasum.h"
 #include "base/check.h"
 #include "collective/reduce.h"
 #include "collective/wire_cast.h"
@@ -389,7 +390,6 @@ Status check_nccl_operation(const Operation& operation, DataType dtype) {
                  what);
   };
   switch (reduction->op) {
-    case ReduceOp::kAdasum:
     case ReduceOp::kBitXor:
       return lacks("");
     case ReduceOp::kBitAnd:
@@ -412,7 +412,8 @@ bool needs_counts(const Operation& operation) { return has_free_rows(operation);
 
 NcclPlan plan_nccl(const Batch& batch, const Communicator& communicator, const MovingCounts* counts,
                    const NcclPlanOptions& options) {
-  if (reduction_of(batch.operation)) {
+  if (const auto reduction = reduction_of(batch.operation)) {
+    if (reduction->op == ReduceOp::kAdasum) return plan_nccl_adasum(batch, communicator);
     return ReductionPlan(batch, communicator, options).make();
   }
   if (const auto* broadcast = std::get_if<Broadcast>(&batch.operation)) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/shm/moving_counts.h"
+#include "collective/adasum_plan.h"
 #include "collective/batch.h"
 #include "collective/communicator.h"
 #include "collective/pack_plan.h"
@@ -41,6 +42,21 @@ struct NcclPiece {
   std::size_t count = 0;   ///< Elements of the tensor.
 };
 
+/// Adasum, with the gradients of this rank at the begin of the bucket: level by level a rank and
+/// its peer send each other theirs, and combine the two. The same order as on the host.
+struct NcclAdasum {
+  struct Round {
+    std::vector<NcclStep> steps;
+    bool combines = false;
+    bool is_lower = false;  ///< This rank is the lower one of the two.
+  };
+  DataType dtype = DataType::kFloat32;
+  std::vector<AdasumPair> pairs;
+  std::size_t theirs = 0;   ///< Where the peer's gradients are in the bucket.
+  std::size_t scratch = 0;  ///< And what combining needs.
+  std::vector<Round> rounds;
+};
+
 /// What a batch is to NCCL: pack, one group of calls, unpack, scale.
 struct NcclPlan {
   std::size_t bucket_bytes = 0;     ///< Equal on all ranks, whose buckets grow together.
@@ -48,6 +64,7 @@ struct NcclPlan {
   PackFormat pack;                  ///< ... so.
   double integer_prescale = 1.0;    ///< Of what is in the bucket then.
   std::vector<NcclStep> steps;      ///< One group.
+  NcclAdasum adasum;                ///< Or these.
   double premul = 1.0;              ///< The factor of kPreMulSum.
   std::vector<NcclPiece> unpacked;  ///< From the bucket into the outputs...
   PackFormat unpack;                ///< ... so.

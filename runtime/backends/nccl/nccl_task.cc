@@ -51,7 +51,7 @@ class NcclTask : public Task {
       case Stage::kBucket:
         return settle([this] { return communicate(); });
       case Stage::kGroup:
-        return settle([this] { return finish(); });
+        return settle([this] { return end_round(); });
       case Stage::kDevice:
         return watch_device();
       case Stage::kDone:
@@ -142,11 +142,26 @@ class NcclTask : public Task {
   NcclLaunch launch() const { return {session_, plan_, batch_, outputs_}; }
 
   Progress communicate() {
-    Status status = launch().pack();
-    if (status.is_ok()) status = launch().communicate();
-    if (!status.is_ok()) return fail(std::move(status));
+    if (Status status = launch().pack(); !status.is_ok()) return fail(std::move(status));
+    return begin_round();
+  }
+
+  /// One group of calls, but for Adasum.
+  Progress begin_round() {
+    const auto& rounds = plan_.adasum.rounds;
+    const Status status = launch().communicate(rounds.empty() ? plan_.steps : rounds[round_].steps);
+    if (!status.is_ok()) return fail(status);
     stage_ = Stage::kGroup;
-    return settle([this] { return finish(); });
+    return settle([this] { return end_round(); });
+  }
+
+  Progress end_round() {
+    const auto& rounds = plan_.adasum.rounds;
+    if (rounds.empty()) return finish();
+    if (Status status = launch().combine(rounds[round_]); !status.is_ok()) {
+      return fail(std::move(status));
+    }
+    return ++round_ == rounds.size() ? finish() : begin_round();
   }
 
   Progress finish() {
@@ -191,6 +206,7 @@ class NcclTask : public Task {
   std::unique_ptr<ToldByAll> told_;
   NcclPlan plan_;
   Stage stage_ = Stage::kCounts;
+  std::size_t round_ = 0;
   Clock::time_point begun_;
   bool is_reported_ = false;
   GpuEventPtr finish_point_;
