@@ -100,7 +100,7 @@ TEST_F(GpuFaults, AFailureOfTheDeviceIsThatOfEveryRank) {
   EXPECT_EQ(elsewhere.load(), 1);
 }
 
-TEST_F(GpuFaults, AnEnqueuedRequestFailsWithThePeerThatIsLost) {
+TEST_F(GpuFaults, ARequestThatWaitsForALostPeerFails) {
   GpuWorld world({1, 1});
   std::vector<std::unique_ptr<OwnStream>> streams;
   for (int rank = 0; rank < 2; ++rank) {
