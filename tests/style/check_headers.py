@@ -14,15 +14,18 @@ import tempfile
 
 import sources
 
-_FLAGS = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I.", "-Iruntime", "-Iruntime/include"]
+_FOLDERS = [".", "runtime", "runtime/include", "runtime/device/vendor/cuda", "tests"]
+_FLAGS = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", *(f"-I{folder}" for folder in _FOLDERS)]
 _CXX = ["-x", "c++", "-std=c++20"]
 _C = ["-x", "c", "-std=c11", "-pedantic"]
 
 
 def _needs_what_is_missing(stderr: str) -> bool:
-    # mpi.h is on no default path: several libraries bring one.
-    return "No such file" in stderr and any(
-        name in stderr for name in ("hwloc.h", "ATen/", "torch/", "mpi.h")
+    # mpi.h is on no default path: several libraries bring one. Nor are the headers of GPUs.
+    gpu = ("cuda.h", "nccl.h", "hip/hip_runtime_api.h", "rccl/rccl.h")
+    return any(
+        f"{name}: No such file" in stderr
+        for name in ("hwloc.h", "ATen/ATen.h", "torch/torch.h", "mpi.h", *gpu)
     )
 
 
