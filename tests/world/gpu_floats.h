@@ -13,9 +13,9 @@
 
 namespace hvd {
 
-/// Of the process: those of the driver's double.
+/// Of the process: those of the driver's double. Never destroyed: the double may end first.
 inline Gpus& gpus() {
-  static const std::unique_ptr<Gpus> found = find_gpus(Environment::of_process());
+  static Gpus* const found = find_gpus(Environment::of_process()).release();
   return *found;
 }
 
