@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <thread>
-#include <utility>
-#include <vector>
+#include <memory>
 
-#include "base/mutex.h"
 #include "device/gpu.h"
 
 namespace hvd {
@@ -15,23 +12,21 @@ namespace hvd {
 /// Thread-safe.
 class MemoryReaper {
  public:
-  MemoryReaper() = default;
+  MemoryReaper();
   MemoryReaper(const MemoryReaper&) = delete;
   MemoryReaper& operator=(const MemoryReaper&) = delete;
-  /// Frees the rest.
+  /// Frees the rest. Where a device hangs, memory and thread are left behind after kDevicePatience.
   ~MemoryReaper();
 
   void free(Gpu& gpu, void* memory);
+  void free_pinned(Gpu& gpu, void* memory);
 
  private:
-  using Memory = std::pair<Gpu*, void*>;
-  void run();
+  struct Queue;
+  static void run(Queue& queue);
+  void put(Gpu& gpu, void* memory, bool is_pinned);
 
-  Mutex mutex_;
-  CondVar changed_;
-  std::vector<Memory> waiting_ HVD_GUARDED_BY(mutex_);
-  bool stop_ HVD_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::shared_ptr<Queue> queue_;  ///< With the thread, which may outlive us.
 };
 
 }  // namespace hvd

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "device/timed_call.h"
 
 namespace hvd {
 namespace {
@@ -16,10 +17,11 @@ constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older hea
 }  // namespace
 
 NcclBucket::~NcclBucket() {
+  const Deadline deadline = Deadline::after(kDevicePatience);
   for (const auto& piece : retired_) {
-    if (piece != nullptr) free(*piece);
+    if (piece != nullptr) free(*piece, deadline);
   }
-  if (current_ != nullptr) free(*current_);
+  if (current_ != nullptr) free(*current_, deadline);
 }
 
 Status NcclBucket::reserve(std::size_t bytes, StreamHandle stream) {
@@ -27,7 +29,7 @@ Status NcclBucket::reserve(std::size_t bytes, StreamHandle stream) {
   std::erase_if(retired_, [&](const std::unique_ptr<Piece>& piece) {
     const auto used = gpu.has_happened(*piece->last_use);
     if (!used.is_ok() || !used.value()) return false;
-    free(*piece);
+    free(*piece, Deadline::at(Clock::now()));
     return true;
   });
   if (current_ != nullptr && bytes <= current_->bytes) {
@@ -80,7 +82,9 @@ void NcclBucket::tell_nccl(Piece& piece) {
   if (!status.is_ok()) log(LogLevel::kInfo, "nccl", "{}", status.message());
 }
 
-void NcclBucket::free(Piece& piece) {
+/// The driver waits for all streams of the GPU, of which others may hang: at most until `deadline`
+/// for it, which goes on by itself.
+void NcclBucket::free(Piece& piece, Deadline deadline) {
   if (piece.memory == nullptr) return;
   const NcclCalls& calls = communicator_.library().calls();
   const ncclComm_t comm = communicator_.handle();
@@ -90,12 +94,16 @@ void NcclBucket::free(Piece& piece) {
   if (comm != nullptr && piece.registration != nullptr && calls.comm_deregister != nullptr) {
     calls.comm_deregister(comm, piece.registration);
   }
-  if (piece.is_nccls) {
-    calls.mem_free(piece.memory);
-  } else {
-    communicator_.gpu().deallocate(piece.memory);
-  }
+  const auto call = [memory = std::exchange(piece.memory, nullptr), gpu = &communicator_.gpu(),
+                     mem_free = piece.is_nccls ? calls.mem_free : nullptr] {
+    if (mem_free == nullptr) return gpu->deallocate(memory);
+    const CurrentGpu current(*gpu);
+    static_cast<void>(mem_free(memory));
+  };
   piece = {};
+  if (!ends_in_time(call, deadline)) {
+    log(LogLevel::kDebug, "nccl", "the memory of a bucket is freed once the GPU comes to an end");
+  }
 }
 
 }  // namespace hvd

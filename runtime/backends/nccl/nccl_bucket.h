@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/nccl/nccl_communicator.h"
+#include "base/deadline.h"
 #include "device/gpu.h"
 
 namespace hvd {
@@ -45,7 +46,7 @@ class NcclBucket {
   Result<std::unique_ptr<Piece>> make(std::size_t bytes);
   void make_window(Piece& piece);
   void tell_nccl(Piece& piece);
-  void free(Piece& piece);
+  void free(Piece& piece, Deadline deadline);
 
   NcclCommunicator& communicator_;
   bool registers_;

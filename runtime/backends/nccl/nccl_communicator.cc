@@ -3,13 +3,12 @@
 
 #include <array>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "collective/half_bits.h"
+#include "device/timed_call.h"
 
 namespace hvd {
 namespace {
@@ -17,13 +16,6 @@ namespace {
 constexpr std::chrono::seconds kEndTime{5};
 constexpr std::chrono::seconds kAbortTime{2};
 constexpr std::size_t kMaxFactors = 64;
-
-/// Shared by the thread that ends a communicator and the one that waits for it, at most so long.
-struct Ending {
-  Mutex mutex;
-  CondVar changed;
-  bool is_over HVD_GUARDED_BY(mutex) = false;
-};
 
 /// What a remote rank or the network between has to do with is the loss of a peer: the engine finds
 /// out whose.
@@ -190,22 +182,12 @@ bool NcclCommunicator::abort(Deadline deadline) {
 
 /// Both ways to end it block for as long as they like: a thread of their own does.
 bool NcclCommunicator::end(decltype(&ncclCommAbort) how, Deadline deadline) {
-  const auto ending = std::make_shared<Ending>();
-  std::thread([ending, how, comm = std::exchange(comm_, nullptr), gpu = &gpu_] {
-    {
-      const CurrentGpu current(*gpu);
-      how(comm);
-    }
-    Lock lock(ending->mutex);
-    ending->is_over = true;
-    ending->changed.notify_all();
-  }).detach();
   factors_.clear();
-  Lock lock(ending->mutex);
-  while (!ending->is_over) {
-    if (!ending->changed.wait_until(ending->mutex, deadline)) return ending->is_over;
-  }
-  return true;
+  const auto call = [how, comm = std::exchange(comm_, nullptr), gpu = &gpu_] {
+    const CurrentGpu current(*gpu);
+    how(comm);
+  };
+  return ends_in_time(call, deadline);
 }
 
 }  // namespace hvd

@@ -40,13 +40,14 @@ Staging::~Staging() {
     // Leaked, with its thread: it sleeps in the driver, which may never return.
     static_cast<void>(from_device_.release());
     static_cast<void>(from_host_.release());
+    ring_ = {};  // ... and the memory: what is free is not freed
     return;
   }
   from_device_ = nullptr;
   from_host_ = nullptr;
   emptied_events_ = {};
   ring_ = {};
-  for (const Free& block : free_) gpu_.deallocate_pinned(block.data);
+  for (const Free& block : free_) reaper_.free_pinned(gpu_, block.data);
   if (to_host_ != nullptr) gpu_.destroy_stream(to_host_);
   if (to_device_ != nullptr) gpu_.destroy_stream(to_device_);
 }
@@ -94,7 +95,7 @@ Result<PinnedBlock> Staging::take_block(std::size_t bytes) {
     return block;
   }
   if (free_.size() > kMostFree) {
-    gpu_.deallocate_pinned(free_.front().data);
+    reaper_.free_pinned(gpu_, free_.front().data);
     free_.erase(free_.begin());
   }
   const std::size_t rounded = std::bit_ceil(std::max<std::size_t>(bytes, 4096));

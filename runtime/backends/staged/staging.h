@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "device/event_watcher.h"
 #include "device/gpu.h"
+#include "device/memory_reaper.h"
 #include "transport/doorbell.h"
 
 namespace hvd {
@@ -126,6 +127,7 @@ class Staging {
     std::size_t bytes;
   };
   std::vector<Free> free_;
+  MemoryReaper reaper_;    ///< Other streams of the GPU may hang, which drivers wait for.
   bool is_stuck_ = false;  ///< The device may use our memory for ever.
   std::unique_ptr<EventWatcher> from_device_ = std::make_unique<EventWatcher>();
   std::unique_ptr<EventWatcher> from_host_ = std::make_unique<EventWatcher>();
