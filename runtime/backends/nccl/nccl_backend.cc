@@ -40,9 +40,7 @@ class NcclBackend : public Backend {
   }
 
   Result<std::unique_ptr<Task>> start(Batch batch) override {
-    if (session_.is_given_up()) {
-      return error(Code::kAborted, "nccl: an earlier batch of this process set was given up");
-    }
+    if (session_.is_given_up()) return NcclSession::given_up();
     const Device own = session_.gpu().device();
     if (!batch.is_neutral && batch.device != own) {
       return error(Code::kInvalidArgument,

@@ -97,6 +97,10 @@ class NcclSession {
   /// A batch was given up: nothing may follow it.
   void give_up() { is_given_up_ = true; }
   bool is_given_up() const { return is_given_up_; }
+  /// What later batches fail with. As a loss: whoever knows the culprit better has time to say so.
+  static Status given_up() {
+    return error(Code::kPeerLost, "nccl: an earlier batch of this process set was given up");
+  }
   /// Ends what is on the device. False: it may still run, and what it uses must stay.
   bool abort(Deadline deadline);
   bool keeps_memory() const { return is_hung_; }

@@ -37,9 +37,7 @@ class NcclTask : public Task {
   }
 
   Progress advance() override {
-    if (session_.is_given_up()) {
-      return fail(error(Code::kAborted, "nccl: an earlier batch of this process set was given up"));
-    }
+    if (session_.is_given_up()) return fail(NcclSession::given_up());
     const CurrentGpu current(session_.gpu());
     if (!current.status().is_ok()) return fail(current.status());
     report_if_stalled();
