@@ -66,12 +66,13 @@ AdasumSchedule::Step AdasumSchedule::step_aside(int rank, bool before) const {
 }
 
 AdasumSchedule::Step AdasumSchedule::step(int level, int rank) const {
-  int doubling = level;
-  if (extra_ > 0) {
-    if (level == 0) return step_aside(rank, true);
-    if (level == levels() - 1) return step_aside(rank, false);
-    --doubling;
-  }
+  if (extra_ == 0) return doubling(level, rank);
+  if (level == 0) return step_aside(rank, true);
+  if (level == levels() - 1) return step_aside(rank, false);
+  return doubling(level - 1, rank);
+}
+
+AdasumSchedule::Step AdasumSchedule::doubling(int doubling, int rank) const {
   const bool paired = rank < 2 * extra_;
   if (paired && rank % 2 == 1) return {};
   const int place = paired ? rank / 2 : rank - extra_;

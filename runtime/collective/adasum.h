@@ -57,6 +57,11 @@ class AdasumSchedule {
   int levels() const { return doublings_ + (extra_ > 0 ? 2 : 0); }
   Step step(int level, int rank) const;
 
+  /// The levels between: doublings, and whether some ranks stand aside.
+  int doublings() const { return doublings_; }
+  Step doubling(int doubling, int rank) const;
+  bool has_extra() const { return extra_ > 0; }
+
  private:
   Step step_aside(int rank, bool before) const;
 

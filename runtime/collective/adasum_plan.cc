@@ -208,6 +208,19 @@ AdasumPlan plan_adasum(std::span<const AdasumPair> pairs, DataType dtype,
   return plan;
 }
 
+std::vector<KernelLaunch<SumDotsArguments>> plan_adding_dots(Dots* both, std::size_t pairs) {
+  if (pairs == 0) return {};
+  // One list, of which output i takes the inputs i and i + pairs.
+  SumDotsArguments arguments{};
+  arguments.from = both;
+  arguments.to = both + pairs;
+  arguments.size = 1;
+  arguments.input_counts[0] = static_cast<std::uint32_t>(2 * pairs);
+  arguments.output_counts[0] = static_cast<std::uint32_t>(pairs);
+  const auto blocks = static_cast<unsigned>(divide_up(pairs, kThreads));
+  return {{"hvd_sum_dots", {blocks, kThreads}, arguments}};
+}
+
 Status AdasumPlan::enqueue_measuring(Gpu& gpu, StreamHandle stream) const {
   HVD_TRY(enqueue(gpu, products, stream));
   return enqueue(gpu, sums, stream);

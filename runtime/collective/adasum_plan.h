@@ -22,11 +22,11 @@ struct AdasumBuckets {
   const void* lower = nullptr;  ///< Of the lower rank, on both ranks of a pair.
   const void* higher = nullptr;
   void* result = nullptr;
-  void* scratch = nullptr;  ///< adasum_scratch_bytes(), in a slot.
+  void* scratch = nullptr;  ///< adasum_scratch_bytes(), aligned as a float64.
 };
 
-/// adasum() on a device, pair by pair: measure, then blend. Between the two, `dots` may be summed
-/// over ranks that each hold a part of every vector.
+/// adasum() on a device, pair by pair: measure, then blend. Between the two, `dots`, at the begin
+/// of the scratch memory, may be summed over ranks that each hold a part of every vector.
 struct AdasumPlan {
   std::vector<KernelLaunch<kernels::DotArguments>> products;
   std::vector<KernelLaunch<kernels::SumDotsArguments>> sums;
@@ -42,5 +42,10 @@ struct AdasumPlan {
 std::size_t adasum_scratch_bytes(std::span<const AdasumPair> pairs, DataType dtype);
 AdasumPlan plan_adasum(std::span<const AdasumPair> pairs, DataType dtype,
                        const AdasumBuckets& buckets);
+
+/// Of 2 * `pairs` dots, adds the first half to the second. Both ranks of two that send each other
+/// theirs come to the same bits.
+std::vector<KernelLaunch<kernels::SumDotsArguments>> plan_adding_dots(kernels::Dots* both,
+                                                                      std::size_t pairs);
 
 }  // namespace hvd

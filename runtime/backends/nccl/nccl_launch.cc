@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/nccl/nccl_launch.h"
 
+#include "backends/nccl/nccl_adasum.h"
 #include "device/kernels/kernel_launch.h"
 
 namespace hvd {
@@ -81,18 +82,25 @@ Status NcclLaunch::communicate(const std::vector<NcclStep>& steps) const {
   return status.is_ok() ? ended : status;
 }
 
-Status NcclLaunch::combine(const NcclAdasum::Round& round) const {
-  if (!round.combines) return Status::ok();
+Status NcclLaunch::calculate(const NcclAdasum::Round& round) const {
+  if (!round.measures && !round.adds && !round.blends) return Status::ok();
   const NcclAdasum& adasum = plan_.adasum;
-  std::byte* const mine = session_.bucket().memory();
-  std::byte* const theirs = mine + adasum.theirs;
-  const AdasumPlan plan = plan_adasum(adasum.pairs, adasum.dtype,
+  Gpu& gpu = session_.gpu();
+  const StreamHandle stream = session_.stream();
+  std::byte* const bucket = session_.bucket().memory();
+  std::byte* const mine = bucket + round.slice.begin;
+  std::byte* const theirs = bucket + adasum.theirs;
+  const AdasumPlan plan = plan_adasum(pairs_of(adasum, round.slice), adasum.dtype,
                                       {.lower = round.is_lower ? mine : theirs,
                                        .higher = round.is_lower ? theirs : mine,
                                        .result = mine,
-                                       .scratch = mine + adasum.scratch});
-  HVD_TRY(plan.enqueue_measuring(session_.gpu(), session_.stream()));
-  return plan.enqueue_blending(session_.gpu(), session_.stream());
+                                       .scratch = bucket + adasum.scratch});
+  if (round.measures) HVD_TRY(plan.enqueue_measuring(gpu, stream));
+  if (round.adds) {
+    auto* const both = reinterpret_cast<kernels::Dots*>(bucket + adasum.their_dots);
+    HVD_TRY(enqueue(gpu, plan_adding_dots(both, adasum.pairs.size()), stream));
+  }
+  return round.blends ? plan.enqueue_blending(gpu, stream) : Status::ok();
 }
 
 Status NcclLaunch::unpack() const {

@@ -22,7 +22,7 @@ class NcclLaunch {
   /// A group, which the communicator then has to settle.
   Status communicate(const std::vector<NcclStep>& steps) const;
   /// What follows it in a round of Adasum.
-  Status combine(const NcclAdasum::Round& round) const;
+  Status calculate(const NcclAdasum::Round& round) const;
   /// Everything behind it.
   Status unpack() const;
 

@@ -413,7 +413,7 @@ bool needs_counts(const Operation& operation) { return has_free_rows(operation);
 NcclPlan plan_nccl(const Batch& batch, const Communicator& communicator, const MovingCounts* counts,
                    const NcclPlanOptions& options) {
   if (const auto reduction = reduction_of(batch.operation)) {
-    if (reduction->op == ReduceOp::kAdasum) return plan_nccl_adasum(batch, communicator);
+    if (reduction->op == ReduceOp::kAdasum) return plan_nccl_adasum(batch, communicator, options);
     return ReductionPlan(batch, communicator, options).make();
   }
   if (const auto* broadcast = std::get_if<Broadcast>(&batch.operation)) {

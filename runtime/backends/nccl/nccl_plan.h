@@ -43,17 +43,28 @@ struct NcclPiece {
 };
 
 /// Adasum, with the gradients of this rank at the begin of the bucket: level by level a rank and
-/// its peer send each other theirs, and combine the two. The same order as on the host.
+/// its peer send each other what they combine. The same order as on the host.
 struct NcclAdasum {
+  /// Bytes of the gradients, from the begin of the bucket.
+  struct Slice {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  /// A group of calls, and what follows it on the device.
   struct Round {
     std::vector<NcclStep> steps;
-    bool combines = false;
-    bool is_lower = false;  ///< This rank is the lower one of the two.
+    bool measures = false;  ///< The products of my slice with theirs.
+    bool adds = false;      ///< Their products, of other slices, to mine.
+    bool blends = false;
+    bool is_lower = false;  ///< This rank is the lower one of the two whose gradients are combined.
+    Slice slice;            ///< Of this rank's gradients; the peer's are at `theirs`.
   };
   DataType dtype = DataType::kFloat32;
   std::vector<AdasumPair> pairs;
-  std::size_t theirs = 0;   ///< Where the peer's gradients are in the bucket.
-  std::size_t scratch = 0;  ///< And what combining needs.
+  std::size_t theirs = 0;  ///< Where the peer's gradients are in the bucket.
+  std::size_t their_dots =
+      0;                    ///< And products that a peer sends: they end at the scratch memory...
+  std::size_t scratch = 0;  ///< ... which begins with mine.
   std::vector<Round> rounds;
 };
 
@@ -84,6 +95,8 @@ struct NcclPlanOptions {
   /// Tensors of up to this many bytes share a bucket where a batch has several; the same on all
   /// ranks.
   std::size_t pack_bytes = std::size_t{1} << 20;
+  /// Adasum shares the work of a batch in slices of at least so many bytes; the same on all ranks.
+  std::size_t slice_bytes = std::size_t{256} << 10;
 };
 
 /// Ok, or kUnsupported with the sentence why NCCL cannot do it. Pure.

@@ -156,7 +156,7 @@ class NcclTask : public Task {
   Progress end_round() {
     const auto& rounds = plan_.adasum.rounds;
     if (rounds.empty()) return finish();
-    if (Status status = launch().combine(rounds[round_]); !status.is_ok()) {
+    if (Status status = launch().calculate(rounds[round_]); !status.is_ok()) {
       return fail(std::move(status));
     }
     return ++round_ == rounds.size() ? finish() : begin_round();
