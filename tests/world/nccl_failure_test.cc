@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the NCCL plane fails: everywhere, with one cause, and leaving GPUs that can be used again.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <nccl.h>
 
+#include <atomic>
+
+#include "doubles/cuda/double_cuda.h"
 #include "doubles/nccl/double_nccl.h"
 #include "world/gpu_floats.h"
 
 namespace hvd {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 class NcclFailure : public testing::Test {
  protected:
@@ -76,13 +82,62 @@ TEST_F(NcclFailure, OfARankFreesTheOthersFromTheirKernels) {
   });
 }
 
+/// What one rank cannot do, all hear of at once, with its name and host.
+void expect_told(const Status& status, const std::string& reason) {
+  EXPECT_FALSE(status.is_ok());
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 1 on host "), HasSubstr(reason)));
+}
+
 TEST_F(NcclFailure, OfOneRankToConnectReachesTheOthers) {
-  World world({2}, gpu_options());
-  double_nccl_fail("ncclCommInitRankConfig", 1, ncclSystemError, 1);
+  for (const auto code :
+       {ncclSystemError, ncclUnhandledCudaError, ncclInternalError, ncclInvalidArgument}) {
+    World world({1, 2}, gpu_options());
+    double_nccl_fail("ncclCommInitRankConfig", 1, code, 1);
+    world.run([](int rank, Engine& engine) {
+      expect_told(sum(rank, engine, "first"), "cannot make a communicator");
+    });
+  }
+}
+
+TEST_F(NcclFailure, OfOneRankWhileAllConnectReachesTheOthers) {
+  World world({1, 2}, gpu_options());
+  double_nccl_fail("ncclCommGetAsyncError", 1, ncclUnhandledCudaError, 1);
   world.run([](int rank, Engine& engine) {
+    expect_told(sum(rank, engine, "first"), "cannot ask for its state");
+  });
+}
+
+TEST_F(NcclFailure, OfOneRanksStreamReachesTheOthers) {
+  World world({1, 1}, gpu_options());
+  std::atomic<int> elsewhere{0};
+  double_fail("cuStreamCreateWithPriority", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  world.run([&elsewhere](int rank, Engine& engine) {
+    const Status status = sum(rank, engine, "first");
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("on host "), HasSubstr("cuStreamCreate")));
+    if (status.code() == Code::kPeerLost) elsewhere.fetch_add(1);
+  });
+  EXPECT_EQ(elsewhere.load(), 1) << "the call of one rank failed";
+}
+
+TEST_F(NcclFailure, OfOneRanksMemoryForABucketReachesTheOthers) {
+  World world({1, 1}, gpu_options());
+  std::atomic<int> elsewhere{0};
+  double_nccl_fail("ncclMemAlloc", 1, ncclUnhandledCudaError, -1);
+  world.run([&elsewhere](int rank, Engine& engine) {
     const Status status = sum(rank, engine, "first");
     EXPECT_FALSE(status.is_ok());
-    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("on host "), HasSubstr("no memory for a bucket")));
+    if (status.code() == Code::kPeerLost) elsewhere.fetch_add(1);
+  });
+  EXPECT_EQ(elsewhere.load(), 1) << "the call of one rank failed";
+}
+
+TEST_F(NcclFailure, OfOneRanksWindowReachesTheOthers) {
+  World world({1, 1}, gpu_options());
+  double_nccl_fail("ncclCommWindowRegister", 1, ncclUnhandledCudaError, 1);
+  world.run([](int rank, Engine& engine) {
+    expect_told(sum(rank, engine, "first"), "cannot make a window of a bucket");
   });
 }
 

@@ -50,28 +50,43 @@ Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {
   piece->bytes = bytes;
   const NcclCalls& calls = communicator_.library().calls();
   if (registers_ && calls.mem_alloc != nullptr && calls.mem_free != nullptr) {
-    piece->is_nccls = calls.mem_alloc(&piece->memory, bytes) == ncclSuccess;
+    const Status status =
+        communicator_.check(calls.mem_alloc(&piece->memory, bytes), "no memory for a bucket");
+    // Other memory makes no window, for which the other ranks would wait.
+    if (!status.is_ok() && calls.comm_window_register != nullptr) return status;
+    piece->is_nccls = status.is_ok();
   }
   if (!piece->is_nccls) {
     HVD_TRY_ASSIGN(piece->memory, communicator_.gpu().allocate(bytes));
   }
-  if (registers_) make_window(*piece);
+  if (registers_) {
+    const Status status = make_window(*piece);
+    if (!status.is_ok()) {
+      free(*piece, Deadline::after(kDevicePatience));
+      return status;
+    }
+  }
   return piece;
 }
 
-/// Windows are made by all ranks together. Without one all is right, and slower: a refusal is no
-/// failure, here and below.
-void NcclBucket::make_window(Piece& piece) {
+/// Windows are made by all ranks together, which all have NCCL's memory, and of one version of
+/// NCCL. Without one all is right, and slower, so that what NCCL refuses all ranks is no failure;
+/// what one of them meets is, as the others wait for it.
+Status NcclBucket::make_window(Piece& piece) {
   const NcclCalls& calls = communicator_.library().calls();
-  if (calls.comm_window_register == nullptr) return tell_nccl(piece);
-  const Status status =
-      communicator_.check(calls.comm_window_register(communicator_.handle(), piece.memory,
-                                                     piece.bytes, &piece.window, kSymmetricWindow),
-                          "cannot make a window of a bucket");
-  if (!status.is_ok()) log(LogLevel::kInfo, "nccl", "{}", status.message());
+  if (calls.comm_window_register == nullptr) {
+    tell_nccl(piece);
+    return Status::ok();
+  }
+  const ncclResult_t result = calls.comm_window_register(
+      communicator_.handle(), piece.memory, piece.bytes, &piece.window, kSymmetricWindow);
+  Status status = communicator_.check(result, "cannot make a window of a bucket");
+  if (result != ncclInvalidUsage && result != ncclInvalidArgument) return status;
+  log(LogLevel::kInfo, "nccl", "{}", status.message());
+  return Status::ok();
 }
 
-/// Where there is no window, for this rank alone.
+/// Where there is no window, for this rank alone; a refusal is no failure.
 void NcclBucket::tell_nccl(Piece& piece) {
   const NcclCalls& calls = communicator_.library().calls();
   if (std::exchange(piece.is_told, true) || piece.window != nullptr) return;

@@ -44,7 +44,7 @@ class NcclBucket {
     GpuEventPtr last_use = nullptr;
   };
   Result<std::unique_ptr<Piece>> make(std::size_t bytes);
-  void make_window(Piece& piece);
+  Status make_window(Piece& piece);
   void tell_nccl(Piece& piece);
   void free(Piece& piece, Deadline deadline);
 

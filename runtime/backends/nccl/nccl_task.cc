@@ -14,6 +14,9 @@
 namespace hvd {
 namespace {
 
+/// All ranks have the batch, and need nothing but memory.
+constexpr std::chrono::seconds kBucketTime{60};
+
 class NcclTask : public Task {
  public:
   NcclTask(NcclSession& session, Batch batch)
@@ -47,7 +50,7 @@ class NcclTask : public Task {
       case Stage::kTurn:
         return take_turn();
       case Stage::kBucket:
-        return settle([this] { return communicate(); });
+        return await_bucket();
       case Stage::kGroup:
         return settle([this] { return end_round(); });
       case Stage::kDevice:
@@ -113,7 +116,17 @@ class NcclTask : public Task {
     }
     stage_ = Stage::kBucket;
     begun_ = Clock::now();
-    return settle([this] { return communicate(); });
+    return await_bucket();
+  }
+
+  Progress await_bucket() {
+    const Progress progress = settle([this] { return communicate(); });
+    if (stage_ != Stage::kBucket || progress != Progress::kBlocked) return progress;
+    if (Clock::now() < begun_ + kBucketTime) return progress;
+    return fail(error(Code::kTimeout,
+                      "the ranks have not made a bucket of {} bytes known to NCCL within {} s; "
+                      "HVD_NCCL_REGISTER=0 does without",
+                      plan_.bucket_bytes, kBucketTime.count()));
   }
 
   Status allocate_outputs() {
