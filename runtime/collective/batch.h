@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -23,6 +24,13 @@ struct Segment {
   std::size_t row_count = 1;  ///< Elements of one row (product of dims 1..).
 };
 
+/// Which bucket of a frozen schedule a batch is. The same number with the same element type comes
+/// again each step, with the same tensors in the same order.
+struct FrozenBucket {
+  std::uint64_t schedule = 0;  ///< From 1, one more each time buckets are frozen; 0: no bucket.
+  std::uint32_t number = 0;    ///< From 1.
+};
+
 /// What a backend runs at once: a list of tensors that share operation, element type and device,
 /// in the same order on every rank of the communicator; at least one tensor. Never copied into a
 /// fusion buffer by the engine: a backend streams the list as if it were one flat tensor.
@@ -39,6 +47,8 @@ struct Batch {
   /// GPU memory: this rank has joined and only takes part. Its segments have no memory; what it
   /// adds is the identity of the reduction, and what comes of it is dropped.
   bool is_neutral = false;
+  /// GPU memory: what is known of it before it comes.
+  FrozenBucket bucket = {};
   /// Where only the library knows the size of a result. Called once per segment without output,
   /// from `advance`, when the counts are known: returns memory for the concatenation, sum(counts)
   /// elements (null when the sum is 0). counts[r] is in elements, by rank of the communicator that

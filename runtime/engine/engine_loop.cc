@@ -111,8 +111,12 @@ void Engine::Impl::apply(Decision& decision) {
   } else if (const auto* passed = std::get_if<PassedOver>(&decision)) {
     submission_.pass_over(passed->process_set, passed->name);
   } else if (const auto* buckets = std::get_if<BucketsChanged>(&decision)) {
-    if (!buckets->are_frozen) ++statistics_.thaws;
-    if (buckets->are_frozen) urge_at(Clock::now() + kUrgeTime);  // callers may wait already
+    if (!buckets->are_frozen) {
+      ++statistics_.thaws;
+      return;
+    }
+    if (SetPlane* const plane = find_plane(buckets->process_set)) ++plane->schedules;
+    urge_at(Clock::now() + kUrgeTime);  // callers may wait already
   } else if (std::holds_alternative<AllLeft>(decision)) {
     log_is_over_ = true;
     end_if_left();
@@ -142,6 +146,7 @@ void Engine::Impl::run_together(RunTogether& run) {
     if (auto* allreduce = std::get_if<Allreduce>(&fused.batch.operation)) {
       allreduce->divisor = run.divisor;
     }
+    if (run.bucket != 0) fused.batch.bucket = {plane->schedules, run.bucket};
     if (fused.batch.is_neutral) fused.batch.device.index = gpu_of_stand_in(*plane);
     ++statistics_.batches;
     statistics_.bytes += fused.batch.total_count() * size_of(fused.batch.dtype);

@@ -31,7 +31,8 @@ struct SetPlane {
   SetLinks links;
   ArenaView arena;
   std::unique_ptr<Reducer> reduction;
-  std::uint64_t batches = 0;  ///< As the log decided on them.
+  std::uint64_t batches = 0;    ///< As the log decided on them.
+  std::uint64_t schedules = 0;  ///< Times that buckets were frozen.
   /// Requests that were submitted and have not completed. Thread-safe.
   std::atomic<std::size_t> in_flight{0};
   /// Those of them that a stream of ours holds; not counted for set 0. Thread-safe.

@@ -48,10 +48,16 @@ std::byte* NcclLaunch::address(const NcclPlace& place) const {
   return static_cast<std::byte*>(const_cast<void*>(input)) + place.offset;
 }
 
+Status NcclLaunch::wait_for_inputs() const {
+  for (const GpuEventPtr& ready : batch_.ready) {
+    HVD_TRY(session_.gpu().make_wait(session_.stream(), *ready));
+  }
+  return Status::ok();
+}
+
 Status NcclLaunch::pack() const {
   Gpu& gpu = session_.gpu();
   const StreamHandle stream = session_.stream();
-  for (const GpuEventPtr& ready : batch_.ready) HVD_TRY(gpu.make_wait(stream, *ready));
   std::byte* const bucket = session_.bucket().memory();
   HVD_TRY(enqueue(gpu, plan_pack(segments_of(plan_.packed, Side::kInputs), bucket, plan_.pack),
                   stream));
@@ -65,6 +71,20 @@ Status NcclLaunch::pack() const {
   const std::vector<PackSegment> spare = segments_of(plan_.filled_spare, Side::kSpare);
   filled.insert(filled.end(), spare.begin(), spare.end());
   return enqueue(gpu, plan_fill_identity(filled, plan_.fill_dtype, plan_.fill_op), stream);
+}
+
+NcclGraphShape NcclLaunch::shape() const {
+  NcclGraphShape shape{.operation = batch_.operation,
+                       .dtype = batch_.dtype,
+                       .is_neutral = batch_.is_neutral,
+                       .bucket = session_.bucket().memory(),
+                       .spare = session_.spare().memory()};
+  shape.tensors.reserve(batch_.segments.size());
+  for (std::size_t i = 0; i < batch_.segments.size(); ++i) {
+    const Segment& segment = batch_.segments[i];
+    shape.tensors.push_back({segment.input, outputs_[i], segment.count});
+  }
+  return shape;
 }
 
 Status NcclLaunch::communicate(const std::vector<NcclStep>& steps) const {

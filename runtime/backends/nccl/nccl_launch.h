@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "backends/nccl/nccl_graphs.h"
 #include "backends/nccl/nccl_plan.h"
 #include "backends/nccl/nccl_session.h"
 
@@ -17,14 +18,18 @@ class NcclLaunch {
              const std::vector<void*>& outputs)
       : session_(session), plan_(plan), batch_(batch), outputs_(outputs) {}
 
-  /// Everything before NCCL's group.
+  /// What follows runs when the inputs are there.
+  Status wait_for_inputs() const;
+  /// Everything between that and NCCL's group: launches alone.
   Status pack() const;
   /// A group, which the communicator then has to settle.
   Status communicate(const std::vector<NcclStep>& steps) const;
   /// What follows it in a round of Adasum.
   Status calculate(const NcclAdasum::Round& round) const;
-  /// Everything behind it.
+  /// Everything behind it: launches alone.
   Status unpack() const;
+  /// What these launches depend on, but for the bucket and its plan.
+  NcclGraphShape shape() const;
 
  private:
   enum class Side { kInputs, kOutputs, kBucket, kSpare };

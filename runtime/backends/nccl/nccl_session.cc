@@ -18,8 +18,10 @@ Result<NcclSettings> NcclSettings::from(const Environment& environment) {
   NcclSettings settings;
   HVD_TRY_ASSIGN(const auto shares, environment.get_int("HVD_SHARE_GPU", 0, 1));
   HVD_TRY_ASSIGN(const auto registers, environment.get_int("HVD_NCCL_REGISTER", 0, 1));
+  HVD_TRY_ASSIGN(const auto graphs, environment.get_int("HVD_GPU_GRAPHS", 0, 1));
   settings.shares_gpu = shares.value_or(0) != 0;
   settings.registers = registers.value_or(1) != 0;
+  settings.uses_graphs = graphs.value_or(0) != 0;
   settings.ras = ras_address(environment);
   settings.host_id = environment.get("NCCL_HOSTID").value_or("");
   return settings;
@@ -32,12 +34,14 @@ NcclSession::~NcclSession() {
     // The device may never come back: whatever waits for it, or lies in its memory, is leaked.
     if (bucket_ != nullptr) bucket_->abandon();
     if (spare_ != nullptr) spare_->abandon();
+    if (graphs_ != nullptr) graphs_->abandon();
     static_cast<void>(watcher_.release());
     return;
   }
   if (gpu_ == nullptr) return;
   const CurrentGpu current(*gpu_);
   watcher_.reset();
+  graphs_.reset();
   bucket_.reset();
   spare_.reset();
   communicator_.reset();
@@ -62,6 +66,7 @@ Status NcclSession::begin(const ncclUniqueId& id) {
   communicator_ = std::make_unique<NcclCommunicator>(*library_, *gpu_);
   bucket_ = std::make_unique<NcclBucket>(*communicator_, settings_.registers);
   spare_ = std::make_unique<NcclBucket>(*communicator_, false);
+  if (settings_.uses_graphs) graphs_ = std::make_unique<NcclGraphs>(*gpu_, stream_);
   return communicator_->begin(id, context_.communicator.rank, context_.communicator.size);
 }
 

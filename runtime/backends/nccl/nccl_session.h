@@ -9,6 +9,7 @@
 
 #include "backends/nccl/nccl_bucket.h"
 #include "backends/nccl/nccl_communicator.h"
+#include "backends/nccl/nccl_graphs.h"
 #include "backends/nccl/nccl_library.h"
 #include "backends/nccl/stall_report.h"
 #include "collective/backend.h"
@@ -18,10 +19,11 @@ namespace hvd {
 
 /// What the environment says about the plane.
 struct NcclSettings {
-  bool shares_gpu = false;  ///< HVD_SHARE_GPU=1.
-  bool registers = true;    ///< HVD_NCCL_REGISTER.
-  std::string host_id;      ///< NCCL_HOSTID.
-  std::string ras;          ///< Where NCCL's RAS is; empty: nowhere.
+  bool shares_gpu = false;   ///< HVD_SHARE_GPU=1.
+  bool registers = true;     ///< HVD_NCCL_REGISTER.
+  bool uses_graphs = false;  ///< HVD_GPU_GRAPHS=1.
+  std::string host_id;       ///< NCCL_HOSTID.
+  std::string ras;           ///< Where NCCL's RAS is; empty: nowhere.
   NcclPlanOptions plan;
 
   static Result<NcclSettings> from(const Environment& environment);
@@ -74,6 +76,8 @@ class NcclSession {
   NcclBucket& bucket() { return *bucket_; }
   /// As the bucket, of this rank alone.
   NcclBucket& spare() { return *spare_; }
+  /// Null: HVD_GPU_GRAPHS is off.
+  NcclGraphs* graphs() { return graphs_.get(); }
 
   // Batches are put into the stream one after the other, in log order.
   std::uint64_t take_ticket() { return tickets_++; }
@@ -116,6 +120,7 @@ class NcclSession {
   std::unique_ptr<NcclCommunicator> communicator_;
   std::unique_ptr<NcclBucket> bucket_;
   std::unique_ptr<NcclBucket> spare_;
+  std::unique_ptr<NcclGraphs> graphs_;
   std::unique_ptr<EventWatcher> watcher_;
   std::uint64_t tickets_ = 0;
   std::uint64_t head_ = 0;

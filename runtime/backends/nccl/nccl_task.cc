@@ -152,8 +152,25 @@ class NcclTask : public Task {
 
   NcclLaunch launch() const { return {session_, plan_, batch_, outputs_}; }
 
+  Status pack() {
+    HVD_TRY(launch().wait_for_inputs());
+    if (session_.graphs() != nullptr && batch_.bucket.schedule != 0) {
+      graphs_ = session_.graphs()->find(batch_.bucket, launch().shape());
+    }
+    const bool has_launches =
+        !plan_.packed.empty() || !plan_.filled.empty() || !plan_.filled_spare.empty();
+    if (graphs_ == nullptr || !has_launches) return launch().pack();
+    return session_.graphs()->run(*graphs_, NcclHalf::kPack, [this] { return launch().pack(); });
+  }
+  Status unpack() {
+    const bool has_launches = !plan_.unpacked.empty() || !plan_.scaled.empty();
+    if (graphs_ == nullptr || !has_launches) return launch().unpack();
+    return session_.graphs()->run(*graphs_, NcclHalf::kUnpack,
+                                  [this] { return launch().unpack(); });
+  }
+
   Progress communicate() {
-    if (Status status = launch().pack(); !status.is_ok()) return fail(std::move(status));
+    if (Status status = pack(); !status.is_ok()) return fail(std::move(status));
     return begin_round();
   }
 
@@ -176,7 +193,7 @@ class NcclTask : public Task {
   }
 
   Progress finish() {
-    if (Status status = launch().unpack(); !status.is_ok()) return fail(std::move(status));
+    if (Status status = unpack(); !status.is_ok()) return fail(std::move(status));
     auto event = session_.gpu().record(session_.stream());
     if (!event.is_ok()) return fail(event.status());
     finish_point_ = std::move(event).value();
@@ -216,6 +233,7 @@ class NcclTask : public Task {
   std::optional<MovingCounts> counts_;
   std::unique_ptr<ToldByAll> told_;
   NcclPlan plan_;
+  FrozenGraphs* graphs_ = nullptr;  ///< While this is at the head.
   Stage stage_ = Stage::kCounts;
   std::size_t round_ = 0;
   Clock::time_point begun_;
