@@ -67,12 +67,14 @@ using Bytes = std::vector<std::byte>;
 std::vector<Bytes> gradients_of(int rank, DataType dtype) {
   std::mt19937 common(7);
   std::mt19937 own(static_cast<unsigned>(100 + rank));
-  std::normal_distribution<double> normal;
+  // Each draws two numbers at once and keeps one.
+  std::normal_distribution<double> of_all;
+  std::normal_distribution<double> of_rank;
   std::vector<Bytes> tensors;
   for (const std::size_t count : kCounts) {
     Bytes& tensor = tensors.emplace_back(count * size_of(dtype));
     for (std::size_t i = 0; i < count; ++i) {
-      put(&tensor[i * size_of(dtype)], dtype, normal(common) + normal(own));
+      put(&tensor[i * size_of(dtype)], dtype, of_all(common) + of_rank(own));
     }
   }
   return tensors;
