@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/completion.h"
 
+#include <utility>
+
 namespace hvd {
 
 PendingPtr Completion::add(Request request) {
@@ -13,8 +15,7 @@ PendingPtr Completion::add(Request request) {
   return pending;
 }
 
-Result<PendingPtr> Completion::find(std::uint64_t handle) {
-  Lock lock(mutex_);
+Result<PendingPtr> Completion::find_locked(std::uint64_t handle) {
   const auto found = by_handle_.find(handle);
   if (found == by_handle_.end()) {
     return error(Code::kInvalidArgument,
@@ -23,9 +24,35 @@ Result<PendingPtr> Completion::find(std::uint64_t handle) {
   return found->second;
 }
 
+Result<PendingPtr> Completion::find(std::uint64_t handle) {
+  Lock lock(mutex_);
+  return find_locked(handle);
+}
+
+Result<std::vector<PendingPtr>> Completion::find(std::span<const std::uint64_t> handles) {
+  std::vector<PendingPtr> all;
+  all.reserve(handles.size());
+  Lock lock(mutex_);
+  for (const std::uint64_t handle : handles) {
+    HVD_TRY_ASSIGN(auto found, find_locked(handle));
+    all.push_back(std::move(found));
+  }
+  return all;
+}
+
 void Completion::release(std::uint64_t handle) {
   Lock lock(mutex_);
   by_handle_.erase(handle);
+}
+
+void Completion::release(std::span<const std::uint64_t> handles) {
+  std::vector<PendingPtr> ended;  // what requests hold ends after the lock
+  ended.reserve(handles.size());
+  Lock lock(mutex_);
+  for (const std::uint64_t handle : handles) {
+    auto node = by_handle_.extract(handle);
+    if (!node.empty()) ended.push_back(std::move(node.mapped()));
+  }
 }
 
 void Completion::finish(const PendingPtr& pending, const Status& status) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -19,7 +20,9 @@ class Completion {
   /// Gives the request a handle.
   PendingPtr add(Request request);
   Result<PendingPtr> find(std::uint64_t handle);
+  Result<std::vector<PendingPtr>> find(std::span<const std::uint64_t> handles);
   void release(std::uint64_t handle);
+  void release(std::span<const std::uint64_t> handles);
 
   /// Ends the request, once; its callback waits for run_callbacks().
   void finish(const PendingPtr& pending, const Status& status);
@@ -41,6 +44,8 @@ class Completion {
   }
 
  private:
+  Result<PendingPtr> find_locked(std::uint64_t handle) HVD_REQUIRES(mutex_);
+
   Mutex mutex_;
   CondVar changed_;
   std::unordered_map<std::uint64_t, PendingPtr> by_handle_ HVD_GUARDED_BY(mutex_);

@@ -283,7 +283,11 @@ Result<bool> Engine::poll(Handle handle) { return impl_->poll(handle); }
 Status Engine::wait(Handle handle, Deadline deadline) { return impl_->wait(handle, deadline); }
 
 Status Engine::wait_stream(Handle handle, StreamHandle stream, Deadline deadline) {
-  return impl_->wait_stream(handle, stream, deadline);
+  return impl_->wait_stream({&handle, 1}, stream, deadline);
+}
+Status Engine::wait_stream(std::span<const Handle> handles, StreamHandle stream,
+                           Deadline deadline) {
+  return impl_->wait_stream(handles, stream, deadline);
 }
 
 Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
@@ -298,6 +302,7 @@ Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
 }
 
 void Engine::release(Handle handle) { impl_->completion_.release(handle); }
+void Engine::release(std::span<const Handle> handles) { impl_->completion_.release(handles); }
 Result<int> Engine::add_process_set(std::vector<int> ranks, Deadline deadline) {
   return impl_->add_process_set(std::move(ranks), deadline);
 }

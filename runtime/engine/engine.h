@@ -61,10 +61,14 @@ class Engine {
   /// GPU memory: waits until a stream of ours holds the whole request, and puts what follows in
   /// `stream` after it. kInvalidArgument: CPU memory.
   Status wait_stream(Handle handle, StreamHandle stream, Deadline deadline);
+  /// As for each of them, but `stream` waits once for what left together. The first that failed,
+  /// or is not in time, ends it.
+  Status wait_stream(std::span<const Handle> handles, StreamHandle stream, Deadline deadline);
   /// After completion: the gathered rows of tensor `index` of an allgather.
   Result<const GatherResult*> gathered(Handle handle, std::size_t index);
   /// Forgets a completed request; one in flight is forgotten when it completes.
   void release(Handle handle);
+  void release(std::span<const Handle> handles);
 
   /// Makes the ranks a process set, beside set 0 of all ranks. Every rank of the job calls it with
   /// the same ranks, in any order, and gets the same number, which never comes again. kMismatch:

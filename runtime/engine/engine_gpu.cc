@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests on GPU memory, where they differ: what is checked as they come, and their two ends. A
 // stream of ours holds them first (enqueued), the device has done them later (done).
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 #include "engine/engine_impl.h"
 
@@ -90,9 +93,11 @@ void Engine::Impl::end_if_left() {
   end_epoch(error(Code::kAborted, "rank {}: every rank has shut down", wiring_.rank));
 }
 
-Status Engine::Impl::wait_stream(Handle handle, StreamHandle stream, Deadline deadline) {
-  HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
-  if (pending->ready == nullptr) {
+Status Engine::Impl::wait_stream(std::span<const Handle> handles, StreamHandle stream,
+                                 Deadline deadline) {
+  HVD_TRY_ASSIGN(const std::vector<PendingPtr> all, completion_.find(handles));
+  for (const PendingPtr& pending : all) {
+    if (pending->ready != nullptr) continue;
     return error(Code::kInvalidArgument,
                  "rank {}: {} '{}' is not on GPU memory, a stream cannot wait for it; call "
                  "hvd_wait()",
@@ -104,17 +109,29 @@ Status Engine::Impl::wait_stream(Handle handle, StreamHandle stream, Deadline de
   } else {
     static_cast<void>(ready_points_.close());
   }
-  if (pending->done.load()) return pending->status;
-  Gpu& gpu = pending->ready->gpu();
-  if (const Status status = gpu.check_stream(stream); !status.is_ok()) {
-    return status.with_context(
-        format_text("rank {}: stream that waits for '{}'", wiring_.rank, pending->request.name));
-  }
-  if (!pending->enqueued.load()) await(*pending, Until::kEnqueued, deadline);
-  if (pending->done.load()) return pending->status;
-  if (!pending->enqueued.load()) return not_in_time(*pending);
-  for (const GpuEventPtr& point : pending->finish_points) {
-    HVD_TRY(gpu.make_wait(stream, *point));
+  const Gpu* checked = nullptr;
+  std::vector<const GpuEvent*> awaited;  // few: one for each batch
+  for (const PendingPtr& pending : all) {
+    Gpu& gpu = pending->ready->gpu();
+    if (!pending->done.load() && std::exchange(checked, &gpu) != &gpu) {
+      if (const Status status = gpu.check_stream(stream); !status.is_ok()) {
+        return status.with_context(format_text("rank {}: stream that waits for '{}'", wiring_.rank,
+                                               pending->request.name));
+      }
+    }
+    if (!pending->done.load() && !pending->enqueued.load()) {
+      await(*pending, Until::kEnqueued, deadline);
+    }
+    if (pending->done.load()) {
+      HVD_TRY(pending->status);
+      continue;
+    }
+    if (!pending->enqueued.load()) return not_in_time(*pending);
+    for (const GpuEventPtr& point : pending->finish_points) {
+      if (std::find(awaited.begin(), awaited.end(), point.get()) != awaited.end()) continue;
+      HVD_TRY(gpu.make_wait(stream, *point));
+      awaited.push_back(point.get());
+    }
   }
   return Status::ok();
 }

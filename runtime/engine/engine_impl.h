@@ -38,7 +38,7 @@ class Engine::Impl {
   void flush();
   Result<bool> poll(Handle handle);
   Status wait(Handle handle, Deadline deadline);
-  Status wait_stream(Handle handle, StreamHandle stream, Deadline deadline);
+  Status wait_stream(std::span<const Handle> handles, StreamHandle stream, Deadline deadline);
   Status shutdown(Deadline deadline);
   bool left_together() const { return left_together_.load(); }
   void abort(const std::string& cause);

@@ -140,6 +140,13 @@ Status GradientReducer::wait_stream(Engine& engine, StreamHandle stream, Deadlin
                  "gradients in CPU memory are in no stream's order: wait for them with "
                  "hvd_gradients_wait()");
   }
+  std::vector<Engine::Handle> handles;
+  for (std::size_t i = waited_; i < submitted_.size(); ++i) handles.push_back(submitted_[i].handle);
+  if (engine.wait_stream(handles, stream, deadline).is_ok()) {
+    waited_ = submitted_.size();
+    failed_.resize(waited_, false);
+  }
+  // One by one to learn which has failed, or is not in time.
   HVD_TRY(wait_for_stage(
       engine, [&](auto handle) { return engine.wait_stream(handle, stream, deadline); }));
   return end_step(engine);
@@ -147,7 +154,9 @@ Status GradientReducer::wait_stream(Engine& engine, StreamHandle stream, Deadlin
 
 void GradientReducer::abandon(Engine* engine) {
   if (engine != nullptr) {
-    for (const Submitted& one : submitted_) engine->release(one.handle);
+    std::vector<Engine::Handle> handles;
+    for (const Submitted& one : submitted_) handles.push_back(one.handle);
+    engine->release(handles);
   }
   submitted_.clear();
   failed_.clear();

@@ -150,5 +150,37 @@ TEST_F(NcclFailure, IsNotWhatAnOrderlyEndLooksLike) {
   EXPECT_EQ(double_nccl_calls("ncclCommAbort"), 0) << "another device may not be done";
 }
 
+TEST(NcclStreams, WaitOnceForWhatLeftTogether) {
+  World world({1}, gpu_options());
+  Engine& engine = world.engine(0);
+  Gpu& gpu = *gpus().open({DeviceKind::kCuda, 0}).value();
+  const StreamHandle stream = gpu.create_stream().value();
+  auto tensors = tensors_of(0, std::vector<std::size_t>(40, 8));
+  double_hang(static_cast<CUstream>(stream));  // what the device has done needs no wait
+  std::vector<Engine::Handle> handles;
+  for (auto& tensor : tensors) {
+    std::vector<std::unique_ptr<GpuFloats>> one;
+    one.push_back(std::move(tensor));
+    Request request = request_of("t" + std::to_string(handles.size()), Allreduce{}, one);
+    request.stream = stream;
+    request.more = handles.size() + 1 < tensors.size();
+    handles.push_back(engine.submit(std::move(request)).value());
+    tensor = std::move(one.front());
+  }
+  for (const auto handle : handles) {
+    ASSERT_TRUE(engine.wait_stream(handle, stream, soon()).is_ok());
+  }
+  const auto before = double_calls("cuStreamWaitEvent");
+  EXPECT_TRUE(engine.wait_stream(handles, stream, soon()).is_ok());
+  const auto waits = double_calls("cuStreamWaitEvent") - before;
+  EXPECT_GE(waits, 1U);
+  EXPECT_LT(waits, 10U) << "of 40 requests";
+  double_release();
+  for (const auto handle : handles) EXPECT_TRUE(engine.wait(handle, soon()).is_ok());
+  engine.release(handles);
+  EXPECT_EQ(engine.wait_stream(handles, stream, soon()).code(), Code::kInvalidArgument);
+  gpu.destroy_stream(stream);
+}
+
 }  // namespace
 }  // namespace hvd
