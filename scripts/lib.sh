@@ -57,7 +57,10 @@ configure() {
   [ -z "$gpu_roots" ] || set -- "$@" -Dgpu_roots="$gpu_roots"
   if [ -f "$dir/build.ninja" ]; then
     say "build tree $(basename "$dir") is there"
-    "$MESON" configure "$dir" "$@" >/dev/null || fail "meson cannot configure $dir" "rm -r $dir and try again"
+    # A tree that was set up before an option came learns of it only when it is set up again.
+    "$MESON" configure "$dir" "$@" >/dev/null 2>&1 || quietly "$dir.setup.log" "$MESON" setup --reconfigure "$dir" "$root" "$@" ||
+      fail "meson cannot configure $dir" "rm -r $dir and try again"
+    rm -f "$dir.setup.log"
     return
   fi
   say "setting up $(basename "$dir")"
