@@ -83,10 +83,11 @@ std::size_t Engine::Impl::left_by_device(const SetPlane* plane, Deadline deadlin
   return plane->in_flight.load();
 }
 
-/// Callers of wait_stream() think of what is enqueued as done.
+/// Callers of wait_stream() think of what is enqueued as done; and what stands in for this rank, or
+/// what nobody here waits for, the other ranks need all the same.
 void Engine::Impl::end_if_left() {
   for (const auto& plane : planes_) {
-    if (plane->reduction->on_device() > 0) return;
+    if (plane->reduction->has_gpu_work()) return;
   }
   left_together_.store(true);
   all_left_.store(true);

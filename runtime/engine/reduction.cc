@@ -124,7 +124,7 @@ void Reducer::start_now(FusedBatch fused) {
   }
   const bool polled = backend.needs_polling();
   if (polled) ++polled_;
-  running_.push_back({std::move(task).value(), std::move(fused.owners), polled});
+  running_.push_back({std::move(task).value(), std::move(fused.owners), polled, candidate.on_gpu});
 }
 
 Result<std::unique_ptr<Task>> Reducer::start_on_host(Batch batch) {
@@ -204,6 +204,14 @@ bool Reducer::advance() {
     }
   }
   return moved;
+}
+
+bool Reducer::has_gpu_work() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const Running& running) { return running.on_gpu; }) ||
+         std::any_of(waiting_.begin(), waiting_.end(), [](const FusedBatch& fused) {
+           return fused.batch.device.kind != DeviceKind::kCpu;
+         });
 }
 
 bool Reducer::needs_polling() const {

@@ -40,6 +40,9 @@ class Reducer {
   std::size_t in_flight() const { return running_.size() + waiting_.size(); }
   /// Of those, what the device does by itself.
   std::size_t on_device() const { return on_device_; }
+  /// True while a batch of GPU memory is under way, also before the device has it: the other ranks'
+  /// kernels need it, though nobody may wait for it here.
+  bool has_gpu_work() const;
   /// True while a task is under way for which nothing wakes us.
   bool needs_polling() const;
   /// True when a backend lent memory to something that outlives it.
@@ -77,6 +80,7 @@ class Reducer {
     std::unique_ptr<Task> task;
     std::vector<PendingPtr> owners;
     bool polled;
+    bool on_gpu;             ///< Of GPU memory.
     bool moved = false;      ///< Something of it has.
     bool on_device = false;  ///< It has said kEnqueued.
   };

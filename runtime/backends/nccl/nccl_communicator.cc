@@ -14,7 +14,6 @@ namespace hvd {
 namespace {
 
 constexpr std::chrono::seconds kEndTime{5};
-constexpr std::chrono::seconds kAbortTime{2};
 constexpr std::size_t kMaxFactors = 64;
 
 /// What a remote rank or the network between has to do with is the loss of a peer: the engine finds
@@ -92,12 +91,10 @@ Result<ncclDataType_t> nccl_data_type(DataType dtype) {
 
 NcclCommunicator::~NcclCommunicator() {
   if (comm_ == nullptr) return;
-  const ncclComm_t comm = comm_;
   if (end(nccl_.calls().comm_destroy, Deadline::after(kEndTime))) return;
-  log(LogLevel::kWarning, "nccl", "a communicator did not end within {} s and is aborted",
+  // Not to be aborted: the call is still at work on it, and frees it when it comes to an end.
+  log(LogLevel::kWarning, "nccl", "a communicator has not ended within {} s and is left to itself",
       kEndTime.count());
-  comm_ = comm;
-  static_cast<void>(abort(Deadline::after(kAbortTime)));
 }
 
 Status NcclCommunicator::begin(const ncclUniqueId& id, int rank, int size) {

@@ -231,7 +231,9 @@ class GradientReducer:
         if self._gpu < 0:
             status = self._gradients.submitter(index)(address, last_pass)
         else:
-            stream = self._origins.get(index) or devices.gpus.stream(self._gpu)
+            stream = self._origins.get(index)
+            if stream is None:  # 0 is the default stream
+                stream = devices.gpus.stream(self._gpu)
             self._streams.add(stream)
             status = self._gradients.submitter_on(index)(address, last_pass, stream)
         if status:
