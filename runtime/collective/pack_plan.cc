@@ -25,7 +25,7 @@ struct Counting {
 
   std::size_t tile() const {
     const std::size_t group = kernels::kGroupBytes / std::max(tensor_bytes, bucket_bytes);
-    return kernels::kThreads * kernels::kGroupsPerThread * group;
+    return std::size_t{kernels::kThreads} * kernels::kGroupsPerThread * group;
   }
 };
 

@@ -200,17 +200,15 @@ class Engine::Impl {
   /// Of the set that is being added, until the log names it.
   std::unique_ptr<SetPlane> forming_ HVD_GUARDED_BY(progress_);
   int last_formed_ HVD_GUARDED_BY(progress_) = 0;
+  unsigned steps_ HVD_GUARDED_BY(progress_) = 0;
   std::vector<PendingPtr> taken_ HVD_GUARDED_BY(progress_);
   RankSet left_ HVD_GUARDED_BY(progress_);
-  /// Every rank has left; what devices still do for this one comes first.
-  bool log_is_over_ HVD_GUARDED_BY(progress_) = false;
   RankSet lost_ HVD_GUARDED_BY(progress_);
   std::optional<Suspicion> suspicion_ HVD_GUARDED_BY(progress_);
   std::vector<PendingPtr> broken_ HVD_GUARDED_BY(progress_);  ///< Fail with the epoch.
   std::size_t in_progress_ HVD_GUARDED_BY(progress_) = 0;
   Clock::time_point next_tick_ HVD_GUARDED_BY(progress_);
   Clock::time_point crowded_until_ HVD_GUARDED_BY(progress_);
-  unsigned steps_ HVD_GUARDED_BY(progress_) = 0;
   Statistics statistics_ HVD_GUARDED_BY(progress_);
 
   mutable Mutex sets_mutex_;
@@ -231,8 +229,10 @@ class Engine::Impl {
   std::atomic<bool> polling_{false};  ///< Whoever parked left a task for which nothing wakes us.
   std::atomic<bool> stepped_back_{false};  ///< The thread stopped for a caller, or a callback.
   std::atomic<bool> has_gpu_tensors_{false};
-  std::atomic<Clock::rep> urge_at_{kNoUrge};  ///< When the thread looks who is overdue.
   std::atomic<bool> stop_{false};
+  /// Every rank has left; what devices still do for this one comes first.
+  bool log_is_over_ HVD_GUARDED_BY(progress_) = false;
+  std::atomic<Clock::rep> urge_at_{kNoUrge};  ///< When the thread looks who is overdue.
   std::atomic<std::int64_t> waited_ns_{0};
   std::thread thread_;
 };

@@ -12,6 +12,7 @@ struct KernelImage {
   std::uint32_t offset;  // from the table's begin
   std::uint32_t bytes;   // 0: the end of the table
 };
+// NOLINTNEXTLINE(readability-identifier-naming): a symbol of the assembler
 extern "C" const KernelImage hvd_kernel_images[];
 
 namespace {

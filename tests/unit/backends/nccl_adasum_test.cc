@@ -17,14 +17,14 @@ namespace {
 
 using Gradients = std::vector<std::vector<double>>;  // by tensor
 
-const std::vector<std::size_t> kCounts{1, 1000, 7, 333, 64, 2001};
+const std::vector<std::size_t> kGradientCounts{1, 1000, 7, 333, 64, 2001};
 
 /// Neither orthogonal nor parallel: a part that all ranks have, and one of each.
 std::vector<Gradients> gradients_of(int ranks) {
   std::mt19937 random(7);  // NOLINT(bugprone-random-generator-seed): the same in each run
   std::normal_distribution<double> normal;
   Gradients common;
-  for (const std::size_t count : kCounts) {
+  for (const std::size_t count : kGradientCounts) {
     auto& tensor = common.emplace_back(count);
     for (double& value : tensor) value = normal(random);
   }
@@ -46,11 +46,11 @@ std::vector<Gradients> combine_flat(std::vector<Gradients> values) {
       const auto step = schedule.step(level, static_cast<int>(rank));
       if (!step.receives) continue;
       const auto peer = static_cast<std::size_t>(step.peer);
-      for (std::size_t i = 0; i < kCounts.size(); ++i) {
+      for (std::size_t i = 0; i < kGradientCounts.size(); ++i) {
         values[rank][i] = before[peer][i];
         if (!step.combines) continue;
         adasum(DataType::kFloat64, values[rank][i].data(), before[std::min(rank, peer)][i].data(),
-               before[std::max(rank, peer)][i].data(), kCounts[i]);
+               before[std::max(rank, peer)][i].data(), kGradientCounts[i]);
       }
     }
   }
@@ -72,7 +72,8 @@ class Job {
     Batch batch;
     batch.operation = Allreduce{.op = ReduceOp::kAdasum};
     batch.dtype = DataType::kFloat64;
-    for (const std::size_t count : kCounts) batch.segments.push_back({nullptr, nullptr, count, 1});
+    for (const std::size_t count : kGradientCounts)
+      batch.segments.push_back({nullptr, nullptr, count, 1});
     for (int rank = 0; rank < communicator.size; ++rank) {
       communicator.rank = rank;
       Rank& one = ranks_.emplace_back();
@@ -99,7 +100,7 @@ class Job {
     std::vector<Gradients> outputs;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       EXPECT_EQ(ranks_[rank].round, plan(rank).adasum.rounds.size()) << "rank " << rank;
-      Gradients& mine = outputs.emplace_back(kCounts.size());
+      Gradients& mine = outputs.emplace_back(kGradientCounts.size());
       for (const NcclPiece& piece : plan(rank).unpacked) {
         mine[piece.segment].assign(at(rank, piece.offset), at(rank, piece.offset) + piece.count);
       }
@@ -153,7 +154,7 @@ class Job {
 
   void calculate(std::size_t rank, const NcclAdasum& adasum, const NcclAdasum::Round& round) {
     const std::vector<AdasumPair> pairs = pairs_of(adasum, round.slice);
-    ASSERT_EQ(pairs.size(), kCounts.size());
+    ASSERT_EQ(pairs.size(), kGradientCounts.size());
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       double* const mine = at(rank, round.slice.begin + pairs[i].offset);
       const double* const theirs = at(rank, adasum.theirs + pairs[i].offset);
@@ -197,8 +198,8 @@ TEST(NcclAdasum, MeansTheSameOverAnyNodesAndInAnySlices) {
       for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
         EXPECT_EQ(job.plan(rank).bucket_bytes, job.plan(0).bucket_bytes);
         ASSERT_EQ(outputs[rank], outputs[0]) << "rank " << rank << " has other bits";
-        for (std::size_t i = 0; i < kCounts.size(); ++i) {
-          for (std::size_t k = 0; k < kCounts[i]; ++k) {
+        for (std::size_t i = 0; i < kGradientCounts.size(); ++i) {
+          for (std::size_t k = 0; k < kGradientCounts[i]; ++k) {
             ASSERT_NEAR(outputs[rank][i][k], expected[0][i][k], 1e-12) << i << ", " << k;
           }
         }

@@ -20,7 +20,7 @@ class World {
   /// counts[rank][segment] of the inputs.
   World(const Operation& operation, std::vector<std::vector<std::size_t>> counts,
         std::size_t output_count, std::size_t pack_bytes)
-      : size_(counts.size()), output_count_(output_count) {
+      : size_(counts.size()) {
     options_.pack_bytes = pack_bytes;
     for (std::size_t rank = 0; rank < size_; ++rank) {
       Rank& one = ranks_.emplace_back();
@@ -204,7 +204,6 @@ class World {
   }
 
   std::size_t size_;
-  std::size_t output_count_;
   NcclPlanOptions options_;
   std::vector<Rank> ranks_;
 };
@@ -217,16 +216,16 @@ float sum_of_ranks(std::size_t ranks, std::size_t segment, std::size_t index) {
 
 constexpr std::size_t kRanks = 3;
 // Small, empty, above the limit for packing (64 bytes), small.
-const std::vector<std::size_t> kCounts = {3, 0, 40, 5};
+const std::vector<std::size_t> kTensorCounts = {3, 0, 40, 5};
 
 TEST(NcclPlan, AllreducesPackedAndLargeTensors) {
   for (const double prescale : {1.0, 2.0}) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax}) {
-      World world(Allreduce{.op = op, .prescale = prescale, .postscale = 0.5}, {kRanks, kCounts},
-                  40, 64);
+      World world(Allreduce{.op = op, .prescale = prescale, .postscale = 0.5},
+                  {kRanks, kTensorCounts}, 40, 64);
       world.run();
-      for (std::size_t i = 0; i < kCounts.size(); ++i) {
-        for (std::size_t k = 0; k < kCounts[i]; ++k) {
+      for (std::size_t i = 0; i < kTensorCounts.size(); ++i) {
+        for (std::size_t k = 0; k < kTensorCounts[i]; ++k) {
           const auto scale = static_cast<float>(prescale * 0.5);
           float expected = sum_of_ranks(kRanks, i, k) * scale;
           if (op == ReduceOp::kAverage) expected /= kRanks;
@@ -239,7 +238,7 @@ TEST(NcclPlan, AllreducesPackedAndLargeTensors) {
 }
 
 TEST(NcclPlan, PutsSmallTensorsIntoOneCallAndLeavesLargeOnesInPlace) {
-  World world(Allreduce{}, {kRanks, kCounts}, 40, 64);
+  World world(Allreduce{}, {kRanks, kTensorCounts}, 40, 64);
   world.run();
   const NcclPlan& plan = world.plan(0);
   ASSERT_EQ(plan.packed.size(), 2U);
@@ -328,11 +327,11 @@ TEST(NcclPlan, TakesBoolsForBytesAndComplexNumbersForPairs) {
 }
 
 TEST(NcclPlan, LetsAJoinedRankTakePartWithNothingToAdd) {
-  World world(Allreduce{}, {kRanks, kCounts}, 40, 64);
+  World world(Allreduce{}, {kRanks, kTensorCounts}, 40, 64);
   world.batch(2).is_neutral = true;
   world.run();
-  for (std::size_t i = 0; i < kCounts.size(); ++i) {
-    for (std::size_t k = 0; k < kCounts[i]; ++k) {
+  for (std::size_t i = 0; i < kTensorCounts.size(); ++i) {
+    for (std::size_t k = 0; k < kTensorCounts[i]; ++k) {
       EXPECT_FLOAT_EQ(world.output(0, i)[k], sum_of_ranks(2, i, k));
     }
   }
@@ -341,10 +340,11 @@ TEST(NcclPlan, LetsAJoinedRankTakePartWithNothingToAdd) {
 }
 
 TEST(NcclPlan, ReducesToTheRootAlone) {
-  World world(Reduce{.root = 1, .op = ReduceOp::kSum, .postscale = 2.0}, {kRanks, kCounts}, 40, 64);
+  World world(Reduce{.root = 1, .op = ReduceOp::kSum, .postscale = 2.0}, {kRanks, kTensorCounts},
+              40, 64);
   world.run();
-  for (std::size_t i = 0; i < kCounts.size(); ++i) {
-    for (std::size_t k = 0; k < kCounts[i]; ++k) {
+  for (std::size_t i = 0; i < kTensorCounts.size(); ++i) {
+    for (std::size_t k = 0; k < kTensorCounts[i]; ++k) {
       EXPECT_FLOAT_EQ(world.output(1, i)[k], 2 * sum_of_ranks(kRanks, i, k));
       EXPECT_EQ(world.output(0, i)[k], -1.0F);
     }
@@ -378,10 +378,10 @@ TEST(NcclPlan, ScattersEvenAndUnevenRows) {
 }
 
 TEST(NcclPlan, BroadcastsFromTheRoot) {
-  World world(Broadcast{1}, {kRanks, kCounts}, 40, 64);
+  World world(Broadcast{1}, {kRanks, kTensorCounts}, 40, 64);
   world.run();
-  for (std::size_t i = 0; i < kCounts.size(); ++i) {
-    for (std::size_t k = 0; k < kCounts[i]; ++k) {
+  for (std::size_t i = 0; i < kTensorCounts.size(); ++i) {
+    for (std::size_t k = 0; k < kTensorCounts[i]; ++k) {
       for (std::size_t rank = 0; rank < kRanks; ++rank) {
         EXPECT_EQ(world.output(rank, i)[k], World::value(1, i, k));
       }

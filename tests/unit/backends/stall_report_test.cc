@@ -9,7 +9,7 @@ namespace hvd {
 namespace {
 
 /// Ranks 4, 5 and 6 of the job on one host.
-Communicator three_ranks() {
+Communicator ranks_of_one_host() {
   Communicator communicator;
   communicator.rank = communicator.local_rank = 1;
   communicator.size = 3;
@@ -37,12 +37,12 @@ TEST_F(StallReport, NamesTheRanksThatHaveNotLaunchedTheBatch) {
   launch(0, 1);
   launch(1, 2);
   const LaunchBoard board(memory_, 1);
-  EXPECT_EQ(stall_text(batch_, three_ranks(), board),
+  EXPECT_EQ(stall_text(batch_, ranks_of_one_host(), board),
             "rank 5 on host a: batch 1 of process set 0 (allreduce(sum) of 4 float32 tensors) is "
             "on the GPU for 60 s; not in the streams of these ranks of this node: 4, 6");
   launch(0, 1);
   launch(2, 2);
-  EXPECT_NE(stall_text(batch_, three_ranks(), board).find("all ranks of this node"),
+  EXPECT_NE(stall_text(batch_, ranks_of_one_host(), board).find("all ranks of this node"),
             std::string::npos);
 }
 
