@@ -20,7 +20,7 @@ Communicator three_ranks() {
   return communicator;
 }
 
-std::vector<NcclFacts> good_facts() {
+std::vector<NcclFacts> facts_of_three() {
   std::vector<NcclFacts> facts(3);
   for (std::size_t rank = 0; rank < facts.size(); ++rank) {
     facts[rank].version = 22809;
@@ -33,7 +33,7 @@ std::vector<NcclFacts> good_facts() {
 }
 
 NcclAgreement agree(const std::function<void(std::vector<NcclFacts>&)>& change) {
-  auto facts = good_facts();
+  auto facts = facts_of_three();
   change(facts);
   return agree_on_nccl(facts, three_ranks());
 }
