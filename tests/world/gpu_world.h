@@ -51,7 +51,7 @@ class DeviceTensor {
         count_(count),
         data_(static_cast<T*>(gpu.allocate(std::max<std::size_t>(count * sizeof(T), 1)).value())) {}
   DeviceTensor(Gpu& gpu, const std::vector<T>& values) : DeviceTensor(gpu, values.size()) {
-    std::memcpy(data_, values.data(), count_ * sizeof(T));
+    if (count_ > 0) std::memcpy(data_, values.data(), count_ * sizeof(T));
   }
   DeviceTensor(DeviceTensor&& other) noexcept
       : gpu_(other.gpu_), count_(other.count_), data_(std::exchange(other.data_, nullptr)) {}

@@ -40,8 +40,10 @@
   X(comm_register, ncclCommRegister, ncclResult_t(ncclComm_t, void*, std::size_t, void**)) \
   X(comm_deregister, ncclCommDeregister, ncclResult_t(ncclComm_t, void*))                  \
   X(comm_window_register, ncclCommWindowRegister, /* 2.27 */                               \
-    ncclResult_t(ncclComm_t, void*, std::size_t, void**, int))                             \
-  X(comm_window_deregister, ncclCommWindowDeregister, ncclResult_t(ncclComm_t, void*))
+    ncclResult_t(ncclComm_t, void*, std::size_t, ncclWindow_vidmem**, int))                \
+  X(comm_window_deregister, ncclCommWindowDeregister, ncclResult_t(ncclComm_t, ncclWindow_vidmem*))
+
+struct ncclWindow_vidmem;  ///< NCCL's handle of a window points to it; older headers have none.
 
 namespace hvd {
 
