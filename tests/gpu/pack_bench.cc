@@ -18,6 +18,7 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kTensorAlignment = 512;  // as PyTorch's allocator gives it
+constexpr double kMebibyte = 1024.0 * 1024.0;
 
 struct Settings {
   std::size_t bucket_bytes = std::size_t{128} << 20;
@@ -45,6 +46,7 @@ class Memory {
  public:
   Memory(Gpu& gpu, std::size_t bytes) : gpu_(gpu), address_(need(gpu.allocate(bytes))) {
     need(gpu.set_bytes(address_, 0, bytes, nullptr));
+    need(gpu.wait(*need(gpu.record(nullptr))));  // our streams do not wait for the default one
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -165,8 +167,8 @@ int run(const Settings& settings) {
   }
   Gpu& gpu = *found.value();
   const StreamHandle stream = need(gpu.create_stream());
-  print(format_text("{}; {} repeats, buckets of {} MiB\n", gpu.facts().name, settings.repeats,
-                    settings.bucket_bytes >> 20));
+  print(format_text("{}; {} repeats, buckets of {:g} MiB\n", gpu.facts().name, settings.repeats,
+                    static_cast<double>(settings.bucket_bytes) / kMebibyte));
   for (const std::string& list : settings.lists) measure_list(gpu, stream, settings, list);
   gpu.destroy_stream(stream);
   return 0;
@@ -181,7 +183,8 @@ int main(int argc, char** argv) {
     const std::string_view argument = argv[i];
     const bool has_value = i + 1 < argc;
     if (argument == "--bucket-mib" && has_value) {
-      settings.bucket_bytes = std::strtoull(argv[++i], nullptr, 10) << 20;
+      settings.bucket_bytes =
+          static_cast<std::size_t>(std::strtod(argv[++i], nullptr) * hvd::kMebibyte);
     } else if (argument == "--repeats" && has_value) {
       settings.repeats = std::atoi(argv[++i]);
     } else {
