@@ -135,9 +135,13 @@ class KeeperProcess {
   }
 
   void rank_ended(std::size_t index) {
+    Rank& rank = ranks_[index];
     int status = 0;
-    if (::waitpid(ranks_[index].pid, &status, WNOHANG) <= 0) return;
-    ranks_[index] = {};  // Reaped: its number may be another process's from here on.
+    if (rank.pid <= 0 || ::waitpid(rank.pid, &status, WNOHANG) <= 0) return;
+    // A rank that has not become its program yet holds a copy of the pidfd: closing ours alone
+    // would leave it in the epoll set.
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, rank.process.get(), nullptr);
+    rank = {};  // Reaped: its number may be another process's from here on.
     report(index, status);
   }
 

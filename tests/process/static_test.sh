@@ -42,7 +42,7 @@ wants() {
 
 wants 'rank 1 of 2' 0 hvdrun -np 2 --prefix busybox sh -c 'echo rank $HVD_RANK of $HVD_SIZE'
 wants 'rank 3 of 4' 0 hvdrun -np 4 --nodes 2 busybox sh -c 'echo rank $HVD_RANK of $HVD_SIZE'
-wants 'rank 1' 7 hvdrun -np 2 busybox sh -c 'exit $((HVD_RANK * 7))'
+wants 'rank 1 on host' 7 hvdrun -np 2 busybox sh -c 'exit $((HVD_RANK * 7))'
 wants '#SBATCH --nodes=2' 0 hvdrun header --site jean-zay --gpus 8
 wants 'srun' 0 hvdrun script --site generic --nodes 1 -- busybox sh -c true
 wants 'no site' 2 hvdrun header --site nowhere --gpus 8
