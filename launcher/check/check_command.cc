@@ -14,7 +14,7 @@ namespace {
 
 CheckReport make_report() {
   RuntimeFound runtime = check_runtime();
-  CheckReport report{version_text(), {{"runtime", {runtime.part}}}};
+  CheckReport report{version_number(), revision(), {{"runtime", {runtime.part}}}};
   for (CheckedGroup& group : runtime.groups) report.groups.push_back(std::move(group));
   report.groups.push_back(check_machine());
   return report;
@@ -35,9 +35,9 @@ int run_check(const CheckOptions& options) {
 
 int run_version(const VersionOptions& options) {
   // Libraries are opened to be found: only on demand, --version is quick.
-  const std::string text =
-      options.verbose ? report_text(make_report()) : format_text("hvdrun {}\n", version_text());
-  return print_answer(text);
+  const CheckReport report =
+      options.verbose ? make_report() : CheckReport{version_number(), revision(), {}};
+  return print_answer(options.json ? report_json(report) : report_text(report));
 }
 
 }  // namespace hvd

@@ -39,7 +39,7 @@ Result<std::vector<CheckedGroup>> parse_build_info(std::string_view text) {
 }
 
 std::string report_text(const CheckReport& report) {
-  std::string text = format_text("hvdrun {}\n", report.version);
+  std::string text = format_text("hvdrun {} (revision {})\n", report.version, report.revision);
   for (const CheckedGroup& group : report.groups) {
     text += format_text("\n{}\n", group.name);
     for (const CheckedPart& part : group.parts) {
@@ -52,6 +52,7 @@ std::string report_text(const CheckReport& report) {
 std::string report_json(const CheckReport& report) {
   OrderedJson json;
   json["version"] = report.version;
+  json["revision"] = report.revision;
   for (const CheckedGroup& group : report.groups) {
     OrderedJson parts = OrderedJson::array();
     for (const CheckedPart& part : group.parts) {
@@ -60,7 +61,8 @@ std::string report_json(const CheckReport& report) {
     }
     json[group.name] = std::move(parts);
   }
-  return json.dump(2) + "\n";
+  // A path may hold any bytes: what is no UTF-8 is replaced.
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace hvd

@@ -23,7 +23,8 @@ struct CheckedGroup {
 
 /// What `hvdrun check --build` says.
 struct CheckReport {
-  std::string version;  ///< Of hvdrun.
+  std::string version;   ///< Of hvdrun.
+  std::string revision;  ///< Of its source.
   std::vector<CheckedGroup> groups;
 };
 

@@ -15,7 +15,7 @@ namespace {
 /// Prints or submits; a failure is one of the request.
 Result<int> do_job(const JobOptions& options, const Environment& environment) {
   if (options.list) {
-    HVD_TRY_ASSIGN(const std::string sites, describe_sites(environment));
+    HVD_TRY_ASSIGN(const std::string sites, describe_sites(environment, options.json));
     return print_answer(sites);
   }
   HVD_TRY_ASSIGN(const PreparedJob job, prepare_job(options, environment));

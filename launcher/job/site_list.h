@@ -9,6 +9,6 @@
 namespace hvd {
 
 /// What `--list` prints: each known site and its partitions, with the source of their values.
-Result<std::string> describe_sites(const Environment& environment);
+Result<std::string> describe_sites(const Environment& environment, bool as_json);
 
 }  // namespace hvd

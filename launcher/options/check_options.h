@@ -12,6 +12,7 @@ struct CheckOptions {
 /// `hvdrun --version`.
 struct VersionOptions {
   bool verbose = false;  ///< Also what `hvdrun check --build` says.
+  bool json = false;     ///< --json: the same for programs.
 };
 
 }  // namespace hvd

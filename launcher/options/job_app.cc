@@ -114,6 +114,7 @@ Result<CommandLine> parse_job(std::string_view name, const std::vector<std::stri
                 command.action == JobAction::kSubmit ? "Run salloc in place of sbatch"
                                                      : "Print the salloc line instead");
   app->add_flag("--list", options.list, "Print the known sites and partitions");
+  app->add_flag("--json", options.json, "Print --list as JSON")->needs("--list");
   HVD_TRY_ASSIGN(auto print, parse_with(*app, arguments, name));
   if (print) return CommandLine(*std::move(print));
   HVD_TRY_ASSIGN(options.command, program_of(*app, arguments, name));

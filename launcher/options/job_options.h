@@ -44,6 +44,7 @@ struct JobOptions {
   bool parsable = false;
   bool dry_run = false;
   bool list = false;  ///< Print the known sites and their partitions instead.
+  bool json = false;  ///< --list for programs.
   JobAction action = JobAction::kHeader;
   /// The program of the job; empty: header only.
   std::vector<std::string> command = {};

@@ -141,7 +141,8 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   app.add_flag("--dry-run", options.dry_run,
                "Print placement, environment with origins, and commands; start nothing")
       ->group("Other");
-  app.add_flag("--json", options.json, "Print what --dry-run prints as JSON; start nothing")
+  app.add_flag("--json", options.json,
+               "Print what --dry-run or --version prints as JSON; start nothing")
       ->group("Other");
   app.add_flag("-v,--verbose", options.verbose, "Say what is decided and why")->group("Other");
 }
@@ -169,7 +170,7 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
       ->group("Other");
   HVD_TRY_ASSIGN(auto print, parse_with(*app, std::move(respelled), command));
   if (print) return CommandLine(*std::move(print));
-  if (raw.version) return CommandLine(VersionOptions{options.verbose});
+  if (raw.version) return CommandLine(VersionOptions{options.verbose, options.json});
   HVD_TRY_ASSIGN(options.command, program_of(*app, arguments, command));
   HVD_TRY_ASSIGN(options.variables, parse_variables(raw.variables));
   HVD_TRY(read_bind(raw, options.bind));

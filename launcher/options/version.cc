@@ -5,6 +5,8 @@
 
 namespace hvd {
 
-std::string version_text() { return HVD_VERSION " (revision " HVD_REVISION ")"; }
+std::string version_number() { return HVD_VERSION; }
+
+std::string revision() { return HVD_REVISION; }
 
 }  // namespace hvd

@@ -5,7 +5,10 @@
 
 namespace hvd {
 
-/// "0.1.0 (revision 0123456789ab)"; the revision is "unknown" where no git repository was built.
-std::string version_text();
+/// "0.1.0"
+std::string version_number();
+
+/// "0123456789ab"; "unknown" where no git repository was built.
+std::string revision();
 
 }  // namespace hvd

@@ -31,11 +31,18 @@ TEST(CheckReport, RefusesWhatAnotherVersionSays) {
 }
 
 TEST(CheckReport, PrintsEachPartWithItsSentence) {
-  const CheckReport report{"1", parse_build_info(kInfo).value()};
+  const CheckReport report{"1", "abc", parse_build_info(kInfo).value()};
   EXPECT_EQ(report_text(report),
-            "hvdrun 1\n\nbackends\n  [x] shm           linked in\n\nbootstraps\n"
+            "hvdrun 1 (revision abc)\n\nbackends\n  [x] shm           linked in\n\nbootstraps\n"
             "  [ ] pmix          no headers\n\nlibraries\n");
   EXPECT_THAT(report_json(report), HasSubstr("\"reason\": \"no headers\""));
+}
+
+TEST(CheckReport, TellsProgramsVersionAndRevisionApart) {
+  EXPECT_EQ(report_json({"1", "abc", {}}),
+            "{\n  \"version\": \"1\",\n  \"revision\": \"abc\"\n}\n");
+  EXPECT_THAT(report_json({"1", "abc", {{"libraries", {{"x", true, "/a\xff.so"}}}}}),
+              HasSubstr("/a\xef\xbf\xbd.so"));
 }
 
 TEST(CheckMachine, SaysSomethingAboutEveryLibrary) {

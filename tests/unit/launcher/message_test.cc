@@ -54,7 +54,10 @@ TEST(Version, IsAskedForInTwoWays) {
   const Result<CommandLine> parsed = parse_command_line({"--version", "--verbose"});
   ASSERT_TRUE(parsed.is_ok());
   EXPECT_TRUE(std::get<VersionOptions>(parsed.value()).verbose);
-  EXPECT_THAT(version_text(), HasSubstr(HVD_VERSION " (revision "));
+  EXPECT_FALSE(std::get<VersionOptions>(parsed.value()).json);
+  EXPECT_TRUE(std::get<VersionOptions>(parse_command_line({"--json", "-V"}).value()).json);
+  EXPECT_EQ(version_number(), HVD_VERSION);
+  EXPECT_FALSE(revision().empty());
 }
 
 }  // namespace
