@@ -11,7 +11,22 @@ namespace hvd {
 namespace {
 
 vendor::Stream stream_of(StreamHandle handle) { return static_cast<vendor::Stream>(handle); }
+/// As errors name it.
+std::string name_of(StreamHandle stream) {
+  return stream == nullptr ? "the default stream" : format_text("stream {}", stream);
+}
 vendor::Event event_of(const GpuEvent& event) { return static_cast<vendor::Event>(event.handle()); }
+
+/// What drivers refuse a thread while a stream is captured. By default a capture of a framework
+/// (torch.cuda.graph) forbids allocations, looks at events, and more, to all threads, and such a
+/// call spoils it. What is called with a GPU entered has nothing to do with the capture of another,
+/// and may be called at any time. But our own captures shall hold no such call.
+struct CaptureRules {
+  int entered = 0;
+  bool captures = false;         ///< A stream for us.
+  vendor::CaptureMode before{};  ///< The mode of the thread outside.
+};
+thread_local CaptureRules t_rules;
 
 }  // namespace
 
@@ -73,11 +88,31 @@ bool DriverGpu::can_reach(const Gpu& peer) const {
          calls_.device_can_reach.call(&yes, number_, other) == vendor::kSuccess && yes != 0;
 }
 
-Status DriverGpu::enter() { return about(driver_.run(calls_.context_push, context_)); }
+Status DriverGpu::enter() {
+  HVD_TRY(about(driver_.run(calls_.context_push, context_)));
+  if (t_rules.entered == 0 && !t_rules.captures) {
+    t_rules.before = vendor::kNoCaptures;
+    if (Status status = exchange_rules(t_rules.before); !status.is_ok()) {
+      pop();
+      return status;
+    }
+  }
+  ++t_rules.entered;
+  return Status::ok();
+}
 
 void DriverGpu::leave() {
+  if (--t_rules.entered == 0 && !t_rules.captures) (void)exchange_rules(t_rules.before);
+  pop();
+}
+
+void DriverGpu::pop() {
   vendor::Context left{};
   (void)calls_.context_pop.call(&left);
+}
+
+Status DriverGpu::exchange_rules(vendor::CaptureMode& mode) {
+  return about(driver_.run(calls_.exchange_capture_mode, &mode));
 }
 
 Result<StreamHandle> DriverGpu::create_stream() {
@@ -99,22 +134,35 @@ Status DriverGpu::check_stream(StreamHandle stream) {
                        "the default stream of each thread means another stream on every thread; "
                        "give a stream of its own, or the legacy default stream"));
   }
+  const CurrentGpu current(*this);
+  HVD_TRY(current.status());
   vendor::StreamOwner owner{};
   if (const Status known = run(calls_.stream_owner, stream_of(stream), &owner); !known.is_ok()) {
-    return {Code::kInvalidArgument, known.message()};
+    return error(Code::kInvalidArgument, "{}: {}", name_of(stream), known.message());
   }
   if (!vendor::is_of(owner, context_, number_)) {
     return about(error(Code::kInvalidArgument,
-                       "the stream belongs to another GPU; give one of the GPU that holds the "
-                       "tensors (PyTorch: with torch.cuda.device({}))",
-                       index_));
+                       "{} belongs to another GPU; give one of the GPU that holds the tensors "
+                       "(PyTorch: with torch.cuda.device({}))",
+                       name_of(stream), index_));
   }
   vendor::CaptureStatus status{};
-  HVD_TRY(run(calls_.stream_is_capturing, stream_of(stream), &status));
-  if (status == vendor::kNotCapturing) return Status::ok();
+  const vendor::ErrorCode code = calls_.stream_is_capturing.call(stream_of(stream), &status);
+  if (code == vendor::kSuccess && status == vendor::kNotCapturing) return Status::ok();
+  if (code == vendor::kCaptureInTurn) {
+    return about(error(Code::kUnsupported,
+                       "{} cannot be used while a stream that takes turns with it is captured into "
+                       "a graph; give a stream of its own, or capture a non-blocking one",
+                       name_of(stream)));
+  }
+  if (code != vendor::kSuccess) {
+    return about(driver_.failure(calls_.stream_is_capturing.name, code));
+  }
   return about(error(Code::kUnsupported,
-                     "the stream is being captured into a graph, which cannot agree with other "
-                     "ranks when it runs; call collectives before or after the graph"));
+                     "{} is being captured into a graph, which cannot agree with other ranks when "
+                     "it runs; call collectives before or after the capture, or give a stream that "
+                     "is not captured (PyTorch: outside of torch.cuda.graph)",
+                     name_of(stream)));
 }
 
 Result<vendor::Event> DriverGpu::take_event() {
@@ -233,12 +281,24 @@ Status DriverGpu::launch(void* kernel, LaunchShape shape, std::span<void*> argum
 }
 
 Status DriverGpu::begin_capture(StreamHandle stream) {
-  return run(calls_.stream_begin_capture, stream_of(stream), vendor::kCaptureMode);
+  const CurrentGpu current(*this);
+  HVD_TRY(current.status());
+  HVD_TRY(run(calls_.stream_begin_capture, stream_of(stream), vendor::kOwnCaptures));
+  t_rules.captures = true;
+  vendor::CaptureMode mode = vendor::kOwnCaptures;
+  return exchange_rules(mode);
 }
 
 Result<void*> DriverGpu::end_capture(StreamHandle stream) {
+  const CurrentGpu current(*this);
+  HVD_TRY(current.status());
   vendor::Graph graph{};
-  HVD_TRY(run(calls_.stream_end_capture, stream_of(stream), &graph));
+  const Status ended = run(calls_.stream_end_capture, stream_of(stream), &graph);
+  if (std::exchange(t_rules.captures, false)) {
+    vendor::CaptureMode mode = vendor::kNoCaptures;
+    (void)exchange_rules(mode);
+  }
+  HVD_TRY(ended);
   vendor::GraphInstance instance{};
   const Status status = run(calls_.graph_instantiate, &instance, graph, 0ULL);
   (void)run(calls_.graph_destroy, graph);

@@ -62,6 +62,9 @@ class DriverGpu final : public Gpu {
   DriverGpu(const DriverLibrary& driver, int index, KernelImages images)
       : driver_(driver), calls_(driver.functions()), index_(index), images_(images) {}
   Status find_facts();
+  void pop();
+  /// Sets what this thread must not call while streams are captured; `mode`: to this, from what.
+  Status exchange_rules(vendor::CaptureMode& mode);
   Status load_kernels() HVD_REQUIRES(mutex_);
   Result<vendor::Event> take_event();
   void take_back(void* event) override;

@@ -106,7 +106,9 @@ class Gpu {
   virtual Status launch_graph(void* graph, StreamHandle stream) = 0;
   virtual void destroy_graph(void* graph) = 0;
 
-  /// Makes this GPU the one that this thread's calls of other libraries mean, until leave().
+  /// Makes this GPU the one that this thread's calls of other libraries mean, until leave(). While
+  /// another stream is captured into a graph, what is called meanwhile is neither refused nor does
+  /// it spoil the capture; nor do the functions here.
   virtual Status enter() = 0;
   virtual void leave() = 0;
 

@@ -9,6 +9,8 @@ namespace hvd {
 Result<GpuEventPtr> ReadyPoint::event() {
   Lock lock(mutex_);
   if (event_ == nullptr) {
+    // A capture that began meanwhile would take the event, and what waits for it, into its graph.
+    HVD_TRY(gpu_.check_stream(stream_));
     HVD_TRY_ASSIGN(event_, gpu_.record(stream_));
   }
   return event_;

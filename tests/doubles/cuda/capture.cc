@@ -25,6 +25,18 @@ Captures& captures() {
 }
 
 std::atomic<std::size_t> graphs{0};
+/// What captures forbid this thread.
+thread_local CUstreamCaptureMode interaction = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+/// Of the GPU's streams that take turns with its default stream, one that is captured.
+Capture* blocking_capture(CUcontext context) {
+  for (const auto& capture : captures().active) {
+    const CUstream origin = capture->origin;
+    if (origin->context != context || (origin->flags & CU_STREAM_NON_BLOCKING) != 0) continue;
+    return capture.get();
+  }
+  return nullptr;
+}
 
 void join(Clock& clock, const Clock& other) {
   for (const auto& [stream, nodes] : other) clock[stream] = std::max(clock[stream], nodes);
@@ -43,24 +55,21 @@ CUresult add_to_capture(CUstream stream, Work& work, bool* captured) {
     return CUDA_SUCCESS;
   }
   if (stream != stream->context->stream) return CUDA_SUCCESS;
-  for (const auto& capture : captures().active) {  // the default stream would wait for those
-    const CUstream origin = capture->origin;
-    if (origin->context != stream->context || (origin->flags & CU_STREAM_NON_BLOCKING) != 0) {
-      continue;
-    }
-    capture->invalid = true;
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  }
-  return CUDA_SUCCESS;
+  Capture* const capture = blocking_capture(stream->context);  // the default stream would wait
+  if (capture == nullptr) return CUDA_SUCCESS;
+  capture->invalid = true;
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 CUresult forbid_in_capture() {
   std::lock_guard lock(captures().mutex);
   CUresult code = CUDA_SUCCESS;
+  if (interaction == CU_STREAM_CAPTURE_MODE_RELAXED) return code;
   for (const auto& capture : captures().active) {
     const bool here = capture->thread == std::this_thread::get_id();
-    if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
-    if (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && !here) continue;
+    const bool heeds_others = interaction == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                              capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED || (!here && !heeds_others)) continue;
     capture->invalid = true;
     code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
@@ -172,11 +181,24 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  DOUBLE_BEGIN(cuThreadExchangeStreamCaptureMode, kDriver);
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
+      *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::swap(interaction, *mode);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   DOUBLE_BEGIN(cuStreamIsCapturing, kContext);
   const CUstream stream = stream_of(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::lock_guard lock(captures().mutex);
+  if (stream == stream->context->stream && blocking_capture(stream->context) != nullptr) {
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
   *status = stream->capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
             : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                        : CU_STREAM_CAPTURE_STATUS_ACTIVE;

@@ -30,7 +30,8 @@ struct Capture {
 
 /// Appends the work where the stream is captured.
 CUresult add_to_capture(CUstream stream, Work& work, bool* captured);
-/// What this thread must not call while it captures makes the capture invalid.
+/// What this thread must not call while streams are captured, as the mode of the thread and of the
+/// captures has it, makes the captures invalid.
 CUresult forbid_in_capture();
 /// As forbid_in_capture(), for what asks after, or waits for, a captured stream.
 CUresult forbid_on_captured(CUstream stream);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calls.h"
+#include "capture.h"
 #include "devices.h"
 #include "doubles/kernels/host_kernel.h"
 #include "streams.h"
@@ -39,6 +40,7 @@ bool is_image(const void* image) {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   DOUBLE_BEGIN(cuModuleLoadData, kContext);
+  if (const CUresult code = forbid_in_capture(); code != CUDA_SUCCESS) return code;
   if (image == nullptr || !is_image(image)) return CUDA_ERROR_INVALID_IMAGE;
   *module = new CUmod_st{current_context()};
   return CUDA_SUCCESS;
@@ -47,6 +49,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
 CUresult cuModuleUnload(CUmodule module) {
   DOUBLE_BEGIN(cuModuleUnload, kContext);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult code = forbid_in_capture(); code != CUDA_SUCCESS) return code;
   delete module;
   return CUDA_SUCCESS;
 }

@@ -291,6 +291,52 @@ TEST_F(CudaDouble, RefusesWhatACaptureCannotHold) {
             CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
+TEST_F(CudaDouble, ForbidsWhatTheModesOfThreadAndCaptureSay) {
+  constexpr auto kGlobal = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  constexpr auto kThreadLocal = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  constexpr auto kRelaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const CUevent point = event();
+  ASSERT_EQ(cuEventRecord(point, second_), CUDA_SUCCESS);
+  /// What comes of a look at an event on a thread of this mode.
+  const auto look = [&](CUstreamCaptureMode mode) {
+    EXPECT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    EXPECT_EQ(mode, kGlobal) << "of a thread that has not chosen";
+    const CUresult code = cuEventSynchronize(point);
+    EXPECT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    return code;
+  };
+  struct Case {
+    CUstreamCaptureMode capture;
+    CUstreamCaptureMode thread;
+    bool forbids_its_own;
+    bool forbids_others;
+  };
+  for (const Case& one :
+       {Case{kGlobal, kGlobal, true, true}, Case{kGlobal, kThreadLocal, true, false},
+        Case{kGlobal, kRelaxed, false, false}, Case{kThreadLocal, kGlobal, true, false},
+        Case{kThreadLocal, kRelaxed, false, false}, Case{kRelaxed, kGlobal, false, false}}) {
+    for (const bool is_its_own : {true, false}) {
+      ASSERT_EQ(cuStreamBeginCapture(first_, one.capture), CUDA_SUCCESS);
+      CUresult code = CUDA_SUCCESS;
+      if (is_its_own) {
+        code = look(one.thread);
+      } else {
+        std::thread([&] { code = look(one.thread); }).join();
+      }
+      const bool forbids = is_its_own ? one.forbids_its_own : one.forbids_others;
+      EXPECT_EQ(code, forbids ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS)
+          << one.capture << one.thread << is_its_own;
+      CUgraph graph{};
+      EXPECT_EQ(cuStreamEndCapture(first_, &graph),
+                forbids ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+      EXPECT_EQ(graph == nullptr, forbids);
+      if (graph != nullptr) {
+        ASSERT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+      }
+    }
+  }
+}
+
 TEST_F(CudaDouble, ServesNoChildOfFork) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -14,48 +14,49 @@
 /// (cuMemAlloc is cuMemAlloc_v2), and so the symbols that are looked for.
 ///
 /// X(name in DriverFunctions, function)
-#define HVD_GPU_DRIVER_FUNCTIONS(X)                 \
-  X(initialise, cuInit)                             \
-  X(driver_version, cuDriverGetVersion)             \
-  X(error_name, cuGetErrorName)                     \
-  X(error_text, cuGetErrorString)                   \
-  X(device_count, cuDeviceGetCount)                 \
-  X(device_get, cuDeviceGet)                        \
-  X(device_name, cuDeviceGetName)                   \
-  X(device_uuid, cuDeviceGetUuid_v2)                \
-  X(device_bus_id, cuDeviceGetPCIBusId)             \
-  X(device_attribute, cuDeviceGetAttribute)         \
-  X(device_can_reach, cuDeviceCanAccessPeer)        \
-  X(context_retain, cuDevicePrimaryCtxRetain)       \
-  X(context_release, cuDevicePrimaryCtxRelease)     \
-  X(context_push, cuCtxPushCurrent)                 \
-  X(context_pop, cuCtxPopCurrent)                   \
-  X(stream_priorities, cuCtxGetStreamPriorityRange) \
-  X(stream_create, cuStreamCreateWithPriority)      \
-  X(stream_destroy, cuStreamDestroy)                \
-  X(stream_owner, cuStreamGetCtx)                   \
-  X(stream_is_capturing, cuStreamIsCapturing)       \
-  X(stream_wait_event, cuStreamWaitEvent)           \
-  X(stream_begin_capture, cuStreamBeginCapture)     \
-  X(stream_end_capture, cuStreamEndCapture)         \
-  X(event_create, cuEventCreate)                    \
-  X(event_destroy, cuEventDestroy)                  \
-  X(event_record, cuEventRecord)                    \
-  X(event_query, cuEventQuery)                      \
-  X(event_wait, cuEventSynchronize)                 \
-  X(memory_allocate, cuMemAlloc)                    \
-  X(memory_free, cuMemFree)                         \
-  X(pinned_allocate, cuMemHostAlloc)                \
-  X(pinned_free, cuMemFreeHost)                     \
-  X(copy, cuMemcpyAsync)                            \
-  X(set_bytes, cuMemsetD8Async)                     \
-  X(module_load, cuModuleLoadData)                  \
-  X(module_unload, cuModuleUnload)                  \
-  X(module_function, cuModuleGetFunction)           \
-  X(launch, cuLaunchKernel)                         \
-  X(graph_instantiate, cuGraphInstantiateWithFlags) \
-  X(graph_launch, cuGraphLaunch)                    \
-  X(graph_destroy, cuGraphDestroy)                  \
+#define HVD_GPU_DRIVER_FUNCTIONS(X)                           \
+  X(initialise, cuInit)                                       \
+  X(driver_version, cuDriverGetVersion)                       \
+  X(error_name, cuGetErrorName)                               \
+  X(error_text, cuGetErrorString)                             \
+  X(device_count, cuDeviceGetCount)                           \
+  X(device_get, cuDeviceGet)                                  \
+  X(device_name, cuDeviceGetName)                             \
+  X(device_uuid, cuDeviceGetUuid_v2)                          \
+  X(device_bus_id, cuDeviceGetPCIBusId)                       \
+  X(device_attribute, cuDeviceGetAttribute)                   \
+  X(device_can_reach, cuDeviceCanAccessPeer)                  \
+  X(context_retain, cuDevicePrimaryCtxRetain)                 \
+  X(context_release, cuDevicePrimaryCtxRelease)               \
+  X(context_push, cuCtxPushCurrent)                           \
+  X(context_pop, cuCtxPopCurrent)                             \
+  X(stream_priorities, cuCtxGetStreamPriorityRange)           \
+  X(stream_create, cuStreamCreateWithPriority)                \
+  X(stream_destroy, cuStreamDestroy)                          \
+  X(stream_owner, cuStreamGetCtx)                             \
+  X(stream_is_capturing, cuStreamIsCapturing)                 \
+  X(stream_wait_event, cuStreamWaitEvent)                     \
+  X(stream_begin_capture, cuStreamBeginCapture)               \
+  X(stream_end_capture, cuStreamEndCapture)                   \
+  X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode) \
+  X(event_create, cuEventCreate)                              \
+  X(event_destroy, cuEventDestroy)                            \
+  X(event_record, cuEventRecord)                              \
+  X(event_query, cuEventQuery)                                \
+  X(event_wait, cuEventSynchronize)                           \
+  X(memory_allocate, cuMemAlloc)                              \
+  X(memory_free, cuMemFree)                                   \
+  X(pinned_allocate, cuMemHostAlloc)                          \
+  X(pinned_free, cuMemFreeHost)                               \
+  X(copy, cuMemcpyAsync)                                      \
+  X(set_bytes, cuMemsetD8Async)                               \
+  X(module_load, cuModuleLoadData)                            \
+  X(module_unload, cuModuleUnload)                            \
+  X(module_function, cuModuleGetFunction)                     \
+  X(launch, cuLaunchKernel)                                   \
+  X(graph_instantiate, cuGraphInstantiateWithFlags)           \
+  X(graph_launch, cuGraphLaunch)                              \
+  X(graph_destroy, cuGraphDestroy)                            \
   X(graph_instance_destroy, cuGraphExecDestroy)
 
 namespace hvd::vendor {
@@ -73,6 +74,7 @@ using Function = CUfunction;
 using Graph = CUgraph;
 using GraphInstance = CUgraphExec;
 using CaptureStatus = CUstreamCaptureStatus;
+using CaptureMode = CUstreamCaptureMode;
 using Address = CUdeviceptr;
 
 inline constexpr DeviceKind kDeviceKind = DeviceKind::kCuda;
@@ -89,6 +91,8 @@ inline constexpr const char* kKernelsNote = "; the driver compiles for newer GPU
 inline constexpr ErrorCode kSuccess = CUDA_SUCCESS;
 inline constexpr ErrorCode kNotReady = CUDA_ERROR_NOT_READY;
 inline constexpr ErrorCode kNoDevice = CUDA_ERROR_NO_DEVICE;
+/// The default stream, while a stream is captured that takes turns with it.
+inline constexpr ErrorCode kCaptureInTurn = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 inline constexpr DeviceAttribute kMajor = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
 inline constexpr DeviceAttribute kMinor = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
 inline constexpr DeviceAttribute kMultiprocessors = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
@@ -96,7 +100,9 @@ inline constexpr unsigned kStreamFlags = CU_STREAM_NON_BLOCKING;
 inline constexpr unsigned kEventFlags = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
 inline constexpr unsigned kPinnedFlags = CU_MEMHOSTALLOC_PORTABLE;
 inline constexpr CaptureStatus kNotCapturing = CU_STREAM_CAPTURE_STATUS_NONE;
-inline constexpr CUstreamCaptureMode kCaptureMode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+/// What a thread must not do while a stream is captured: of its own captures, or at all.
+inline constexpr CaptureMode kOwnCaptures = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+inline constexpr CaptureMode kNoCaptures = CU_STREAM_CAPTURE_MODE_RELAXED;
 
 inline int architecture(int major, int minor) { return major * 10 + minor; }
 inline std::string architecture_name(int number) { return "sm_" + std::to_string(number); }

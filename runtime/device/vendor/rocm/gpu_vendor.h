@@ -15,48 +15,49 @@
 /// vendor/cuda/gpu_vendor.h.
 ///
 /// X(name in DriverFunctions, function)
-#define HVD_GPU_DRIVER_FUNCTIONS(X)                     \
-  X(initialise, hipInit)                                \
-  X(driver_version, hipDriverGetVersion)                \
-  X(error_name, hipDrvGetErrorName)                     \
-  X(error_text, hipDrvGetErrorString)                   \
-  X(device_count, hipGetDeviceCount)                    \
-  X(device_get, hipDeviceGet)                           \
-  X(device_name, hipDeviceGetName)                      \
-  X(device_uuid, hipDeviceGetUuid)                      \
-  X(device_bus_id, hipDeviceGetPCIBusId)                \
-  X(device_attribute, hipDeviceGetAttribute)            \
-  X(device_can_reach, hipDeviceCanAccessPeer)           \
-  X(context_retain, hipDevicePrimaryCtxRetain)          \
-  X(context_release, hipDevicePrimaryCtxRelease)        \
-  X(context_push, hipCtxPushCurrent)                    \
-  X(context_pop, hipCtxPopCurrent)                      \
-  X(stream_priorities, hipDeviceGetStreamPriorityRange) \
-  X(stream_create, hipStreamCreateWithPriority)         \
-  X(stream_destroy, hipStreamDestroy)                   \
-  X(stream_owner, hipStreamGetDevice)                   \
-  X(stream_is_capturing, hipStreamIsCapturing)          \
-  X(stream_wait_event, hipStreamWaitEvent)              \
-  X(stream_begin_capture, hipStreamBeginCapture)        \
-  X(stream_end_capture, hipStreamEndCapture)            \
-  X(event_create, hipEventCreateWithFlags)              \
-  X(event_destroy, hipEventDestroy)                     \
-  X(event_record, hipEventRecord)                       \
-  X(event_query, hipEventQuery)                         \
-  X(event_wait, hipEventSynchronize)                    \
-  X(memory_allocate, hipMalloc)                         \
-  X(memory_free, hipFree)                               \
-  X(pinned_allocate, hipHostMalloc)                     \
-  X(pinned_free, hipHostFree)                           \
-  X(copy, hipMemcpyAsync)                               \
-  X(set_bytes, hipMemsetD8Async)                        \
-  X(module_load, hipModuleLoadData)                     \
-  X(module_unload, hipModuleUnload)                     \
-  X(module_function, hipModuleGetFunction)              \
-  X(launch, hipModuleLaunchKernel)                      \
-  X(graph_instantiate, hipGraphInstantiateWithFlags)    \
-  X(graph_launch, hipGraphLaunch)                       \
-  X(graph_destroy, hipGraphDestroy)                     \
+#define HVD_GPU_DRIVER_FUNCTIONS(X)                            \
+  X(initialise, hipInit)                                       \
+  X(driver_version, hipDriverGetVersion)                       \
+  X(error_name, hipDrvGetErrorName)                            \
+  X(error_text, hipDrvGetErrorString)                          \
+  X(device_count, hipGetDeviceCount)                           \
+  X(device_get, hipDeviceGet)                                  \
+  X(device_name, hipDeviceGetName)                             \
+  X(device_uuid, hipDeviceGetUuid)                             \
+  X(device_bus_id, hipDeviceGetPCIBusId)                       \
+  X(device_attribute, hipDeviceGetAttribute)                   \
+  X(device_can_reach, hipDeviceCanAccessPeer)                  \
+  X(context_retain, hipDevicePrimaryCtxRetain)                 \
+  X(context_release, hipDevicePrimaryCtxRelease)               \
+  X(context_push, hipCtxPushCurrent)                           \
+  X(context_pop, hipCtxPopCurrent)                             \
+  X(stream_priorities, hipDeviceGetStreamPriorityRange)        \
+  X(stream_create, hipStreamCreateWithPriority)                \
+  X(stream_destroy, hipStreamDestroy)                          \
+  X(stream_owner, hipStreamGetDevice)                          \
+  X(stream_is_capturing, hipStreamIsCapturing)                 \
+  X(stream_wait_event, hipStreamWaitEvent)                     \
+  X(stream_begin_capture, hipStreamBeginCapture)               \
+  X(stream_end_capture, hipStreamEndCapture)                   \
+  X(exchange_capture_mode, hipThreadExchangeStreamCaptureMode) \
+  X(event_create, hipEventCreateWithFlags)                     \
+  X(event_destroy, hipEventDestroy)                            \
+  X(event_record, hipEventRecord)                              \
+  X(event_query, hipEventQuery)                                \
+  X(event_wait, hipEventSynchronize)                           \
+  X(memory_allocate, hipMalloc)                                \
+  X(memory_free, hipFree)                                      \
+  X(pinned_allocate, hipHostMalloc)                            \
+  X(pinned_free, hipHostFree)                                  \
+  X(copy, hipMemcpyAsync)                                      \
+  X(set_bytes, hipMemsetD8Async)                               \
+  X(module_load, hipModuleLoadData)                            \
+  X(module_unload, hipModuleUnload)                            \
+  X(module_function, hipModuleGetFunction)                     \
+  X(launch, hipModuleLaunchKernel)                             \
+  X(graph_instantiate, hipGraphInstantiateWithFlags)           \
+  X(graph_launch, hipGraphLaunch)                              \
+  X(graph_destroy, hipGraphDestroy)                            \
   X(graph_instance_destroy, hipGraphExecDestroy)
 
 namespace hvd::vendor {
@@ -74,6 +75,7 @@ using Function = hipFunction_t;
 using Graph = hipGraph_t;
 using GraphInstance = hipGraphExec_t;
 using CaptureStatus = hipStreamCaptureStatus;
+using CaptureMode = hipStreamCaptureMode;
 using Address = hipDeviceptr_t;
 
 inline constexpr DeviceKind kDeviceKind = DeviceKind::kRocm;
@@ -91,6 +93,8 @@ inline constexpr const char* kKernelsNote = "";
 inline constexpr ErrorCode kSuccess = hipSuccess;
 inline constexpr ErrorCode kNotReady = hipErrorNotReady;
 inline constexpr ErrorCode kNoDevice = hipErrorNoDevice;
+/// The default stream, while a stream is captured that takes turns with it.
+inline constexpr ErrorCode kCaptureInTurn = hipErrorStreamCaptureImplicit;
 inline constexpr DeviceAttribute kMajor = hipDeviceAttributeComputeCapabilityMajor;
 inline constexpr DeviceAttribute kMinor = hipDeviceAttributeComputeCapabilityMinor;
 inline constexpr DeviceAttribute kMultiprocessors = hipDeviceAttributeMultiprocessorCount;
@@ -98,7 +102,9 @@ inline constexpr unsigned kStreamFlags = hipStreamNonBlocking;
 inline constexpr unsigned kEventFlags = hipEventDisableTiming | hipEventBlockingSync;
 inline constexpr unsigned kPinnedFlags = hipHostMallocPortable;
 inline constexpr CaptureStatus kNotCapturing = hipStreamCaptureStatusNone;
-inline constexpr hipStreamCaptureMode kCaptureMode = hipStreamCaptureModeThreadLocal;
+/// What a thread must not do while a stream is captured: of its own captures, or at all.
+inline constexpr CaptureMode kOwnCaptures = hipStreamCaptureModeThreadLocal;
+inline constexpr CaptureMode kNoCaptures = hipStreamCaptureModeRelaxed;
 
 /// One file has the code for all GPUs, named gfx90a and so on: the driver takes its own.
 inline int architecture(int, int) { return 0; }
