@@ -99,6 +99,49 @@ TEST_F(NcclFailure, OfOneRankToConnectReachesTheOthers) {
   }
 }
 
+TEST_F(NcclFailure, OfTheSystemWhileRanksConnectIsNoLossAndSaysWhatToTry) {
+  World world({1, 2}, gpu_options());
+  double_nccl_fail("ncclCommInitRankConfig", 1, ncclSystemError, 1);
+  world.run([](int rank, Engine& engine) {
+    const Status status = sum(rank, engine, "first");
+    expect_told(status, "NCCL_DEBUG=INFO");
+    EXPECT_THAT(status.message(), HasSubstr("ordered by the test")) << "NCCL's own words";
+    EXPECT_EQ(status.code(), rank == 1 ? Code::kSystem : Code::kPeerLost);
+  });
+}
+
+TEST_F(NcclFailure, OfTheSystemWhileItIsUnderWayIsNoLossByItself) {
+  World world({1, 1, 1}, gpu_options());
+  double_nccl_silent_deaths(1);
+  world.run([&](int rank, Engine& engine) {
+    ASSERT_TRUE(sum(rank, engine, "first").is_ok());
+    if (rank == 1) double_nccl_async_error(1, 1, ncclSystemError);
+    const Status status = sum(rank, engine, "second");
+    expect_told(status, "NCCL_DEBUG=INFO");
+    EXPECT_EQ(status.code(), rank == 1 ? Code::kSystem : Code::kPeerLost);
+  });
+}
+
+TEST_F(NcclFailure, OfTheSystemBecauseARankIsLostNamesTheRank) {
+  World world({1, 1, 1}, gpu_options());
+  double_nccl_death_code(ncclSystemError);
+  world.run([&](int rank, Engine& engine) {
+    ASSERT_TRUE(sum(rank, engine, "first").is_ok());
+    if (rank == 2) {
+      double_nccl_hang(2, 1);
+      auto tensors = tensors_of(rank, {5, 100'000});
+      const auto handle = engine.submit(request_of("second", Allreduce{}, tensors));
+      ASSERT_TRUE(handle.is_ok());
+      EXPECT_TRUE(engine.wait_stream(handle.value(), nullptr, soon()).is_ok());
+      world.kill(rank);
+      return;
+    }
+    const Status status = sum(rank, engine, "second");
+    EXPECT_EQ(status.code(), Code::kPeerLost) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr("rank 2 on host "));
+  });
+}
+
 TEST_F(NcclFailure, OfOneRankWhileAllConnectReachesTheOthers) {
   World world({1, 2}, gpu_options());
   double_nccl_fail("ncclCommGetAsyncError", 1, ncclUnhandledCudaError, 1);

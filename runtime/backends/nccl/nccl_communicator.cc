@@ -16,20 +16,6 @@ namespace {
 constexpr std::chrono::seconds kEndTime{5};
 constexpr std::size_t kMaxFactors = 64;
 
-/// What a remote rank or the network between has to do with is the loss of a peer: the engine finds
-/// out whose.
-Code code_of(ncclResult_t result) {
-  switch (result) {
-    case ncclRemoteError:
-    case ncclSystemError:
-      return Code::kPeerLost;
-    case ncclUnhandledCudaError:
-      return Code::kSystem;
-    default:
-      return Code::kInternal;
-  }
-}
-
 ncclRedOp_t plain_fold(NcclFold fold) {
   switch (fold) {
     case NcclFold::kProduct:
@@ -107,8 +93,10 @@ Status NcclCommunicator::begin(const ncclUniqueId& id, int rank, int size) {
 Result<bool> NcclCommunicator::is_settled() {
   ncclResult_t state = ncclSuccess;
   HVD_TRY(check(nccl_.calls().comm_get_async_error(comm_, &state), "cannot ask for its state"));
-  HVD_TRY(check(state, "failed"));
-  return state != ncclInProgress;
+  HVD_TRY(check(state, phase_ == NcclPhase::kConnecting ? "cannot connect the ranks" : "failed"));
+  if (state == ncclInProgress) return false;
+  phase_ = NcclPhase::kRunning;
+  return true;
 }
 
 Status NcclCommunicator::check(ncclResult_t result, std::string_view what) const {
@@ -116,8 +104,9 @@ Status NcclCommunicator::check(ncclResult_t result, std::string_view what) const
   const char* const text = nccl_.calls().get_error_string(result);
   const char* const last = nccl_.calls().get_last_error(comm_);
   const std::string_view detail = last == nullptr ? std::string_view() : last;
-  return error(code_of(result), "{}: {}: {}{}{}{}", kNcclTitle, what, text,
-               detail.empty() ? "" : " (", detail, detail.empty() ? "" : ")");
+  return error(code_of(result, phase_), "{}: {}: {}{}{}{}{}", kNcclTitle, what, text,
+               detail.empty() ? "" : " (", detail, detail.empty() ? "" : ")",
+               hint_of(result, phase_, shm_room()));
 }
 
 Status NcclCommunicator::begin_group() {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/nccl/nccl_error.h"
 #include "backends/nccl/nccl_library.h"
 #include "backends/nccl/nccl_plan.h"
 #include "base/deadline.h"
@@ -46,7 +47,7 @@ class NcclCommunicator {
   const NcclLibrary& library() const { return nccl_; }
   ncclComm_t handle() const { return comm_; }
   Gpu& gpu() const { return gpu_; }
-  /// Ok for a call that has ended or goes on; else what failed, with NCCL's own words.
+  /// Ok for a call that has ended or goes on; else what failed, with NCCL's own words and a hint.
   Status check(ncclResult_t result, std::string_view what) const;
 
   /// Ends all that is under way, without the other ranks. False: NCCL did not come back in time,
@@ -65,6 +66,7 @@ class NcclCommunicator {
   const NcclLibrary& nccl_;
   Gpu& gpu_;
   ncclComm_t comm_ = nullptr;
+  NcclPhase phase_ = NcclPhase::kConnecting;
   std::vector<Factor> factors_;  // few: one per scale of the program
 };
 

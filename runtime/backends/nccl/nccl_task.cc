@@ -16,6 +16,8 @@ namespace {
 
 /// All ranks have the batch, and need nothing but memory.
 constexpr std::chrono::seconds kBucketTime{60};
+/// How long a failure of the system may be the end of another rank, which the host tells of.
+constexpr std::chrono::milliseconds kDoubtTime{500};
 
 class NcclTask : public Task {
  public:
@@ -55,6 +57,8 @@ class NcclTask : public Task {
         return settle([this] { return end_round(); });
       case Stage::kDevice:
         return watch_device();
+      case Stage::kDoubt:
+        return doubted_until_.has_passed() ? Progress::kFailed : Progress::kBlocked;
       case Stage::kDone:
         break;
     }
@@ -64,7 +68,7 @@ class NcclTask : public Task {
   GpuEventPtr finish_point() const override { return finish_point_; }
   bool needs_polling() const override {
     if (stage_ == Stage::kCounts) return told_ != nullptr && told_->needs_polling();
-    return stage_ == Stage::kBucket || stage_ == Stage::kGroup;
+    return stage_ == Stage::kBucket || stage_ == Stage::kGroup || stage_ == Stage::kDoubt;
   }
 
  private:
@@ -74,6 +78,7 @@ class NcclTask : public Task {
     kBucket,  ///< The bucket grows.
     kGroup,   ///< NCCL takes the calls up.
     kDevice,  ///< All is in the stream.
+    kDoubt,   ///< It has failed, and the host may know of a lost rank in a moment.
     kDone,
   };
 
@@ -81,11 +86,20 @@ class NcclTask : public Task {
     status_ = std::move(status);
     return Progress::kFailed;
   }
+  /// What failed in NCCL: where that may be due to a rank that is lost, whoever hears of the loss
+  /// ends the epoch with its name before this does.
+  Progress doubt(Status status) {
+    if (status.code() != Code::kSystem) return fail(std::move(status));
+    status_ = std::move(status);
+    stage_ = Stage::kDoubt;
+    doubted_until_ = Deadline::after(kDoubtTime);
+    return Progress::kBlocked;
+  }
   /// Once the communicator has settled, what comes next.
   template <typename Next>
   Progress settle(const Next& next) {
     const auto settled = session_.communicator().is_settled();
-    if (!settled.is_ok()) return fail(settled.status());
+    if (!settled.is_ok()) return doubt(settled.status());
     return settled.value() ? next() : Progress::kBlocked;
   }
 
@@ -178,7 +192,7 @@ class NcclTask : public Task {
   Progress begin_round() {
     const auto& rounds = plan_.adasum.rounds;
     const Status status = launch().communicate(rounds.empty() ? plan_.steps : rounds[round_].steps);
-    if (!status.is_ok()) return fail(status);
+    if (!status.is_ok()) return doubt(status);
     stage_ = Stage::kGroup;
     return settle([this] { return end_round(); });
   }
@@ -238,6 +252,7 @@ class NcclTask : public Task {
   std::size_t round_ = 0;
   Clock::time_point begun_;
   bool is_reported_ = false;
+  Deadline doubted_until_ = kForever;
   GpuEventPtr finish_point_;
   std::shared_ptr<NcclSession::Arrival> arrival_;
   Status status_;

@@ -10,7 +10,6 @@ ApiCall::ApiCall(const char* function, ncclComm_t handle)
     return;
   }
   if (const auto failure = enter(function, communicator_->rank())) {
-    set_last_error(std::string(function) + ": ordered by the test");
     error_ = Group::of_this_thread().fail(*failure);
     return;
   }

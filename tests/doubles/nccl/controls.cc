@@ -32,6 +32,7 @@ struct Controls {
   int version HVD_GUARDED_BY(mutex) = NCCL_VERSION_CODE;
   int progress_polls HVD_GUARDED_BY(mutex) = 1;
   bool deaths_are_silent HVD_GUARDED_BY(mutex) = false;
+  ncclResult_t death_code HVD_GUARDED_BY(mutex) = ncclRemoteError;
   int complaints HVD_GUARDED_BY(mutex) = 0;
   std::string last_complaint HVD_GUARDED_BY(mutex);
   std::string last_error HVD_GUARDED_BY(mutex);
@@ -77,6 +78,9 @@ void read_environment(Controls& controls) {
   if (const auto polls = parts_of("HVD_DOUBLE_NCCL_PROGRESS_POLLS"); polls.size() == 1) {
     controls.progress_polls = number_of(polls[0]);
   }
+  if (const auto code = parts_of("HVD_DOUBLE_NCCL_DEATH_CODE"); code.size() == 1) {
+    controls.death_code = static_cast<ncclResult_t>(number_of(code[0]));
+  }
   controls.deaths_are_silent = std::getenv("HVD_DOUBLE_NCCL_SILENT_DEATHS") != nullptr;
 }
 
@@ -120,6 +124,7 @@ std::optional<ncclResult_t> enter(const char* function, int rank) {
   ++all.calls[function];
   const auto fate = take_order(all.orders, function, rank);
   if (!fate) return std::nullopt;
+  all.last_error = std::string(function) + ": ordered by the test";
   return fate->async_error;
 }
 
@@ -144,6 +149,12 @@ bool are_deaths_silent() {
   Controls& all = controls();
   const hvd::Lock lock(all.mutex);
   return all.deaths_are_silent;
+}
+
+ncclResult_t death_code() {
+  Controls& all = controls();
+  const hvd::Lock lock(all.mutex);
+  return all.death_code;
 }
 
 int progress_polls() {
@@ -191,6 +202,7 @@ void double_nccl_reset() {
   all.version = NCCL_VERSION_CODE;
   all.progress_polls = 1;
   all.deaths_are_silent = false;
+  all.death_code = ncclRemoteError;
   all.complaints = 0;
   all.last_complaint.clear();
   all.last_error.clear();
@@ -254,6 +266,12 @@ void double_nccl_silent_deaths(int silent) {
   auto& all = controls();
   const hvd::Lock lock(all.mutex);
   all.deaths_are_silent = silent != 0;
+}
+
+void double_nccl_death_code(int code) {
+  auto& all = controls();
+  const hvd::Lock lock(all.mutex);
+  all.death_code = static_cast<ncclResult_t>(code);
 }
 
 void double_nccl_progress_polls(int polls) {

@@ -24,6 +24,8 @@ std::optional<ncclResult_t> enter(const char* function, int rank);
 Fate next_fate(int rank);
 int version();
 bool are_deaths_silent();
+/// What the other ranks are told when one dies.
+ncclResult_t death_code();
 /// How often ncclCommGetAsyncError says ncclInProgress after every non-blocking call, at least.
 int progress_polls();
 

@@ -187,7 +187,7 @@ void Star::lose(Client& client) {
   client.socket.reset();
   if (!client.joined || client.left || failure_ != ncclSuccess) return;
   if (are_deaths_silent()) return;
-  fail_all(ncclRemoteError, "rank " + std::to_string(client.hello.rank) + " has gone");
+  fail_all(death_code(), "rank " + std::to_string(client.hello.rank) + " has gone");
 }
 
 void Star::fail_all(ncclResult_t code, const std::string& text) {
