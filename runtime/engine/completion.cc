@@ -5,7 +5,7 @@
 
 namespace hvd {
 
-PendingPtr Completion::add(Request request) {
+PendingPtr Completion::add(Request&& request) {
   auto pending = std::make_shared<Pending>();
   pending->description = describe_request(request);
   pending->request = std::move(request);

@@ -18,7 +18,7 @@ namespace hvd {
 class Completion {
  public:
   /// Gives the request a handle.
-  PendingPtr add(Request request);
+  PendingPtr add(Request&& request);
   Result<PendingPtr> find(std::uint64_t handle);
   Result<std::vector<PendingPtr>> find(std::span<const std::uint64_t> handles);
   void release(std::uint64_t handle);

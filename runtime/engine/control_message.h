@@ -65,8 +65,8 @@ struct Define {
 };
 /// The log: run these together, in this order. Either ids, or one name without an id.
 struct Run {
-  std::vector<std::uint32_t> ids;
-  std::string name;
+  std::vector<std::uint32_t> ids = {};
+  std::string name = {};
   int process_set = 0;
   int divisor = 0;           ///< Of averages, where it is not the size of the process set.
   std::uint32_t bucket = 0;  ///< Not 0: these ids are this bucket (from 1) of the frozen schedule.

@@ -276,7 +276,7 @@ void Coordinator::run_complete(Set& set, std::vector<ControlMessage>& log) {
     run_group(set, group, log);
   }
   complete_ -= set.complete.size() - left.size();
-  const std::deque<Name*> names = std::exchange(set.complete, {});
+  const std::vector<Name*> names = std::exchange(set.complete, {});
   std::sort(left.begin(), left.end());
   for (std::size_t i = 0, kept = 0; i < names.size(); ++i) {
     if (kept < left.size() && left[kept] == i) {
@@ -294,8 +294,7 @@ void Coordinator::run_group(const Set& set, const std::vector<std::size_t>& grou
   run.process_set = set.id;
   RankSet stand_ins;
   const auto flush = [&] {
-    if (!run.ids.empty()) log.emplace_back(run);
-    run.ids.clear();
+    if (!run.ids.empty()) log.emplace_back(std::exchange(run, Run{.process_set = set.id}));
   };
   for (const std::size_t index : group) {
     const Name& name = *set.complete[index];

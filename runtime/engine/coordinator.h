@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -89,7 +88,7 @@ class Coordinator {
     Status join_failure;   ///< Ends the join, once what is complete has run.
     std::size_t owed = 0;  ///< Names that some rank owes a use.
     std::unordered_map<std::string, std::unique_ptr<Name>> names;
-    std::deque<Name*> complete;  ///< Announced by all, not yet in the log, and in no bucket.
+    std::vector<Name*> complete;  ///< Announced by all, not yet in the log, and in no bucket.
     bool any_left = false;
     BucketSchedule schedule{{}};
     std::vector<hvd::Run> buckets = {};  ///< Complete, not yet in the log.

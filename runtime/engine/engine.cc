@@ -161,7 +161,7 @@ Status Engine::Impl::over_status() {
   return over_status_;
 }
 
-Result<Engine::Handle> Engine::Impl::submit(Request request) {
+Result<Engine::Handle> Engine::Impl::submit(Request&& request) {
   if (is_over()) return over_status();
   if (leaving_.load()) {
     return error(Code::kAborted, "rank {}: '{}' comes after shutdown", wiring_.rank, request.name);

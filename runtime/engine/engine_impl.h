@@ -34,7 +34,7 @@ class Engine::Impl {
   Status open();
   void start_thread();
 
-  Result<Handle> submit(Request request);
+  Result<Handle> submit(Request&& request);
   void flush();
   Result<bool> poll(Handle handle);
   Status wait(Handle handle, Deadline deadline);

@@ -100,6 +100,7 @@ std::vector<std::size_t> by_priority(std::span<const Description* const> complet
 
 std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> complete,
                                            std::size_t fusion_bytes) {
+  if (complete.size() == 1) return {std::vector<std::size_t>{0}};  // the usual case
   struct Group {
     std::vector<std::size_t> members;
     std::size_t bytes = 0;
@@ -128,10 +129,11 @@ std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> c
 
 std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
   std::vector<FusedBatch> batches;
-  std::vector<std::vector<Source>> sources;
+  std::vector<std::vector<Source>> sources;  // of results that are made; few operations have them
   for (const PendingPtr& pending : run) {
     const Operation& operation = pending->request.operation;
-    if (makes_results(operation)) pending->gathered.resize(pending->request.tensors.size());
+    const bool makes = makes_results(operation);
+    if (makes) pending->gathered.resize(pending->request.tensors.size());
     for (std::size_t i = 0; i < pending->request.tensors.size(); ++i) {
       const Tensor& tensor = pending->request.tensors[i];
       const auto found = std::find_if(batches.begin(), batches.end(), [&](const FusedBatch& b) {
@@ -145,11 +147,11 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
         fused.batch.device = pending->request.device;
         fused.batch.is_neutral =
             pending->is_stand_in && pending->request.device.kind != DeviceKind::kCpu;
-        sources.emplace_back();
+        if (makes) sources.emplace_back();
       }
       FusedBatch& fused = batches[index];
       append_segment(fused.batch, tensor);
-      sources[index].push_back({pending, i});
+      if (makes) sources[index].push_back({pending, i});
       if (fused.owners.empty() || fused.owners.back() != pending) {
         fused.owners.push_back(pending);
         ++pending->batches_left;
@@ -157,8 +159,7 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
       }
     }
   }
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    if (!makes_results(batches[i].batch.operation)) continue;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
     std::vector<std::size_t> row_counts;
     for (const Segment& segment : batches[i].batch.segments)
       row_counts.push_back(segment.row_count);

@@ -153,6 +153,7 @@ void Leader::define(const Define& define) {
   id.name = define.name;
   id.process_set = define.description.process_set;
   id.wanted = set.wanted;
+  id.have = RankSet(size_);
   reset(id);
 }
 
@@ -164,7 +165,7 @@ void Leader::remove_set(int process_set) {
 }
 
 void Leader::reset(Id& id) {
-  id.have = RankSet(size_);
+  id.have.clear();
   id.count = 0;
   id.partial = any_left_ || sets_[static_cast<std::size_t>(id.process_set)].any_joined;
 }

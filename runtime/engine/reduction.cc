@@ -95,7 +95,7 @@ void Reducer::start(FusedBatch fused) {
   }
 }
 
-void Reducer::start_now(FusedBatch fused) {
+void Reducer::start_now(FusedBatch&& fused) {
   const Selection& selection = choose(fused.batch);
   if (!selection.index) {
     finished_.push_back(

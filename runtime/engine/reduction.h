@@ -97,7 +97,7 @@ class Reducer {
   Selection select(const Operation& operation, DataType dtype, Device device) const;
   const Selection& choose(const Batch& batch);
   void warn_of_detour(const Batch& batch, const Selection& selection);
-  void start_now(FusedBatch fused);
+  void start_now(FusedBatch&& fused);
   bool prepare(std::size_t index, FusedBatch& first);
   bool advance_preparation();
   void finish(Running& running, Progress progress);
