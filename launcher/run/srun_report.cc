@@ -2,6 +2,7 @@
 #include "launcher/run/srun_report.h"
 
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 
@@ -10,6 +11,15 @@
 
 namespace hvd {
 namespace {
+
+/// How long the nodes' reports of one failure may lie apart.
+constexpr std::chrono::milliseconds kReportLimit{1000};
+
+/// Neither abort(), with which a program may answer an error of ours, nor a request to end.
+bool ended_without_a_word(const TaskFailure& failure) {
+  const int signal = failure.exit_code - exit_code_of_signal(0);
+  return signal > 0 && signal != SIGABRT && signal != SIGTERM && signal != SIGINT;
+}
 
 bool take(std::string_view& rest, std::string_view text) {
   if (!rest.starts_with(text)) return false;
@@ -59,6 +69,24 @@ std::optional<TaskFailure> parse_task_failure(std::string_view line) {
   failure.exit_code = exit_code_of_signal(signal);
   failure.what = is_oom ? "killed, out of memory" : describe_signal(signal);
   return failure;
+}
+
+void TaskFailureOrder::told(const TaskFailure& failure, Clock::time_point now) {
+  if (is_taken_) return;
+  const bool is_cause = ended_without_a_word(failure);
+  if (!first_) limit_ = now + kReportLimit;
+  if (!first_ || (is_cause && !ended_without_a_word(*first_))) first_ = failure;
+  if (is_cause) limit_ = now;
+}
+
+std::optional<TaskFailure> TaskFailureOrder::take(Clock::time_point now) {
+  if (is_taken_ || !first_ || now < limit_) return std::nullopt;
+  is_taken_ = true;
+  return first_;
+}
+
+Deadline TaskFailureOrder::next() const {
+  return is_taken_ || !first_ ? kForever : Deadline::at(limit_);
 }
 
 }  // namespace hvd

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/deadline.h"
+
 namespace hvd {
 
 /// A failure that srun tells on standard error.
@@ -18,6 +20,27 @@ struct TaskFailure {
 /// Reads "srun: error: jz1: task 2: Exited with exit code 7" and "...: tasks 4-7: Killed" (then the
 /// first of the tasks); nothing for any other line.
 std::optional<TaskFailure> parse_task_failure(std::string_view line);
+
+/// Decides which of the failures that srun tells is the first. srun tells them in any order: the
+/// ranks of one node may have given up, with an exit code, before it tells that a rank of another
+/// node was killed. So a failure with an exit code waits a short while for one by a signal that a
+/// rank does not give itself. Not thread-safe.
+class TaskFailureOrder {
+ public:
+  /// srun told a failure.
+  void told(const TaskFailure& failure, Clock::time_point now);
+  /// The failure to report, once its time has come; never again after that.
+  std::optional<TaskFailure> take(Clock::time_point now);
+  /// srun has no more to tell.
+  void end() { limit_ = {}; }
+  /// When `take` has something to give even if nothing else happens.
+  Deadline next() const;
+
+ private:
+  std::optional<TaskFailure> first_;
+  Clock::time_point limit_;
+  bool is_taken_ = false;
+};
 
 /// By this line the hvdrun in task 0 tells the one around srun which step it is; not shown.
 inline constexpr std::string_view kStepLine = "hvdrun-step ";

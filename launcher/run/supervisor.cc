@@ -117,7 +117,7 @@ class Supervisor {
   Status wait_and_serve() {
     std::array<epoll_event, 32> events{};
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   earlier(ending_.next(), ends_.next()).poll_timeout_ms());
+                                   next_deadline().poll_timeout_ms());
     if (count < 0 && errno != EINTR) return Status::system("epoll_wait", errno);
     bool keeper_spoke = false;
     for (int i = 0; i < count; ++i) {
@@ -127,12 +127,17 @@ class Supervisor {
       if (what < streams_.size()) read_stream(what);
     }
     if (keeper_spoke) serve_keeper();
+    report_task_failure();
     for (const RankEnded& ended : ends_.take(Clock::now())) rank_ended(ended);
     if (const auto signal = ending_.advance(Clock::now())) {
       if (options_.verbose) say(format_text("sending signal {} to the ranks that remain", *signal));
       send(*signal);
     }
     return Status::ok();
+  }
+
+  Deadline next_deadline() const {
+    return earlier(ending_.next(), earlier(ends_.next(), task_failures_.next()));
   }
 
   /// One read; false when there is nothing more for now.
@@ -207,6 +212,10 @@ class Supervisor {
     const auto index = static_cast<std::size_t>(ended.index);
     drain(2 * index);
     drain(2 * index + 1);
+    if (options_.style.from_srun) {
+      task_failures_.end();
+      report_task_failure();
+    }
     const int code = exit_code_of(ended.status);
     if (code == 0 || !ending_.rank_failed(code, Clock::now())) return;
     const Command& command = commands_[index];
@@ -224,7 +233,12 @@ class Supervisor {
       step_ = notice.substr(kStepLine.size());
       return;
     }
-    const auto failure = parse_task_failure(notice);
+    if (const auto failure = parse_task_failure(notice))
+      task_failures_.told(*failure, Clock::now());
+  }
+
+  void report_task_failure() {
+    const auto failure = task_failures_.take(Clock::now());
     if (!failure || !ending_.rank_failed(failure->exit_code, Clock::now())) return;
     drain(0);
     report_first_failure(0, failure->rank, failure->host, failure->what);
@@ -291,6 +305,7 @@ class Supervisor {
   const SupervisorOptions& options_;
   LossPipe* losses_;  ///< May be null: srun's tasks are no children of ours.
   EndOrder ends_;
+  TaskFailureOrder task_failures_;
   Ending ending_;
   OutputFiles files_;
   UniqueFd epoll_;

@@ -112,6 +112,41 @@ TEST(SrunReport, ReadsFailuresOnly) {
   }
 }
 
+TEST(TaskFailureOrder, TakesTheKilledRankForTheFirst) {
+  const Clock::time_point start = Clock::now();
+  const TaskFailure gave_up{0, "jz1", "exit code 1", 1};
+  const TaskFailure killed{2, "jz2", "signal 9 (Killed)", 137};
+  TaskFailureOrder order;
+  EXPECT_TRUE(order.next().is_forever());
+  order.told(gave_up, start);
+  EXPECT_FALSE(order.take(start + milliseconds(400)));
+  order.told(killed, start + milliseconds(400));
+  const auto first = order.take(start + milliseconds(400));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->rank, 2);
+  EXPECT_FALSE(order.take(start + seconds(9))) << "reported once";
+  EXPECT_TRUE(order.next().is_forever());
+}
+
+TEST(TaskFailureOrder, TakesTheFirstToldWhereNoneWasKilled) {
+  const Clock::time_point start = Clock::now();
+  const TaskFailure raised{3, "jz2", "exit code 1", 1};
+  const TaskFailure aborted{0, "jz1", "signal 6 (Aborted)", 134};
+  TaskFailureOrder order;
+  order.told(raised, start);
+  order.told(aborted, start);
+  EXPECT_EQ(order.next().time(), start + seconds(1));
+  const auto first = order.take(start + seconds(1));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->rank, 3);
+
+  TaskFailureOrder ended;
+  ended.told(raised, start);
+  EXPECT_FALSE(ended.take(start));
+  ended.end();
+  EXPECT_TRUE(ended.take(start)) << "srun has no more to tell";
+}
+
 RunOptions parse(const std::vector<std::string>& arguments) {
   return std::get<RunOptions>(parse_command_line(arguments).value());
 }
