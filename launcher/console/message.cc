@@ -61,6 +61,10 @@ void print_message(std::string_view message) {
   std::fputs(message_text(message, colored).c_str(), stderr);
 }
 
+void print_messages(const std::vector<std::string>& messages) {
+  for (const std::string& message : messages) print_message(message);
+}
+
 int print_answer(std::string_view text) {
   const bool is_written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   return std::fflush(stdout) == 0 && is_written ? 0 : kExitFailure;

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/environment.h"
 
@@ -20,6 +21,9 @@ std::string help_with_headings(std::string_view help);
 
 /// Prints message_text() on standard error.
 void print_message(std::string_view message);
+
+/// Prints each of them as print_message does.
+void print_messages(const std::vector<std::string>& messages);
 
 /// Prints what a command was asked for on standard output; hvdrun's exit code: 1 where it cannot be
 /// written.

@@ -15,7 +15,9 @@ std::string site_names(const Environment& environment) {
   std::string text;
   const Result<std::vector<SiteEntry>> sites = site_index(environment);
   if (!sites.is_ok()) return text;  // completion is no place to complain
-  for (const SiteEntry& site : sites.value()) text += site.id + "\n";
+  for (const SiteEntry& site : sites.value()) {
+    if (site.problem.empty()) text += site.id + "\n";
+  }
   return text;
 }
 

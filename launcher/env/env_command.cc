@@ -89,6 +89,7 @@ int run_env(const EnvOptions& options) {
     print_message(report.status().message());
     return report.status().code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
   }
+  print_messages(report.value().site.warnings);
   say_assumed(report.value(), options);
   return print_answer(text_of(report.value(), options.form));
 }

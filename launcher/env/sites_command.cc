@@ -19,11 +19,11 @@ Result<std::string> list_sites(const SitesOptions& options, const Environment& e
   SitesReport report;
   report.here = claim ? claim->entry->id : "generic";
   report.evidence = claim ? claim->evidence : "no site claims this machine";
-  for (const SiteEntry& entry : entries) {
-    if (find_entry(entries, entry.id) != &entry) continue;
-    HVD_TRY_ASSIGN(const Json document, load_document(entries, entry));
+  const auto take = [&report](const SiteEntry& entry, const Json& document) {
     report.sites.push_back({entry, count_marks(site_values(document)), entry.id == report.here});
-  }
+  };
+  HVD_TRY_ASSIGN(const std::vector<std::string> warnings, visit_sites(entries, take));
+  print_messages(warnings);
   return options.json ? sites_json(report) : sites_text(report);
 }
 
@@ -31,6 +31,7 @@ Result<std::string> show_site(const SitesOptions& options, const Environment& en
   HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
   HVD_TRY_ASSIGN(const SiteEntry entry, choose_entry(entries, options.site));
   HVD_TRY_ASSIGN(const Json document, load_document(entries, entry));
+  print_messages(site_warnings(entries));
   const std::vector<SiteValue> values = site_values(document);
   const SiteLine line{entry, count_marks(values), false};
   return options.json ? site_json(line, values) : site_text(line, values);

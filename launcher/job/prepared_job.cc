@@ -2,6 +2,7 @@
 #include "launcher/job/prepared_job.h"
 
 #include "bootstrap/local_host.h"
+#include "launcher/console/message.h"
 #include "launcher/job/template.h"
 #include "launcher/run/program_path.h"
 #include "launcher/site/site_catalog.h"
@@ -10,14 +11,13 @@ namespace hvd {
 namespace {
 
 Result<SiteConfig> choose_site(const std::string& name, const Environment& environment) {
-  if (!name.empty()) return find_site(name, environment);
-  HVD_TRY_ASSIGN(SiteConfig here, detect_site(environment, local_host_name()));
-  if (here.id != "generic") return here;
-  HVD_TRY_ASSIGN(const std::vector<SiteConfig> sites, all_sites(environment));
-  std::string known;
-  for (const SiteConfig& site : sites) known += (known.empty() ? "" : ", ") + site.id;
+  HVD_TRY_ASSIGN(SiteConfig site, name.empty() ? detect_site(environment, local_host_name())
+                                               : find_site(name, environment));
+  print_messages(site.warnings);
+  if (!name.empty() || site.id != "generic") return site;
+  HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
   return error(Code::kInvalidArgument, "no site claims this machine: type --site with one of {}",
-               known);
+               known_ids(entries));
 }
 
 /// How the job calls this program: submitted here by its path, since the PATH of a login shell can

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/console/message.h"
 #include "launcher/site/site_catalog.h"
 
 namespace hvd {
@@ -55,7 +56,9 @@ std::string json_of(const std::vector<SiteConfig>& sites) {
 }  // namespace
 
 Result<std::string> describe_sites(const Environment& environment, bool as_json) {
-  HVD_TRY_ASSIGN(const std::vector<SiteConfig> sites, all_sites(environment));
+  std::vector<std::string> warnings;
+  HVD_TRY_ASSIGN(const std::vector<SiteConfig> sites, all_sites(environment, warnings));
+  print_messages(warnings);
   return as_json ? json_of(sites) : text_of(sites);
 }
 

@@ -53,9 +53,12 @@ Result<SiteChoice> choose_sites(const LintOptions& options, const Environment& e
   SiteChoice choice;
   if (!options.site.empty()) {
     HVD_TRY_ASSIGN(choice.fallback, find_site(options.site, environment));
+    print_messages(choice.fallback.warnings);
     return choice;
   }
-  HVD_TRY_ASSIGN(choice.sites, all_sites(environment));
+  std::vector<std::string> warnings;
+  HVD_TRY_ASSIGN(choice.sites, all_sites(environment, warnings));
+  print_messages(warnings);
   HVD_TRY_ASSIGN(choice.fallback, detect_site(environment, local_host_name()));
   return choice;
 }

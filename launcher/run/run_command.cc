@@ -66,6 +66,12 @@ Result<Inputs> read_inputs(const RunOptions& options) {
   return inputs;
 }
 
+/// Of all the processes that find the same, one says it: that of rank 0, or the one around srun.
+bool speaks_for_job(const Allocation& allocation) {
+  if (!allocation.identity) return true;
+  return allocation.identity->rank == 0 && !allocation.environment.has(kStepRequest);
+}
+
 /// What site and fabric want; an assumed value is never set without a word.
 MachineEnvironment machine_of(const RunOptions& options, const Inputs& inputs,
                               const Placement& placement) {
@@ -185,6 +191,7 @@ void report(const RunOptions& options, const Placement& placement) {
 int run_program(const RunOptions& options) {
   Result<Inputs> inputs = read_inputs(options);
   if (!inputs.is_ok()) return refuse(inputs.status());
+  if (speaks_for_job(inputs.value().allocation)) print_messages(inputs.value().site.warnings);
   const Result<Placement> placement = place(options, inputs.value().allocation);
   if (!placement.is_ok()) return refuse(placement.status());
   inputs.value().machine = machine_of(options, inputs.value(), placement.value());

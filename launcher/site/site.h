@@ -183,8 +183,9 @@ struct SiteConfig {
   Provenance provenance;  ///< Of the fields of the site itself.
   /// Of those from elsewhere; what lies in an object is named "account/pattern", "mpi/type".
   std::vector<FieldProvenance> field_provenance;
-  std::string origin;    ///< "embedded", or the path of the file.
-  std::string found_by;  ///< In words: "--site x", "SLURM_CLUSTER_NAME=x", ...
+  std::string origin;                 ///< "embedded", or the path of the file.
+  std::string found_by;               ///< In words: "--site x", "SLURM_CLUSTER_NAME=x", ...
+  std::vector<std::string> warnings;  ///< Of other site files, that were left out.
 };
 
 }  // namespace hvd

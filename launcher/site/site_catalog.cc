@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "launcher/site/site_detect.h"
 #include "launcher/site/site_embedded.h"
@@ -51,6 +52,7 @@ Result<const SiteEntry*> base_of(const std::vector<SiteEntry>& entries,
 Result<Json> load_chain(const std::vector<SiteEntry>& entries,
                         std::vector<const SiteEntry*>& chain) {
   const SiteEntry& entry = *chain.back();
+  if (!entry.problem.empty()) return error(Code::kInvalidArgument, "{}", entry.problem);
   const std::string_view text =
       is_embedded(entry) ? embedded_file(entry.embedded_file) : std::string_view(entry.text);
   HVD_TRY_ASSIGN(Json document, parse_json(text, entry.origin));
@@ -60,6 +62,13 @@ Result<Json> load_chain(const std::vector<SiteEntry>& entries,
   chain.push_back(base);
   HVD_TRY_ASSIGN(const Json older, load_chain(entries, chain));
   return extend_document(older, document);
+}
+
+const SiteEntry* find_usable(const std::vector<SiteEntry>& entries, std::string_view id) {
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const SiteEntry& entry) {
+    return entry.id == id && entry.problem.empty();
+  });
+  return found == entries.end() ? nullptr : &*found;
 }
 
 Result<SiteConfig> load_site(const std::vector<SiteEntry>& entries, const SiteEntry& entry) {
@@ -82,14 +91,34 @@ Result<Json> load_document(const std::vector<SiteEntry>& entries, const SiteEntr
   return document;
 }
 
-Result<std::vector<SiteConfig>> all_sites(const Environment& environment) {
+Result<std::vector<std::string>> visit_sites(
+    const std::vector<SiteEntry>& entries,
+    const std::function<void(const SiteEntry&, const Json&)>& take) {
+  std::vector<std::string> warnings;
+  std::set<std::string_view> taken;
+  for (const SiteEntry& entry : entries) {
+    if (taken.contains(entry.id)) continue;
+    const Result<Json> document = load_document(entries, entry);
+    if (document.is_ok()) {
+      taken.insert(entry.id);
+      take(entry, document.value());
+    } else if (!is_embedded(entry)) {
+      warnings.push_back(left_out_warning(document.status().message()));
+    } else {
+      return document.status();
+    }
+  }
+  return warnings;
+}
+
+Result<std::vector<SiteConfig>> all_sites(const Environment& environment,
+                                          std::vector<std::string>& warnings) {
   HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
   std::vector<SiteConfig> sites;
-  for (const SiteEntry& entry : entries) {
-    if (find_entry(entries, entry.id) != &entry) continue;
-    HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, entry));
-    sites.push_back(std::move(site));
-  }
+  const auto take = [&sites](const SiteEntry& entry, const Json& document) {
+    sites.push_back(site_of(document, entry.origin));
+  };
+  HVD_TRY_ASSIGN(warnings, visit_sites(entries, take));
   return sites;
 }
 
@@ -107,6 +136,7 @@ Result<SiteConfig> find_site(const std::string& name, const Environment& environ
   HVD_TRY_ASSIGN(const SiteEntry entry, choose_entry(entries, name));
   HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, entry));
   site.found_by = "--site " + name;
+  site.warnings = site_warnings(entries);
   return site;
 }
 
@@ -114,10 +144,11 @@ Result<SiteConfig> detect_site(const Environment& environment, const std::string
   HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
   HVD_TRY_ASSIGN(const std::optional<SiteClaim> claim,
                  claim_site(entries, environment, read_host_facts(hostname)));
-  const SiteEntry* entry = claim ? claim->entry : find_entry(entries, "generic");
+  const SiteEntry* entry = claim ? claim->entry : find_usable(entries, "generic");
   HVD_CHECK(entry != nullptr);
   HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, *entry));
   site.found_by = claim ? claim->evidence : "no site claims this machine";
+  site.warnings = site_warnings(entries);
   return site;
 }
 

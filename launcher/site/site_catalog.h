@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,19 @@
 
 namespace hvd {
 
-/// Every site known, each id once (site_index says which file is it).
-Result<std::vector<SiteConfig>> all_sites(const Environment& environment);
+/// Gives `take` the whole document of every site that can be used, each id once (site_index says
+/// which file is it). Returns a sentence for each file that is left out.
+Result<std::vector<std::string>> visit_sites(
+    const std::vector<SiteEntry>& entries,
+    const std::function<void(const SiteEntry&, const Json&)>& take);
+
+/// The same as sites. `warnings` gets the sentences.
+Result<std::vector<SiteConfig>> all_sites(const Environment& environment,
+                                          std::vector<std::string>& warnings);
 
 /// The site of that id or alias, or of that file (a name with a slash, or ending in ".json").
-/// Unknown: kInvalidArgument with the list of the known ones.
+/// Unknown: kInvalidArgument with the list of the known ones. Other files that cannot be used are
+/// its warnings.
 Result<SiteConfig> find_site(const std::string& name, const Environment& environment);
 
 /// The site this machine belongs to, as claim_site finds it; "generic" when none claims it. Its

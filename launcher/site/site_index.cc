@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/text_file.h"
 #include "launcher/site/config_folder.h"
+#include "launcher/site/pattern.h"
 #include "launcher/site/site_document.h"
 #include "launcher/site/site_embedded.h"
 #include "launcher/site/site_schema.h"
@@ -85,11 +86,21 @@ std::string user_folder(const Environment& environment) {
   return !config.empty() && std::filesystem::is_directory(folder, failure) ? folder : "";
 }
 
+/// Whoever names the site learns why it cannot be used.
+SiteEntry broken_entry(const std::string& path, const std::string& problem) {
+  SiteEntry entry;
+  entry.id = std::filesystem::path(path).stem().string();
+  entry.origin = path;
+  entry.problem = problem;
+  return entry;
+}
+
 Status add_folder(const std::string& folder, std::vector<SiteEntry>& entries) {
   HVD_TRY_ASSIGN(const std::vector<std::string> paths, files_of(folder));
   for (const std::string& path : paths) {
-    HVD_TRY_ASSIGN(SiteEntry entry, site_entry(path));
-    entries.push_back(std::move(entry));
+    Result<SiteEntry> entry = site_entry(path);
+    entries.push_back(entry.is_ok() ? std::move(entry).value()
+                                    : broken_entry(path, entry.status().message()));
   }
   return Status::ok();
 }
@@ -125,9 +136,9 @@ void inherit_detection(std::vector<SiteEntry>& entries) {
   for (std::size_t i = entries.size(); i-- > 0;) {
     SiteEntry& entry = entries[i];
     if (entry.extends != entry.id) continue;
-    const auto base =
-        std::find_if(entries.begin() + static_cast<std::ptrdiff_t>(i) + 1, entries.end(),
-                     [&](const SiteEntry& other) { return other.id == entry.id; });
+    const auto base = std::find_if(
+        entries.begin() + static_cast<std::ptrdiff_t>(i) + 1, entries.end(),
+        [&](const SiteEntry& other) { return other.id == entry.id && other.problem.empty(); });
     if (base == entries.end()) continue;
     if (entry.detect.is_empty()) entry.detect = base->detect;
     if (entry.aliases.empty()) entry.aliases = base->aliases;
@@ -168,6 +179,10 @@ Result<SiteEntry> site_entry(const std::string& path) {
   entry.retired = text_at(document, "retired");
   entry.extends = text_at(document, "extends");
   entry.detect = detect_at(document);
+  if (!entry.detect.hostname.empty()) {
+    const Result<bool> matches = pattern_matches(entry.detect.hostname, "");
+    if (!matches.is_ok()) return matches.status().with_context(path + ": at /detect/hostname");
+  }
   return entry;
 }
 
@@ -197,10 +212,26 @@ const SiteEntry* find_entry(const std::vector<SiteEntry>& entries, std::string_v
   return nullptr;
 }
 
+std::string left_out_warning(const std::string& problem) {
+  return format_text(
+      "warning: a site file is left out: {}\nhint: correct it, or move it out of that folder",
+      problem);
+}
+
+std::vector<std::string> site_warnings(const std::vector<SiteEntry>& entries) {
+  std::vector<std::string> warnings;
+  for (const SiteEntry& entry : entries) {
+    if (!entry.problem.empty()) warnings.push_back(left_out_warning(entry.problem));
+  }
+  return warnings;
+}
+
 std::string known_ids(const std::vector<SiteEntry>& entries) {
   std::vector<std::string> ids;
   ids.reserve(entries.size());
-  for (const SiteEntry& entry : entries) ids.push_back(entry.id);
+  for (const SiteEntry& entry : entries) {
+    if (entry.problem.empty()) ids.push_back(entry.id);
+  }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   std::string text;

@@ -21,12 +21,20 @@ struct SiteEntry {
   SiteDetect detect;
   std::string origin;         ///< "embedded", or the path of the file.
   std::string text;           ///< Of a user's file.
+  std::string problem;        ///< Why the file cannot be used; then `id` is its name.
   std::string embedded_file;  ///< Of an embedded site.
 };
 
 /// All sites, in order of precedence: the user's files in the folders of HVD_SITE_PATH (separated
-/// by colons) and in $XDG_CONFIG_HOME/hvdrun/sites (else ~/.config), then the embedded ones.
+/// by colons) and in $XDG_CONFIG_HOME/hvdrun/sites (else ~/.config), then the embedded ones. A
+/// file that cannot be used is an entry with a problem: it stops those alone who name it.
 Result<std::vector<SiteEntry>> site_index(const Environment& environment);
+
+/// Sentences on the files that cannot be used: which, why, and what to do.
+std::vector<std::string> site_warnings(const std::vector<SiteEntry>& entries);
+
+/// "warning: FILE is left out: ..." with a hint; `problem` names the file.
+std::string left_out_warning(const std::string& problem);
 
 /// The entry of a site file.
 Result<SiteEntry> site_entry(const std::string& path);
@@ -34,7 +42,7 @@ Result<SiteEntry> site_entry(const std::string& path);
 /// The entry of that id, else of that alias; null: none. A name may come twice: the first is it.
 const SiteEntry* find_entry(const std::vector<SiteEntry>& entries, std::string_view name);
 
-/// The ids, for messages.
+/// The ids of those that can be used, for messages.
 std::string known_ids(const std::vector<SiteEntry>& entries);
 
 }  // namespace hvd

@@ -97,6 +97,38 @@ class TestEnv(unittest.TestCase):
         self.assertIn("no fabric 'x'", self.run_it(HVDRUN, "env", "--fabric", "x", code=2).stderr)
         self.assertIn("no site 'nowhere'", self.run_it(HVDRUN, "sites", "nowhere", code=2).stderr)
 
+    def test_a_broken_file_is_one_warning_and_stops_those_alone_who_name_it(self) -> None:
+        broken = pathlib.Path(self.folder.name, "own.json")
+        broken.write_text('{\n  "id": "own",,\n}', encoding="utf-8")
+        said = f"hvdrun: warning: a site file is left out: {broken}: line 2, column 15: "
+        job = pathlib.Path(self.folder.name, "job.sh")
+        job.write_text("#!/bin/sh\n#SBATCH --nodes=1\n", encoding="utf-8")
+        for command in (
+            ("env",),
+            ("sites",),
+            ("sites", "lab"),
+            ("header", "--list"),
+            ("header", "--site", "jean-zay", "--gpus", "4"),
+            ("lint", str(job)),
+            ("explain", "-np", "2", "true"),
+            ("-np", "2", "true"),
+        ):
+            with self.subTest(command=command):
+                done = self.run_it(HVDRUN, *command)
+                self.assertEqual(done.stderr.count(said), 1, done.stderr)
+                self.assertNotIn("own.json", done.stdout)
+        for command in (
+            ("env", "--site", "own"),
+            ("sites", "own"),
+            ("sites", str(broken)),
+            ("header", "--site", "own", "--gpus", "4"),
+            ("--site", "own", "-np", "2", "true"),
+        ):
+            with self.subTest(command=command):
+                done = self.run_it(HVDRUN, *command, code=2)
+                self.assertIn(f"hvdrun: {broken}: line 2, column 15: ", done.stderr)
+                self.assertNotIn("left out", done.stderr)
+
     def test_the_list_counts_as_the_reference_does(self) -> None:
         report = json.loads(self.run_it(HVDRUN, "sites", "--json").stdout)
         self.assertEqual(report["here"], {"id": "lab", "evidence": "LAB_HOST=lab"})

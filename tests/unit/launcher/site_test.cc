@@ -221,6 +221,55 @@ TEST(SiteExtends, SaysWhatIsWrongAndWhere) {
   }
 }
 
+std::vector<std::string> ids_of(const std::vector<SiteConfig>& sites) {
+  std::vector<std::string> ids;
+  for (const SiteConfig& site : sites) ids.push_back(site.id);
+  return ids;
+}
+
+TEST(SiteCatalog, AFileThatCannotBeReadStopsThoseAloneWhoNameIt) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"{\n  \"id\": \"lab\",,\n}", "/jean-zay.json: line 2, column 15: syntax error"},
+      {"{}", "/jean-zay.json: at /: the field 'id' is missing"},
+      {R"({"id": "lab", "detect": {"hostname": "("}})", "/jean-zay.json: at /detect/hostname: "},
+  };
+  for (const auto& [text, problem] : cases) {
+    const SiteFolder folder;
+    folder.write("jean-zay.json", text);
+    folder.write("sound.json", extending("sound", "generic", R"(, "name": "Sound")"));
+    const Environment environment = folder.environment();
+    for (const std::string name : {"sound", "lumi"}) {
+      const auto other = find_site(name, environment);
+      ASSERT_TRUE(other.is_ok()) << other.status().message();
+      ASSERT_EQ(other.value().warnings.size(), 1U);
+      EXPECT_THAT(other.value().warnings[0], HasSubstr("warning: a site file is left out: "));
+      EXPECT_THAT(other.value().warnings[0], HasSubstr(problem));
+      EXPECT_THAT(other.value().warnings[0], HasSubstr("\nhint: correct it"));
+    }
+    EXPECT_EQ(detect_site(environment, "laptop").value().warnings.size(), 1U);
+    EXPECT_THAT(find_site("jean-zay", environment).status().message(), HasSubstr(problem));
+    EXPECT_THAT(find_site(folder.path() + "/jean-zay.json", environment).status().message(),
+                HasSubstr(problem));
+    std::vector<std::string> warnings;
+    const auto sites = all_sites(environment, warnings);
+    ASSERT_TRUE(sites.is_ok()) << sites.status().message();
+    EXPECT_EQ(warnings.size(), 1U);
+    EXPECT_THAT(ids_of(sites.value()), testing::IsSupersetOf({"jean-zay", "sound"}));
+  }
+}
+
+TEST(SiteCatalog, AListLeavesOutAFileOfWrongValues) {
+  const SiteFolder folder;
+  folder.write("wrong.json", R"({"id": "wrong", "partitions": 7})");
+  EXPECT_TRUE(find_site("lumi", folder.environment()).value().warnings.empty());
+  EXPECT_FALSE(find_site("wrong", folder.environment()).is_ok());
+  std::vector<std::string> warnings;
+  const auto sites = all_sites(folder.environment(), warnings);
+  ASSERT_TRUE(sites.is_ok()) << sites.status().message();
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("wrong.json: at /"));
+}
+
 TEST(SiteCatalog, ReadsTheUsersConfigurationBehindTheSitePath) {
   const SiteFolder folder;
   const std::string sites = folder.path() + "/hvdrun/sites";
