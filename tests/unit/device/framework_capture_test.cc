@@ -11,6 +11,7 @@
 
 #include "cuda_gpus.h"
 #include "device/ready_points.h"
+#include "doubles/cuda/framework_capture.h"
 
 namespace hvd {
 namespace {
@@ -27,33 +28,7 @@ CUstreamCaptureMode rules_of_thread() {
   return found;
 }
 
-/// A framework's capture on this thread, in the mode of torch.cuda.graph.
-class Capture {
- public:
-  explicit Capture(StreamHandle stream) : stream_(static_cast<CUstream>(stream)) {
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxPushCurrent(context_), CUDA_SUCCESS);
-    EXPECT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
-  ~Capture() {
-    CUgraph graph{};
-    EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS) << "the capture is spoilt";
-    if (graph != nullptr) {
-      EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-    }
-    EXPECT_EQ(cuCtxPopCurrent(&context_), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-  }
-
- private:
-  CUstream stream_;
-  CUcontext context_{};
-};
-
-class FrameworkCapture : public CudaGpus {
+class FrameworkCaptureTest : public CudaGpus {
  protected:
   /// Everything that drivers refuse while streams are captured, and what comes with it.
   void use_gpu() {
@@ -79,14 +54,14 @@ class FrameworkCapture : public CudaGpus {
   }
 };
 
-TEST_F(FrameworkCapture, OfAnotherThreadGoesOnWhateverWeDo) {
+TEST_F(FrameworkCaptureTest, OfAnotherThreadGoesOnWhateverWeDo) {
   const StreamHandle captured = stream();
   std::mutex mutex;
   std::condition_variable changed;
   bool has_begun = false;
   bool may_end = false;
   std::thread framework([&] {
-    const Capture capture(captured);
+    const FrameworkCapture capture(captured);
     std::unique_lock lock(mutex);
     has_begun = true;
     changed.notify_all();
@@ -106,14 +81,14 @@ TEST_F(FrameworkCapture, OfAnotherThreadGoesOnWhateverWeDo) {
   EXPECT_EQ(double_graphs(), 0U);
 }
 
-TEST_F(FrameworkCapture, OfTheCallingThreadGoesOnAsWell) {
-  const Capture capture(stream());
+TEST_F(FrameworkCaptureTest, OfTheCallingThreadGoesOnAsWell) {
+  const FrameworkCapture capture(stream());
   use_gpu();
   const CurrentGpu current(*gpu_);  // as where callers drive the engine
   use_gpu();
 }
 
-TEST_F(FrameworkCapture, ForbidsAThreadTheSameAfterwards) {
+TEST_F(FrameworkCaptureTest, ForbidsAThreadTheSameAfterwards) {
   ASSERT_EQ(rules_of_thread(), CU_STREAM_CAPTURE_MODE_GLOBAL);
   use_gpu();
   EXPECT_EQ(rules_of_thread(), CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -138,7 +113,7 @@ TEST_F(FrameworkCapture, ForbidsAThreadTheSameAfterwards) {
 }
 
 // A capture of ours must not hold what is called at once.
-TEST_F(FrameworkCapture, OurOwnForbidsWhatAGraphCannotHold) {
+TEST_F(FrameworkCaptureTest, OurOwnForbidsWhatAGraphCannotHold) {
   for (const bool inside : {false, true}) {
     const StreamHandle queue = stream();
     std::unique_ptr<CurrentGpu> current;
@@ -157,8 +132,8 @@ TEST_F(FrameworkCapture, OurOwnForbidsWhatAGraphCannotHold) {
   }
 }
 
-TEST_F(FrameworkCapture, OurOwnAndThatOfAFrameworkGoOnTogether) {
-  const Capture capture(stream());
+TEST_F(FrameworkCaptureTest, OurOwnAndThatOfAFrameworkGoOnTogether) {
+  const FrameworkCapture capture(stream());
   const StreamHandle queue = stream();
   auto* const memory = allocate<char>(8);
   ASSERT_TRUE(gpu_->begin_capture(queue).is_ok());
@@ -172,9 +147,9 @@ TEST_F(FrameworkCapture, OurOwnAndThatOfAFrameworkGoOnTogether) {
   gpu_->deallocate(memory);
 }
 
-TEST_F(FrameworkCapture, ItsStreamIsRefusedByName) {
+TEST_F(FrameworkCaptureTest, ItsStreamIsRefusedByName) {
   const StreamHandle captured = stream();
-  const Capture capture(captured);
+  const FrameworkCapture capture(captured);
   const Status status = gpu_->check_stream(captured);
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_THAT(status.message(),
@@ -187,12 +162,12 @@ TEST_F(FrameworkCapture, ItsStreamIsRefusedByName) {
   EXPECT_FALSE(point.is_recorded());
 }
 
-TEST_F(FrameworkCapture, OfAStreamThatTakesTurnsKeepsTheDefaultStreamFromUse) {
+TEST_F(FrameworkCaptureTest, OfAStreamThatTakesTurnsKeepsTheDefaultStreamFromUse) {
   ASSERT_TRUE(gpu_->enter().is_ok());
   CUstream blocking{};
   ASSERT_EQ(cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
   {
-    const Capture capture(blocking);
+    const FrameworkCapture capture(blocking);
     const Status status = gpu_->check_stream(nullptr);
     EXPECT_EQ(status.code(), Code::kUnsupported);
     EXPECT_THAT(status.message(),
