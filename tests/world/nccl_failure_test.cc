@@ -176,12 +176,27 @@ TEST_F(NcclFailure, OfOneRanksMemoryForABucketReachesTheOthers) {
   EXPECT_EQ(elsewhere.load(), 1) << "the call of one rank failed";
 }
 
-TEST_F(NcclFailure, OfOneRanksWindowReachesTheOthers) {
-  World world({1, 1}, gpu_options());
-  double_nccl_fail("ncclCommWindowRegister", 1, ncclUnhandledCudaError, 1);
-  world.run([](int rank, Engine& engine) {
-    expect_told(sum(rank, engine, "first"), "cannot make a window of a bucket");
-  });
+TEST_F(NcclFailure, OfOneRanksWindowReachesTheOthersWithTheRemedy) {
+  for (const char* const when : {"ncclCommWindowRegister", "ncclCommWindowRegister later"}) {
+    for (const auto code : {ncclUnhandledCudaError, ncclInternalError, ncclRemoteError}) {
+      SCOPED_TRACE(testing::Message() << when << ": " << code);
+      World world({1, 1}, gpu_options());
+      double_nccl_fail(when, 1, code, 1);
+      world.run([](int rank, Engine& engine) {
+        const Status status = sum(rank, engine, "first");
+        expect_told(status, "cannot register a bucket of 400384 bytes: NCCL: ");
+        EXPECT_THAT(status.message(), HasSubstr("HVD_NCCL_REGISTER=0"));
+      });
+    }
+  }
+}
+
+TEST_F(NcclFailure, ToRegisterIsNoneWhereHvdNcclRegisterIs0) {
+  ASSERT_EQ(::setenv("HVD_NCCL_REGISTER", "0", 1), 0);
+  double_nccl_fail("ncclCommWindowRegister later", 1, ncclInternalError, 1);
+  works_again();
+  EXPECT_EQ(double_nccl_calls("ncclCommWindowRegister"), 0);
+  ::unsetenv("HVD_NCCL_REGISTER");
 }
 
 TEST_F(NcclFailure, IsNotWhatAnOrderlyEndLooksLike) {

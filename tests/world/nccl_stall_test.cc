@@ -70,5 +70,28 @@ TEST(NcclStall, IsReportedWithTheRanksThatRasMisses) {
   double_nccl_reset();
 }
 
+TEST(NcclStall, WhileABucketIsRegisteredNamesTheRankThatIsMissed) {
+  double_nccl_reset();
+  EngineOptions options = gpu_options();
+  options.stall_warning = std::chrono::milliseconds(100);
+  const CapturedErrors errors;
+  World world({2}, options);
+  double_nccl_block("ncclCommWindowRegister", 1, 0, 1);
+  world.run([&](int rank, Engine& engine) {
+    auto tensors = tensors_of(rank, {5, 100'000});
+    const auto handle = engine.submit(request_of("late", Allreduce{}, tensors));
+    ASSERT_TRUE(handle.is_ok()) << handle.status().message();
+    if (rank == 0) {
+      EXPECT_TRUE(errors.wait_for("waits for all ranks to tell NCCL of its bucket"))
+          << errors.text();
+      EXPECT_TRUE(errors.wait_for("these ranks of this node have not begun it: 1"));
+      double_nccl_release();
+    }
+    EXPECT_TRUE(engine.wait(handle.value(), soon()).is_ok());
+    engine.release(handle.value());
+  });
+  double_nccl_reset();
+}
+
 }  // namespace
 }  // namespace hvd

@@ -70,8 +70,9 @@ Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {
 }
 
 /// Windows are made by all ranks together, which all have NCCL's memory, and of one version of
-/// NCCL. Without one all is right, and slower, so that what NCCL refuses all ranks is no failure;
-/// what one of them meets is, as the others wait for it.
+/// NCCL. Without one all is right, and slower, so that what the call itself refuses, by arguments
+/// that are equal on all ranks, is no failure. What it meets later, on its way to the others, it
+/// tells as the state of the communicator: that is of no more use then, so the batch fails.
 Status NcclBucket::make_window(Piece& piece) {
   const NcclCalls& calls = communicator_.library().calls();
   if (calls.comm_window_register == nullptr) {

@@ -83,7 +83,7 @@ std::shared_ptr<NcclSession::Arrival> NcclSession::watch(GpuEventPtr event) {
 void NcclSession::report(const StalledBatch& batch) const {
   const Communicator& communicator = context_.communicator;
   if (!should_report(batch, board_, communicator.local_rank)) return;
-  report_stall(stall_text(batch, communicator, board_), settings_.ras);
+  report_stall(describe(batch), settings_.ras);
 }
 
 bool NcclSession::abort(Deadline deadline) {

@@ -82,13 +82,19 @@ class NcclSession {
   // Batches are put into the stream one after the other, in log order.
   std::uint64_t take_ticket() { return tickets_++; }
   bool is_at_head(std::uint64_t ticket) const { return ticket == head_; }
+  /// The batch at the head has what it needs of this rank, but for other ranks.
+  void count_begun() { board_.count_begun(); }
   /// The batch at the head is in the stream.
   void pass_on() {
-    board_.count_mine();
+    board_.count_launched();
     ++head_;
   }
   /// Tells the user about a batch that does not end.
   void report(const StalledBatch& batch) const;
+  /// What it says.
+  std::string describe(const StalledBatch& batch) const {
+    return stall_text(batch, context_.communicator, board_);
+  }
 
   /// What is set, and the engine woken, when the device has come to a point.
   struct Arrival {

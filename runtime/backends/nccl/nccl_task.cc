@@ -99,7 +99,10 @@ class NcclTask : public Task {
   template <typename Next>
   Progress settle(const Next& next) {
     const auto settled = session_.communicator().is_settled();
-    if (!settled.is_ok()) return doubt(settled.status());
+    if (!settled.is_ok()) {
+      return doubt(stage_ == Stage::kBucket ? without_registration(settled.status())
+                                            : settled.status());
+    }
     return settled.value() ? next() : Progress::kBlocked;
   }
 
@@ -122,7 +125,7 @@ class NcclTask : public Task {
                       session_.settings().plan);
     if (plan_.bucket_bytes > 0) {
       const Status status = session_.bucket().reserve(plan_.bucket_bytes, session_.stream());
-      if (!status.is_ok()) return fail(status);
+      if (!status.is_ok()) return fail(without_registration(status));
     }
     if (plan_.spare_bytes > 0) {
       const Status status = session_.spare().reserve(plan_.spare_bytes, session_.stream());
@@ -130,6 +133,7 @@ class NcclTask : public Task {
     }
     stage_ = Stage::kBucket;
     begun_ = Clock::now();
+    session_.count_begun();
     return await_bucket();
   }
 
@@ -137,10 +141,16 @@ class NcclTask : public Task {
     const Progress progress = settle([this] { return communicate(); });
     if (stage_ != Stage::kBucket || progress != Progress::kBlocked) return progress;
     if (Clock::now() < begun_ + kBucketTime) return progress;
-    return fail(error(Code::kTimeout,
-                      "the ranks have not made a bucket of {} bytes known to NCCL within {} s; "
-                      "HVD_NCCL_REGISTER=0 does without",
-                      plan_.bucket_bytes, kBucketTime.count()));
+    return fail(without_registration(Status(Code::kTimeout, session_.describe(stalled()))));
+  }
+
+  /// A failure to make the bucket known to NCCL, with what it was and how to do without.
+  Status without_registration(const Status& status) const {
+    if (!session_.settings().registers || plan_.bucket_bytes == 0) return status;
+    return error(status.code(),
+                 "cannot register a bucket of {} bytes: {}; HVD_NCCL_REGISTER=0 on all ranks does "
+                 "without, slower",
+                 plan_.bucket_bytes, status.message());
   }
 
   Status allocate_outputs() {
@@ -219,16 +229,23 @@ class NcclTask : public Task {
 
   void report_if_stalled() {
     const auto patience = session_.context().stall_warning;
-    const bool waits = stage_ == Stage::kGroup || stage_ == Stage::kDevice;
+    const bool waits =
+        stage_ == Stage::kBucket || stage_ == Stage::kGroup || stage_ == Stage::kDevice;
     if (!waits || is_reported_ || patience.count() == 0) return;
-    const auto time = Clock::now() - begun_;
-    if (time < patience) return;
+    if (Clock::now() < begun_ + patience) return;
     is_reported_ = true;
-    session_.report({.number = ticket_,
-                     .what = format_text("{} of {} {} tensors", describe(batch_.operation),
-                                         batch_.segments.size(), name_of(batch_.dtype)),
-                     .is_launched = stage_ == Stage::kDevice,
-                     .time = std::chrono::duration_cast<std::chrono::seconds>(time)});
+    session_.report(stalled());
+  }
+
+  StalledBatch stalled() const {
+    auto stage = StalledBatch::Stage::kGroup;
+    if (stage_ == Stage::kBucket) stage = StalledBatch::Stage::kBucket;
+    if (stage_ == Stage::kDevice) stage = StalledBatch::Stage::kLaunched;
+    return {.number = ticket_,
+            .what = format_text("{} of {} {} tensors", describe(batch_.operation),
+                                batch_.segments.size(), name_of(batch_.dtype)),
+            .stage = stage,
+            .time = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_)};
   }
 
   Progress watch_device() {

@@ -30,38 +30,41 @@ LaunchBoard::LaunchBoard(std::span<std::byte> memory, int local_rank)
   HVD_CHECK(static_cast<std::size_t>(local_rank) < counts_.size());
 }
 
-void LaunchBoard::count_mine() { ++counts_[static_cast<std::size_t>(local_rank_)].batches; }
-
-std::uint64_t LaunchBoard::count_of(int local_rank) const {
-  return counts_[static_cast<std::size_t>(local_rank)].batches.load();
-}
-
 bool should_report(const StalledBatch& batch, const LaunchBoard& board, int local_rank) {
-  if (!batch.is_launched) return true;
+  if (batch.stage != StalledBatch::Stage::kLaunched) return true;
   for (int rank = 0; rank < local_rank; ++rank) {
-    if (board.count_of(rank) > batch.number) return false;
+    if (board.launched_by(rank) > batch.number) return false;
   }
   return true;
 }
 
 std::string stall_text(const StalledBatch& batch, const Communicator& communicator,
                        const LaunchBoard& board) {
+  using Stage = StalledBatch::Stage;
+  const bool is_begun = batch.stage != Stage::kBucket;
+  std::string_view state = "waits for all ranks to tell NCCL of its bucket";
+  if (is_begun) state = batch.stage == Stage::kGroup ? "is not taken up by NCCL" : "is on the GPU";
   std::string text = format_text(
       "rank {} on host {}: batch {} of process set {} ({}) {} for {} s", communicator.world_rank(),
       communicator.hosts[static_cast<std::size_t>(communicator.rank)], batch.number,
-      communicator.process_set, batch.what,
-      batch.is_launched ? "is on the GPU" : "is not taken up by NCCL", batch.time.count());
+      communicator.process_set, batch.what, state, batch.time.count());
   std::string missing;
   const auto& local = communicator.nodes[static_cast<std::size_t>(communicator.node)];
   for (int rank = 0; rank < communicator.local_size(); ++rank) {
-    if (board.count_of(rank) > batch.number) continue;
+    if ((is_begun ? board.launched_by(rank) : board.begun_by(rank)) > batch.number) continue;
     const auto member = static_cast<std::size_t>(local[static_cast<std::size_t>(rank)]);
     const int world_rank = communicator.world_ranks.empty() ? static_cast<int>(member)
                                                             : communicator.world_ranks[member];
     missing += format_text("{}{}", missing.empty() ? "" : ", ", world_rank);
   }
-  return text + (missing.empty() ? "; all ranks of this node have put it into their streams"
-                                 : "; not in the streams of these ranks of this node: " + missing);
+  if (missing.empty()) {
+    return text + (is_begun ? "; all ranks of this node have put it into their streams"
+                            : "; all ranks of this node have done so");
+  }
+  return text +
+         (is_begun ? "; not in the streams of these ranks of this node: "
+                   : "; these ranks of this node have not begun it: ") +
+         missing;
 }
 
 void report_stall(std::string text, std::string ras) {

@@ -218,6 +218,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t size,
   operation.kind = Kind::kWindow;
   operation.count = size;
   const auto job = [communicator = call.communicator().get(), comm, operation, buffer, window] {
+    if (const auto failure = enter("ncclCommWindowRegister later", communicator->rank())) {
+      return *failure;
+    }
     Bytes answer;
     const ncclResult_t result = communicator->agree(operation, answer);
     if (result != ncclSuccess) return result;

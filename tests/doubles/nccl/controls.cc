@@ -24,7 +24,10 @@ struct Order {
 
 struct Controls {
   hvd::Mutex mutex;
+  hvd::CondVar released;
   std::vector<Order> orders HVD_GUARDED_BY(mutex);
+  std::vector<Order> blocks HVD_GUARDED_BY(mutex);
+  std::uint64_t releases HVD_GUARDED_BY(mutex) = 0;
   std::map<std::string, int> calls HVD_GUARDED_BY(mutex);
   std::map<int, int> operations HVD_GUARDED_BY(mutex);
   std::minstd_rand generator HVD_GUARDED_BY(mutex);
@@ -59,6 +62,11 @@ void read_environment(Controls& controls) {
     const int rank = fail.size() > 3 ? number_of(fail[3]) : -1;
     const auto code = static_cast<ncclResult_t>(number_of(fail[2]));
     controls.orders.push_back({fail[0], rank, number_of(fail[1]), {.async_error = code}});
+  }
+  if (const auto block = parts_of("HVD_DOUBLE_NCCL_BLOCK"); block.size() >= 3) {
+    const int rank = block.size() > 3 ? number_of(block[3]) : -1;
+    controls.blocks.push_back(
+        {block[0], rank, number_of(block[1]), {.block_ms = number_of(block[2])}});
   }
   if (const auto hang = parts_of("HVD_DOUBLE_NCCL_HANG"); hang.size() == 2) {
     controls.orders.push_back({"", number_of(hang[0]), number_of(hang[1]), {.hangs = true}});
@@ -122,6 +130,14 @@ std::optional<ncclResult_t> enter(const char* function, int rank) {
   Controls& all = controls();
   const hvd::Lock lock(all.mutex);
   ++all.calls[function];
+  if (const auto block = take_order(all.blocks, function, rank)) {
+    const auto deadline = block->block_ms == 0
+                              ? hvd::kForever
+                              : hvd::Deadline::after(std::chrono::milliseconds(block->block_ms));
+    const std::uint64_t before = all.releases;
+    while (all.releases == before && all.released.wait_until(all.mutex, deadline)) {
+    }
+  }
   const auto fate = take_order(all.orders, function, rank);
   if (!fate) return std::nullopt;
   all.last_error = std::string(function) + ": ordered by the test";
@@ -196,6 +212,9 @@ void double_nccl_reset() {
   auto& all = controls();
   const hvd::Lock lock(all.mutex);
   all.orders.clear();
+  all.blocks.clear();
+  ++all.releases;
+  all.released.notify_all();
   all.calls.clear();
   all.operations.clear();
   all.most_delay_us = 0;
@@ -239,6 +258,19 @@ const char* double_nccl_last_complaint() {
 
 void double_nccl_fail(const char* function, int nth, int code, int rank) {
   double_nccl::add_order({function, rank, nth, {.async_error = static_cast<ncclResult_t>(code)}});
+}
+
+void double_nccl_block(const char* function, int nth, int milliseconds, int rank) {
+  auto& all = controls();
+  const hvd::Lock lock(all.mutex);
+  all.blocks.push_back({function, rank, nth, {.block_ms = milliseconds}});
+}
+
+void double_nccl_release() {
+  auto& all = controls();
+  const hvd::Lock lock(all.mutex);
+  ++all.releases;
+  all.released.notify_all();
 }
 
 void double_nccl_hang(int rank, int nth) {

@@ -15,6 +15,7 @@ struct Fate {
   bool hangs = false;
   ncclResult_t async_error = ncclSuccess;
   std::uint32_t delay_us = 0;
+  int block_ms = 0;  ///< Of a call that blocks; 0: until it is released.
 };
 
 /// Counts a call of the API and gives the failure that is ordered for it. `rank`: of the

@@ -4,6 +4,7 @@
 // What the NCCL double exports beside NCCL's functions, for tests that load it. Each also has an
 // environment variable for other processes, read at the first call of NCCL:
 //   HVD_DOUBLE_NCCL_FAIL=NAME:NTH:CODE[:RANK]      double_nccl_fail
+//   HVD_DOUBLE_NCCL_BLOCK=NAME:NTH:MS[:RANK]       double_nccl_block
 //   HVD_DOUBLE_NCCL_HANG=RANK:NTH                  double_nccl_hang
 //   HVD_DOUBLE_NCCL_ASYNC_ERROR=RANK:NTH:CODE      double_nccl_async_error
 //   HVD_DOUBLE_NCCL_DELAY=SEED:MOST_US             double_nccl_delay
@@ -27,8 +28,13 @@ int double_nccl_alive();
 int double_nccl_complaints();
 const char* double_nccl_last_complaint();
 
-/// The nth call (from 1) of `function` from now by `rank` (-1: any) returns `code`.
+/// The nth call (from 1) of `function` from now by `rank` (-1: any) returns `code`. With " later"
+/// behind the name (ncclCommWindowRegister alone) it is what the call goes on with that fails.
 void double_nccl_fail(const char* function, int nth, int code, int rank);
+/// The nth call of `function` from now by `rank` (-1: any) begins after so many milliseconds, or,
+/// with 0, at double_nccl_release(), which the reset implies.
+void double_nccl_block(const char* function, int nth, int milliseconds, int rank);
+void double_nccl_release();
 /// The nth operation (from 1) from now of `rank` never begins, until it is aborted.
 void double_nccl_hang(int rank, int nth);
 /// The nth operation from now of `rank` never ends, and the communicator has an error.

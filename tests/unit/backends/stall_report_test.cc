@@ -23,12 +23,12 @@ class StallReport : public testing::Test {
  protected:
   void launch(int local_rank, int batches) {
     LaunchBoard board(memory_, local_rank);
-    for (int i = 0; i < batches; ++i) board.count_mine();
+    for (int i = 0; i < batches; ++i) board.count_launched();
   }
   alignas(64) std::array<std::byte, 192> memory_{};
   StalledBatch batch_{.number = 1,
                       .what = "allreduce(sum) of 4 float32 tensors",
-                      .is_launched = true,
+                      .stage = StalledBatch::Stage::kLaunched,
                       .time = std::chrono::seconds(60)};
 };
 
@@ -46,13 +46,31 @@ TEST_F(StallReport, NamesTheRanksThatHaveNotLaunchedTheBatch) {
             std::string::npos);
 }
 
+TEST_F(StallReport, NamesTheRanksThatHaveNotBegunTheBatchWhileItsBucketIsMade) {
+  batch_.stage = StalledBatch::Stage::kBucket;
+  LaunchBoard mine(memory_, 1);
+  for (int i = 0; i < 2; ++i) mine.count_begun();
+  LaunchBoard other(memory_, 0);
+  other.count_begun();
+  EXPECT_EQ(stall_text(batch_, ranks_of_one_host(), mine),
+            "rank 5 on host a: batch 1 of process set 0 (allreduce(sum) of 4 float32 tensors) "
+            "waits for all ranks to tell NCCL of its bucket for 60 s; these ranks of this node "
+            "have not begun it: 4, 6");
+  other.count_begun();
+  LaunchBoard last(memory_, 2);
+  for (int i = 0; i < 2; ++i) last.count_begun();
+  EXPECT_NE(stall_text(batch_, ranks_of_one_host(), mine).find("all ranks of this node have done"),
+            std::string::npos);
+  EXPECT_TRUE(should_report(batch_, mine, 2));
+}
+
 TEST_F(StallReport, ComesFromTheFirstRankThatHasLaunchedAndFromThoseThatHaveNot) {
   launch(1, 2);
   launch(2, 2);
   const LaunchBoard board(memory_, 1);
   EXPECT_TRUE(should_report(batch_, board, 1));
   EXPECT_FALSE(should_report(batch_, board, 2));
-  batch_.is_launched = false;
+  batch_.stage = StalledBatch::Stage::kGroup;
   EXPECT_TRUE(should_report(batch_, board, 2));
 }
 
