@@ -2,6 +2,7 @@
 // What a training step over NCCL costs in calls, and what it does beside allreduces of its own.
 #include <atomic>
 
+#include "backends/nccl/nccl_plan.h"
 #include "world/gpu_cases.h"
 #include "world/nccl_world.h"
 
@@ -150,6 +151,25 @@ TEST_F(NcclSteps, MixTensorsOfBothKinds) {
       gradients.expect_sums(3.0F, 3);
     }
   });
+}
+
+TEST_F(NcclSteps, CastALargeTensorThroughABucketOfBoundedSize) {
+  NcclRanks world({2});
+  const std::size_t part = NcclPlanOptions().part_bytes;
+  const std::size_t count = part / 2 + 5000;  // float32 that travels as bfloat16
+  const std::size_t before = double_allocated(1);
+  world.run([&](int rank, Engine& engine) {
+    const DeviceTensor<float> large(GpuWorld::gpu(rank), count);
+    for (std::size_t i = 0; i < count; ++i) large.data()[i] = static_cast<float>(i % 5 + 1);
+    const Allreduce average{.op = ReduceOp::kAverage, .postscale = 2.0, .wire = Wire::kBfloat16};
+    const Status status = run_request(engine, gpu_request("g", rank, large, nullptr, average));
+    ASSERT_TRUE(status.is_ok()) << status.message();
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(large.data()[i], static_cast<float>(2 * (i % 5 + 1))) << i;
+    }
+  });
+  EXPECT_EQ(calls("ncclAllReduce"), 4) << "two parts on both ranks";
+  EXPECT_EQ(double_allocated(1) - before, part) << "what is left is the bucket";
 }
 
 TEST_F(NcclSteps, OfTwoSetsMayBeSubmittedInOppositeOrders) {

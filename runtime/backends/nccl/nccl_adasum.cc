@@ -195,12 +195,6 @@ NcclPlan plan_nccl_adasum(const Batch& batch, const Communicator& communicator,
   adasum.scratch = adasum.their_dots + adasum.pairs.size() * sizeof(kernels::Dots);
   plan.bucket_bytes = adasum.scratch + adasum_scratch_bytes(adasum.pairs, adasum.dtype);
   rounds.plan();
-  if (!batch.is_neutral) return plan;
-  // A gradient of length zero takes nothing from the others.
-  plan.packed.clear();
-  plan.unpacked.clear();
-  plan.filled.push_back({0, 0, bytes / size_of(adasum.dtype)});
-  plan.fill_dtype = adasum.dtype;
   return plan;
 }
 

@@ -12,37 +12,45 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kLeastBytes = std::size_t{4} << 20;
+constexpr std::size_t kMostDoubled = std::size_t{64} << 20;
+constexpr std::size_t kGranularity = std::size_t{16} << 20;
 constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older headers lack
 
 }  // namespace
 
 NcclBucket::~NcclBucket() {
   const Deadline deadline = Deadline::after(kDevicePatience);
-  for (const auto& piece : retired_) {
-    if (piece != nullptr) free(*piece, deadline);
-  }
+  if (retired_ != nullptr) free(*retired_, deadline);
   if (current_ != nullptr) free(*current_, deadline);
 }
 
-Status NcclBucket::reserve(std::size_t bytes, StreamHandle stream) {
-  Gpu& gpu = communicator_.gpu();
-  std::erase_if(retired_, [&](const std::unique_ptr<Piece>& piece) {
-    const auto used = gpu.has_happened(*piece->last_use);
-    if (!used.is_ok() || !used.value()) return false;
-    free(*piece, Deadline::at(Clock::now()));
-    return true;
-  });
-  if (current_ != nullptr && bytes <= current_->bytes) {
-    if (registers_) tell_nccl(*current_);
-    return Status::ok();
+std::size_t NcclBucket::capacity_for(std::size_t bytes) {
+  if (bytes <= kMostDoubled) return std::bit_ceil(std::max(bytes, kLeastBytes));
+  return (bytes + kGranularity - 1) / kGranularity * kGranularity;
+}
+
+Result<bool> NcclBucket::reserve(std::size_t bytes, StreamHandle stream) {
+  const bool grows = bytes > (current_ == nullptr ? 0 : current_->bytes);
+  if (retired_ != nullptr && (grows || batches_since_ >= kBatchesUntilFree)) {
+    // Which batch it is given back before depends on nothing but the order of batches. The device
+    // is further, as a rule.
+    HVD_TRY_ASSIGN(const bool is_unused, communicator_.gpu().has_happened(*retired_->last_use));
+    if (!is_unused) return false;
+    free(*std::exchange(retired_, nullptr), Deadline::at(Clock::now()));
   }
-  HVD_TRY_ASSIGN(auto piece, make(std::bit_ceil(std::max(bytes, kLeastBytes))));
-  if (current_ != nullptr) {
-    HVD_TRY_ASSIGN(current_->last_use, gpu.record(stream));
-    retired_.push_back(std::move(current_));
+  if (retired_ != nullptr) ++batches_since_;
+  if (grows) {
+    HVD_TRY_ASSIGN(auto piece, make(capacity_for(bytes)));
+    if (current_ != nullptr) {
+      HVD_TRY_ASSIGN(current_->last_use, communicator_.gpu().record(stream));
+      retired_ = std::move(current_);
+      batches_since_ = 0;
+    }
+    current_ = std::move(piece);
+  } else if (registers_ && bytes > 0) {
+    tell_nccl(*current_);
   }
-  current_ = std::move(piece);
-  return Status::ok();
+  return true;
 }
 
 Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "backends/nccl/nccl_communicator.h"
 #include "base/deadline.h"
@@ -12,9 +11,16 @@
 namespace hvd {
 
 /// The memory that a communicator's packed tensors go through. One stream is all there is, so the
-/// batches take turns in one piece of memory. It grows, on all ranks alike. Engine thread only.
+/// batches take turns in one piece of memory. It grows, on all ranks alike, and what it was before
+/// is given back after some batches, again on all ranks alike: NCCL finds the place of a window in
+/// the memory that GPUs share by what windows each rank has. Engine thread only.
 class NcclBucket {
  public:
+  /// Batches that come until the memory is given back that a bucket was before it grew.
+  static constexpr int kBatchesUntilFree = 8;
+  /// How much is allocated where `bytes` are needed: twice as much as before while it is little.
+  static std::size_t capacity_for(std::size_t bytes);
+
   /// `registers`: NCCL is told of the memory, so that GPUs and NICs reach it without a copy.
   NcclBucket(NcclCommunicator& communicator, bool registers)
       : communicator_(communicator), registers_(registers) {}
@@ -23,14 +29,16 @@ class NcclBucket {
   /// Nothing may use the memory any more; after abandon() it is left alone.
   ~NcclBucket();
 
-  /// Makes it hold `bytes`, behind what is in `stream`; the communicator may go on.
-  Status reserve(std::size_t bytes, StreamHandle stream);
+  /// A batch needs `bytes`, or 0, behind what is in `stream`: with equal numbers on all ranks.
+  /// False: what it was before is still in use; to be called again. True: it is there, and the
+  /// communicator may go on.
+  Result<bool> reserve(std::size_t bytes, StreamHandle stream);
   std::byte* memory() const {
     return current_ == nullptr ? nullptr : static_cast<std::byte*>(current_->memory);
   }
   void abandon() {
     static_cast<void>(current_.release());  // leaked: NCCL may still write there
-    for (auto& piece : retired_) static_cast<void>(piece.release());
+    static_cast<void>(retired_.release());
   }
 
  private:
@@ -52,7 +60,8 @@ class NcclBucket {
   NcclCommunicator& communicator_;
   bool registers_;
   std::unique_ptr<Piece> current_;
-  std::vector<std::unique_ptr<Piece>> retired_;
+  std::unique_ptr<Piece> retired_;  ///< What it was before it grew.
+  int batches_since_ = 0;           ///< Batches since then.
 };
 
 }  // namespace hvd

@@ -95,6 +95,9 @@ struct NcclPlanOptions {
   /// Tensors of up to this many bytes share a bucket where a batch has several; the same on all
   /// ranks.
   std::size_t pack_bytes = std::size_t{1} << 20;
+  /// As much goes through the bucket at once, where a batch can be cut; the same on all ranks. More
+  /// than tensors that are fused have by default, with the gaps between them.
+  std::size_t part_bytes = std::size_t{80} << 20;
   /// Adasum shares the work of a batch in slices of at least so many bytes; the same on all ranks.
   std::size_t slice_bytes = std::size_t{256} << 10;
 };
@@ -103,6 +106,13 @@ struct NcclPlanOptions {
 Status check_nccl_operation(const Operation& operation, DataType dtype);
 /// True where ranks must tell each other their counts before plan_nccl().
 bool needs_counts(const Operation& operation);
+
+/// The tensors of a batch in parts that are planned, and go through the stream, one after the
+/// other: none needs a bucket of more than `part_bytes`. One part where elements do not stand alone
+/// (Adasum), each rank gets others (reducescatter) or nothing is reduced. Pure, as plan_nccl().
+std::vector<std::vector<Segment>> cut_for_bucket(const Batch& batch,
+                                                 const Communicator& communicator,
+                                                 const NcclPlanOptions& options);
 
 /// Only what check_nccl_operation() accepts. `counts` of all ranks where needs_counts(), else null.
 /// Pure: what ranks do together is the same on all of them.

@@ -24,7 +24,8 @@ class NcclTask : public Task {
   NcclTask(NcclSession& session, Batch batch)
       : session_(session),
         batch_(std::move(batch)),
-        outputs_(batch_.segments.size()),
+        tensors_(batch_.segments.size()),
+        outputs_(tensors_),
         ticket_(session.take_ticket()) {}
   ~NcclTask() override {
     if (stage_ != Stage::kDone) session_.give_up();
@@ -51,6 +52,8 @@ class NcclTask : public Task {
         return learn_counts();
       case Stage::kTurn:
         return take_turn();
+      case Stage::kMemory:
+        return take_memory();
       case Stage::kBucket:
         return await_bucket();
       case Stage::kGroup:
@@ -68,13 +71,15 @@ class NcclTask : public Task {
   GpuEventPtr finish_point() const override { return finish_point_; }
   bool needs_polling() const override {
     if (stage_ == Stage::kCounts) return told_ != nullptr && told_->needs_polling();
-    return stage_ == Stage::kBucket || stage_ == Stage::kGroup || stage_ == Stage::kDoubt;
+    return stage_ == Stage::kMemory || stage_ == Stage::kBucket || stage_ == Stage::kGroup ||
+           stage_ == Stage::kDoubt;
   }
 
  private:
   enum class Stage {
     kCounts,  ///< Ranks tell each other theirs.
     kTurn,    ///< Batches before it are not in the stream yet.
+    kMemory,  ///< The device still uses what the bucket was before.
     kBucket,  ///< The bucket grows.
     kGroup,   ///< NCCL takes the calls up.
     kDevice,  ///< All is in the stream.
@@ -121,19 +126,37 @@ class NcclTask : public Task {
   Progress take_turn() {
     if (!session_.is_at_head(ticket_)) return Progress::kBlocked;
     if (Status status = allocate_outputs(); !status.is_ok()) return fail(std::move(status));
+    parts_ = cut_for_bucket(batch_, session_.context().communicator, session_.settings().plan);
+    if (parts_.size() > 1) batch_.bucket = {};  // which is one of graphs
+    return begin_part();
+  }
+
+  Progress begin_part() {
+    if (parts_.size() > 1) {
+      batch_.segments = std::move(parts_[part_]);
+      outputs_.clear();
+      for (const Segment& segment : batch_.segments) outputs_.push_back(segment.output);
+    }
     plan_ = plan_nccl(batch_, session_.context().communicator, counts_ ? &*counts_ : nullptr,
                       session_.settings().plan);
-    if (plan_.bucket_bytes > 0) {
-      const Status status = session_.bucket().reserve(plan_.bucket_bytes, session_.stream());
-      if (!status.is_ok()) return fail(without_registration(status));
+    stage_ = Stage::kMemory;
+    has_bucket_ = false;
+    return take_memory();
+  }
+
+  Progress take_memory() {
+    if (!has_bucket_) {
+      const auto taken = session_.bucket().reserve(plan_.bucket_bytes, session_.stream());
+      if (!taken.is_ok()) return fail(without_registration(taken.status()));
+      if (!taken.value()) return Progress::kBlocked;
+      has_bucket_ = true;
     }
-    if (plan_.spare_bytes > 0) {
-      const Status status = session_.spare().reserve(plan_.spare_bytes, session_.stream());
-      if (!status.is_ok()) return fail(status);
-    }
+    const auto taken = session_.spare().reserve(plan_.spare_bytes, session_.stream());
+    if (!taken.is_ok()) return fail(taken.status());
+    if (!taken.value()) return Progress::kBlocked;
     stage_ = Stage::kBucket;
     begun_ = Clock::now();
-    session_.count_begun();
+    if (part_ == 0) session_.count_begun();
     return await_bucket();
   }
 
@@ -177,7 +200,7 @@ class NcclTask : public Task {
   NcclLaunch launch() const { return {session_, plan_, batch_, outputs_}; }
 
   Status pack() {
-    HVD_TRY(launch().wait_for_inputs());
+    if (part_ == 0) HVD_TRY(launch().wait_for_inputs());
     if (session_.graphs() != nullptr && batch_.bucket.schedule != 0) {
       graphs_ = session_.graphs()->find(batch_.bucket, launch().shape());
     }
@@ -209,15 +232,19 @@ class NcclTask : public Task {
 
   Progress end_round() {
     const auto& rounds = plan_.adasum.rounds;
-    if (rounds.empty()) return finish();
+    if (rounds.empty()) return end_part();
     if (Status status = launch().calculate(rounds[round_]); !status.is_ok()) {
       return fail(std::move(status));
     }
-    return ++round_ == rounds.size() ? finish() : begin_round();
+    return ++round_ == rounds.size() ? end_part() : begin_round();
+  }
+
+  Progress end_part() {
+    if (Status status = unpack(); !status.is_ok()) return fail(std::move(status));
+    return ++part_ < parts_.size() ? begin_part() : finish();
   }
 
   Progress finish() {
-    if (Status status = unpack(); !status.is_ok()) return fail(std::move(status));
     auto event = session_.gpu().record(session_.stream());
     if (!event.is_ok()) return fail(event.status());
     finish_point_ = std::move(event).value();
@@ -242,8 +269,8 @@ class NcclTask : public Task {
     if (stage_ == Stage::kBucket) stage = StalledBatch::Stage::kBucket;
     if (stage_ == Stage::kDevice) stage = StalledBatch::Stage::kLaunched;
     return {.number = ticket_,
-            .what = format_text("{} of {} {} tensors", describe(batch_.operation),
-                                batch_.segments.size(), name_of(batch_.dtype)),
+            .what = format_text("{} of {} {} tensors", describe(batch_.operation), tensors_,
+                                name_of(batch_.dtype)),
             .stage = stage,
             .time = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_)};
   }
@@ -258,12 +285,16 @@ class NcclTask : public Task {
   }
 
   NcclSession& session_;
-  Batch batch_;
+  Batch batch_;  ///< With the tensors of a part.
+  const std::size_t tensors_;
   std::vector<void*> outputs_;
   std::uint64_t ticket_;
   std::optional<MovingCounts> counts_;
   std::unique_ptr<ToldByAll> told_;
-  NcclPlan plan_;
+  std::vector<std::vector<Segment>> parts_;
+  std::size_t part_ = 0;
+  NcclPlan plan_;  ///< Of the part.
+  bool has_bucket_ = false;
   FrozenGraphs* graphs_ = nullptr;  ///< While this is at the head.
   Stage stage_ = Stage::kCounts;
   std::size_t round_ = 0;

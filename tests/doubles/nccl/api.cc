@@ -203,7 +203,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buffer, size_t size, 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
   ApiCall call(__func__, comm);
   if (call.error() != ncclSuccess) return call.error();
-  if (Handles::get().remove_registration(comm, handle)) return ncclSuccess;
+  if (Handles::get().remove_registration(comm, handle, false)) return ncclSuccess;
   return call.refuse("there is no such registration");
 }
 
@@ -217,6 +217,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t size,
   Operation operation;
   operation.kind = Kind::kWindow;
   operation.count = size;
+  operation.key = Handles::get().free_place(comm, size);
   const auto job = [communicator = call.communicator().get(), comm, operation, buffer, window] {
     if (const auto failure = enter("ncclCommWindowRegister later", communicator->rank())) {
       return *failure;
@@ -224,8 +225,8 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t size,
     Bytes answer;
     const ncclResult_t result = communicator->agree(operation, answer);
     if (result != ncclSuccess) return result;
-    *window = static_cast<ncclWindow_t>(
-        Handles::get().add_registration(comm, buffer, static_cast<std::size_t>(operation.count)));
+    *window = static_cast<ncclWindow_t>(Handles::get().add_registration(
+        comm, buffer, static_cast<std::size_t>(operation.count), operation.key));
     return result;
   };
   return Group::of_this_thread().add(call.communicator(), job);
@@ -234,7 +235,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t size,
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   ApiCall call(__func__, comm);
   if (call.error() != ncclSuccess) return call.error();
-  if (Handles::get().remove_registration(comm, window)) return ncclSuccess;
+  if (Handles::get().remove_registration(comm, window, true)) return ncclSuccess;
   return call.refuse("there is no such window");
 }
 

@@ -110,9 +110,12 @@ class Handles {
   CommunicatorPtr find(ncclComm_t handle);
   void remove(ncclComm_t handle);
 
-  /// A registration or window of a communicator.
-  void* add_registration(ncclComm_t owner, void* buffer, std::size_t bytes);
-  bool remove_registration(ncclComm_t owner, void* handle);
+  /// A registration of a communicator; or a window, in a place that free_place() gave.
+  void* add_registration(ncclComm_t owner, void* buffer, std::size_t bytes, int place = kNoWindow);
+  bool remove_registration(ncclComm_t owner, void* handle, bool is_window);
+  /// Where in the memory that ranks share a window would lie: the first gap that holds it. Each
+  /// rank finds out for itself, as with NCCL, which needs it to be one place on all ranks.
+  int free_place(ncclComm_t owner, std::size_t bytes);
   void add_allocation(void* memory, std::size_t bytes);
   bool is_allocated(const void* memory, std::size_t bytes);
   /// A complaint where it is still registered; false: it is not an allocation.
@@ -120,10 +123,12 @@ class Handles {
   int alive();
 
  private:
+  static constexpr int kNoWindow = -1;
   struct Registration {
     ncclComm_t owner;
     void* buffer;
     std::size_t bytes;
+    int place;
   };
   hvd::Mutex mutex_;
   std::uint64_t next_ HVD_GUARDED_BY(mutex_) = 1;

@@ -3,6 +3,11 @@
 #include "doubles/nccl/double_nccl.h"
 
 namespace double_nccl {
+namespace {
+
+constexpr std::size_t kWindowGranule = std::size_t{2} << 20;
+
+}  // namespace
 
 Handles& Handles::get() {
   static auto* const made = new Handles;  // threads of streams may outlive static objects
@@ -33,20 +38,40 @@ void Handles::remove(ncclComm_t handle) {
   std::erase_if(registrations_, [&](const auto& item) { return item.second.owner == handle; });
 }
 
-void* Handles::add_registration(ncclComm_t owner, void* buffer, std::size_t bytes) {
+void* Handles::add_registration(ncclComm_t owner, void* buffer, std::size_t bytes, int place) {
   const hvd::Lock lock(mutex_);
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a name that nobody follows
   void* handle = reinterpret_cast<void*>(static_cast<std::uintptr_t>(next_++ << 4U));
-  registrations_[handle] = {owner, buffer, bytes};
+  registrations_[handle] = {owner, buffer, bytes, place};
   return handle;
 }
 
-bool Handles::remove_registration(ncclComm_t owner, void* handle) {
+bool Handles::remove_registration(ncclComm_t owner, void* handle, bool is_window) {
   const hvd::Lock lock(mutex_);
   const auto found = registrations_.find(handle);
   if (found == registrations_.end() || found->second.owner != owner) return false;
+  if (is_window != (found->second.place != kNoWindow)) return false;
   registrations_.erase(found);
   return true;
+}
+
+int Handles::free_place(ncclComm_t owner, std::size_t bytes) {
+  const auto granules = [](std::size_t size) {
+    return static_cast<int>((size + kWindowGranule - 1) / kWindowGranule);
+  };
+  const hvd::Lock lock(mutex_);
+  std::map<int, int> taken;  // begin and end, in granules
+  for (const auto& [handle, registration] : registrations_) {
+    const int place = registration.place;
+    if (registration.owner != owner || place == kNoWindow) continue;
+    taken[place] = place + granules(registration.bytes);
+  }
+  int place = 0;
+  for (const auto& [begin, end] : taken) {
+    if (place + granules(bytes) <= begin) break;
+    place = end;
+  }
+  return place;
 }
 
 void Handles::add_allocation(void* memory, std::size_t bytes) {

@@ -41,7 +41,9 @@ std::string describe(const Operation& operation) {
   std::string text(kKinds[static_cast<std::size_t>(operation.kind)]);
   if (operation.kind == Kind::kSplit) return text;
   text += " of " + std::to_string(operation.count);
-  if (operation.kind == Kind::kWindow) return text + " bytes";
+  if (operation.kind == Kind::kWindow) {
+    return text + " bytes in place " + std::to_string(operation.key);
+  }
   text += " ";
   text += kTypes[static_cast<std::size_t>(operation.dtype)].name;
   switch (operation.kind) {

@@ -33,7 +33,7 @@ struct Operation {
   Fold fold = Fold::kSum;
   ncclDataType_t dtype = ncclInt8;
   std::int32_t root = 0;  ///< The peer of kSend and kRecv, the color of kSplit.
-  std::int32_t key = 0;   ///< Of kSplit.
+  std::int32_t key = 0;   ///< Of kSplit; the place of kWindow.
   std::uint64_t count = 0;
   std::uint64_t scalar = 0;  ///< Bits of kScaledSum's factor, of this rank.
 };

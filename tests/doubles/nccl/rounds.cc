@@ -22,6 +22,7 @@ Reply result_of(int rank, const Frame& asked, Bytes payload) {
 bool agree(const Operation& a, const Operation& b) {
   if (a.kind != b.kind) return false;
   if (a.kind == Kind::kSplit) return true;  // colors and keys are each rank's own
+  if (a.kind == Kind::kWindow && a.key != b.key) return false;
   return a.count == b.count && a.dtype == b.dtype && a.fold == b.fold && a.root == b.root;
 }
 

@@ -151,6 +151,25 @@ TEST_F(NcclDouble, RefusesTwoThreadsAtOnce) {
   EXPECT_THAT(complaint(), HasSubstr("two threads"));
 }
 
+TEST_F(NcclDouble, WantsWindowsInOnePlaceOnAllRanks) {
+  run_nccl_ranks(2, [](NcclRank& mine) {
+    void* memory[2] = {};
+    ncclWindow_t windows[2] = {};
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(ncclMemAlloc(&memory[i], 64), ncclSuccess);
+      // One rank has given back its first window, the other has not.
+      if (i == 1 && mine.rank == 0) {
+        EXPECT_EQ(ncclCommWindowDeregister(mine.comm, windows[0]), ncclSuccess);
+      }
+      const ncclResult_t result = ncclCommWindowRegister(mine.comm, memory[i], 64, &windows[i], 0);
+      EXPECT_EQ(result == ncclSuccess, i == 0);
+    }
+    abort_comm(mine);
+    for (void* const one : memory) EXPECT_EQ(ncclMemFree(one), ncclSuccess);
+  });
+  EXPECT_THAT(complaint(), HasSubstr("WindowRegister of 64 bytes in place"));
+}
+
 TEST_F(NcclDouble, RefusesWhatComesAfterTheEnd) {
   run_nccl_ranks(1, [](NcclRank& mine) {
     std::vector<float> values(1);
