@@ -81,6 +81,24 @@ namespace {
 
 void at_exit(int exit_code, void*) { Process::instance().end(exit_code); }
 
+/// The GPUs of the process. Drivers end at the exit of the program, before what was registered
+/// before they began: so the job is left once more at a place that comes earlier.
+class ProcessGpus final : public Gpus {
+ public:
+  explicit ProcessGpus(std::unique_ptr<Gpus> gpus) : gpus_(std::move(gpus)) {}
+
+  Result<Gpu*> open(Device device) override {
+    auto gpu = gpus_->open(device);
+    static const int registered = ::on_exit(at_exit, nullptr);
+    static_cast<void>(registered);
+    return gpu;
+  }
+  Result<int> count() override { return gpus_->count(); }
+
+ private:
+  std::unique_ptr<Gpus> gpus_;
+};
+
 Status forked_child() {
   return error(Code::kAborted,
                "process {} was forked from a rank after hvd_init(); it is not a rank itself. Call "
@@ -129,7 +147,9 @@ Status Process::start(const Settings& settings) {
   options.mpi = encode(probe.facts);
   HVD_TRY_ASSIGN(Wiring wiring, bootstrap(environment, options));
   HVD_TRY_ASSIGN(const MpiPlane mpi, open_mpi_plane(std::move(probe), wiring, *options.deadline));
-  if (state_->gpus == nullptr) state_->gpus = find_gpus(environment);
+  if (state_->gpus == nullptr) {
+    state_->gpus = std::make_unique<ProcessGpus>(find_gpus(environment));
+  }
   EngineOptions engine_options = settings.engine;
   engine_options.gpus = state_->gpus.get();
   engine_options.on_loss = [notice = loss_notice(environment, wiring.rank),

@@ -138,7 +138,8 @@ class Calls {
 
   /// cuda.h's name of a function stands for its newest version.
   static std::string newer_version(const std::string& name) {
-    static const std::map<std::string, std::string> newer{
+    // Leaked: the driver is called until the very end of the process.
+    static const auto& newer = *new std::map<std::string, std::string>{
 #define DOUBLE_NEWER(function) {#function, DOUBLE_QUOTE(function)}
         DOUBLE_NEWER(cuCtxPopCurrent),      DOUBLE_NEWER(cuCtxPushCurrent),
         DOUBLE_NEWER(cuDeviceGetUuid),      DOUBLE_NEWER(cuDevicePrimaryCtxRelease),
@@ -160,6 +161,12 @@ class Calls {
 CUresult Call::begin(Needs needs) {
   if (const CUresult fault = Calls::all().begin(*this); fault != CUDA_SUCCESS) return fault;
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
+  if (has_driver_ended()) {
+    if (std::getenv("HVD_DOUBLE_TELL_LATE") != nullptr) {
+      std::fprintf(stderr, "double of the driver: %s after its end\n", name_.c_str());
+    }
+    return CUDA_ERROR_DEINITIALIZED;
+  }
   if (!is_initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (needs == Needs::kDriver) return CUDA_SUCCESS;
   const CUcontext context = current_context();

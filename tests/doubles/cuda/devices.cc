@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -60,18 +61,29 @@ Devices& devices() {
 }
 
 std::atomic<pid_t> initialised_by{0};
-thread_local std::vector<CUcontext> current;
+std::atomic<bool> has_ended{false};
+
+/// The contexts that a thread has pushed. Trivial: at the end of a process libhvd pushes one when
+/// the main thread's objects are gone.
+struct Current {
+  std::array<CUcontext, 16> contexts;
+  std::size_t depth;
+};
+thread_local constinit Current current = {};
 
 bool is_device(CUdevice device) { return device >= 0 && device < device_count(); }
 
 }  // namespace
 
+bool has_driver_ended() { return has_ended.load(); }
 bool is_initialised() { return initialised_by.load() == ::getpid(); }
 int device_count() { return static_cast<int>(devices().contexts.size()); }
 CUcontext context_of(int device) {
   return is_device(device) ? devices().contexts[static_cast<std::size_t>(device)].get() : nullptr;
 }
-CUcontext current_context() { return current.empty() ? nullptr : current.back(); }
+CUcontext current_context() {
+  return current.depth == 0 ? nullptr : current.contexts[current.depth - 1];
+}
 void heal_devices() {
   for (auto& context : devices().contexts) context->fault = CUDA_SUCCESS;
 }
@@ -91,6 +103,7 @@ CUresult cuInit(unsigned flags) {
   if (!initialised_by.compare_exchange_strong(nobody, ::getpid()) && !is_initialised()) {
     return CUDA_ERROR_NOT_INITIALIZED;
   }
+  if (nobody == 0) std::atexit([] { has_ended.store(true); });
   return device_count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
@@ -186,22 +199,23 @@ CUresult cuCtxPushCurrent(CUcontext context) {
   DOUBLE_BEGIN(cuCtxPushCurrent, kDriver);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->references.load() == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  current.push_back(context);
+  if (current.depth == current.contexts.size()) return CUDA_ERROR_OUT_OF_MEMORY;
+  current.contexts[current.depth++] = context;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent(CUcontext* context) {
   DOUBLE_BEGIN(cuCtxPopCurrent, kDriver);
-  if (current.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (context != nullptr) *context = current.back();
-  current.pop_back();
+  if (current.depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  current.depth--;
+  if (context != nullptr) *context = current.contexts[current.depth];
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext context) {
   DOUBLE_BEGIN(cuCtxSetCurrent, kDriver);
-  if (!current.empty()) current.pop_back();
-  if (context != nullptr) current.push_back(context);
+  if (current.depth > 0) current.depth--;
+  if (context != nullptr) current.contexts[current.depth++] = context;
   return CUDA_SUCCESS;
 }
 

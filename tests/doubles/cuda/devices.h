@@ -20,6 +20,8 @@ namespace double_cuda {
 
 /// In this process; a child of fork() has to begin anew, and cannot.
 bool is_initialised();
+/// The program has ended, and the driver before it: nothing works any more.
+bool has_driver_ended();
 /// GPUs that this process sees.
 int device_count();
 /// Null: there is no such GPU.

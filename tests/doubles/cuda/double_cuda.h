@@ -16,6 +16,8 @@
 ///   HVD_DOUBLE_DELAY=SEED:MICROSECONDS  double_delay()
 ///   HVD_DOUBLE_CALLS=FILE        at the end of the process, "NAME CALLS" of each function that was
 ///                                called; {pid} in the name is replaced
+///   HVD_DOUBLE_TELL_LATE=1       standard error says what is called after the driver's end, which
+///                                is at the exit of the program; it fails in any case
 ///
 /// Functions are named as in the library (cuMemAlloc_v2) or in cuda.h (cuMemAlloc).
 extern "C" {

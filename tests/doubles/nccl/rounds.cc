@@ -38,34 +38,39 @@ std::vector<Reply> Rounds::add(int rank, const Frame& frame, Bytes payload) {
     pairs_[{operation.root, rank}].receives.push_back({frame, {}});
     return meet(operation.root, rank);
   }
+  const bool is_of_host = operation.kind == Kind::kSplit || operation.kind == Kind::kWindow;
+  Sequence& sequence = is_of_host ? of_hosts_ : of_streams_;
   const std::size_t index =
-      static_cast<std::size_t>(done_[static_cast<std::size_t>(rank)]++ - first_);
-  if (index == rounds_.size()) {
-    rounds_.emplace_back();
-    rounds_.back().entries.resize(static_cast<std::size_t>(size_));
+      static_cast<std::size_t>(sequence.done[static_cast<std::size_t>(rank)]++ - sequence.first);
+  if (index == sequence.rounds.size()) {
+    sequence.rounds.emplace_back();
+    sequence.rounds.back().entries.resize(static_cast<std::size_t>(size_));
   }
-  Round& round = rounds_[index];
+  Round& round = sequence.rounds[index];
   compare(rank, operation, round);
   round.entries[static_cast<std::size_t>(rank)] = Entry{frame, std::move(payload)};
   check_leavers(round);
   if (!complaint_.empty() || ++round.arrived < size_) return {};
   // A rank comes with its rounds in order, so that only the oldest can be complete.
-  std::vector<Reply> replies = finish(rounds_.front());
-  rounds_.pop_front();
-  ++first_;
+  std::vector<Reply> replies = finish(sequence.rounds.front());
+  sequence.rounds.pop_front();
+  ++sequence.first;
   return replies;
 }
 
 std::vector<Reply> Rounds::leave(int rank) {
   leavers_.push_back(rank);
-  for (const Round& round : rounds_) check_leavers(round);
+  for (const Sequence* const sequence : {&of_streams_, &of_hosts_}) {
+    for (const Round& round : sequence->rounds) check_leavers(round);
+  }
   return {};
 }
 
 std::vector<int> Rounds::awaited() const {
+  const Sequence& begun = of_streams_.rounds.empty() ? of_hosts_ : of_streams_;
   std::vector<int> ranks;
-  for (int rank = 0; !rounds_.empty() && rank < size_; ++rank) {
-    if (!rounds_.front().entries[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+  for (int rank = 0; !begun.rounds.empty() && rank < size_; ++rank) {
+    if (!begun.rounds.front().entries[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
   }
   return ranks;
 }

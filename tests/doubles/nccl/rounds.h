@@ -22,13 +22,17 @@ struct Reply {
 
 /// Brings the operations of the ranks of one communicator together: the n-th collective of a rank
 /// belongs to the n-th of the others, the n-th send from a to b to the n-th receive of b from a.
+/// What hosts agree on (splits, windows) counts by itself, as streams may be far behind them.
 /// Where they disagree, which NCCL leaves undefined, there is a complaint.
 /// One thread only.
 class Rounds {
  public:
   /// `make_star` begins another communicator and names it.
   Rounds(int size, std::function<ncclUniqueId()> make_star)
-      : size_(size), done_(static_cast<std::size_t>(size)), make_star_(std::move(make_star)) {}
+      : size_(size), make_star_(std::move(make_star)) {
+    of_streams_.done.resize(static_cast<std::size_t>(size));
+    of_hosts_.done.resize(static_cast<std::size_t>(size));
+  }
 
   /// What is due now that `rank` has come with this.
   std::vector<Reply> add(int rank, const Frame& frame, Bytes payload);
@@ -48,6 +52,11 @@ class Rounds {
     std::vector<std::optional<Entry>> entries;
     int arrived = 0;
   };
+  struct Sequence {
+    std::vector<std::uint64_t> done;  ///< What each rank has come with.
+    std::uint64_t first = 0;          ///< Number of the round at the front.
+    std::deque<Round> rounds;
+  };
   /// Of one pair of ranks; one of the two is empty.
   struct Pair {
     std::deque<Entry> sends;
@@ -62,9 +71,8 @@ class Rounds {
   std::vector<Reply> meet(int from, int to);
 
   int size_;
-  std::vector<std::uint64_t> done_;  ///< Collectives that each rank has come with.
-  std::uint64_t first_ = 0;          ///< Number of the round at the front.
-  std::deque<Round> rounds_;
+  Sequence of_streams_;
+  Sequence of_hosts_;
   std::map<std::pair<int, int>, Pair> pairs_;
   std::vector<int> leavers_;
   std::function<ncclUniqueId()> make_star_;

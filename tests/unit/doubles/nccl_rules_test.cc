@@ -237,6 +237,23 @@ TEST_F(NcclDouble, HangsUntilTheAbort) {
   });
 }
 
+TEST_F(NcclDouble, LetsHostsAgreeWhileStreamsAreBehind) {
+  double_nccl_hang(1, 1);
+  double_nccl_silent_deaths(1);
+  run_nccl_ranks(2, [](NcclRank& mine) {
+    std::vector<float> values(3, 1.0F);
+    EXPECT_EQ(add(mine, values), ncclSuccess);
+    void* memory = nullptr;
+    ncclWindow_t window = nullptr;
+    ASSERT_EQ(ncclMemAlloc(&memory, 64), ncclSuccess);
+    EXPECT_EQ(ncclCommWindowRegister(mine.comm, memory, 64, &window, 0), ncclSuccess);
+    EXPECT_EQ(ncclCommWindowDeregister(mine.comm, window), ncclSuccess);
+    abort_comm(mine);
+    EXPECT_TRUE(mine.stream->wait());
+    EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+  });
+}
+
 TEST_F(NcclDouble, GivesTheAsyncErrorThatATestOrders) {
   double_nccl_async_error(0, 1, ncclInternalError);
   double_nccl_silent_deaths(1);
