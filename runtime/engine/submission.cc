@@ -88,6 +88,35 @@ Status check_given_output(const Request& request, std::size_t index, const Commu
   return Status::ok();
 }
 
+/// GPUs fault where an element lies across its boundary, which ends their use by this process. A
+/// complex number is two floats.
+std::size_t alignment_on_gpu(DataType dtype) {
+  const bool is_complex = dtype == DataType::kComplex64 || dtype == DataType::kComplex128;
+  return is_complex ? size_of(dtype) / 2 : size_of(dtype);
+}
+
+Status check_addresses(const Request& request, std::size_t index, const Communicator& world,
+                       bool empty) {
+  const Tensor& tensor = request.tensors[index];
+  const NeedsMemory needs = needs_memory(request.operation, world);
+  const bool fills_output =
+      needs.output || std::holds_alternative<Reducescatter>(request.operation);
+  // Where its length is given, the rows of others come to it.
+  const bool has_output = (!empty && fills_output) || tensor.output_bytes > 0;
+  const std::size_t alignment = alignment_on_gpu(tensor.dtype);
+  for (const bool is_input : {true, false}) {
+    const void* const memory = is_input ? tensor.input : tensor.output;
+    if (!(is_input ? needs.input && !empty : has_output)) continue;
+    if (reinterpret_cast<std::uintptr_t>(memory) % alignment == 0) continue;
+    return error(Code::kInvalidArgument,
+                 "{}: the {} is at {}; a GPU reaches {} ({} bytes) only at multiples of {}: copy "
+                 "the tensor into memory of its own (PyTorch: clone())",
+                 where(request, index, world), is_input ? "input" : "output", memory,
+                 name_of(tensor.dtype), size_of(tensor.dtype), alignment);
+  }
+  return Status::ok();
+}
+
 Status check_tensor(const Request& request, std::size_t index, const Communicator& world) {
   const Tensor& tensor = request.tensors[index];
   bool empty = false;
@@ -118,7 +147,8 @@ Status check_tensor(const Request& request, std::size_t index, const Communicato
     return error(Code::kInvalidArgument, "{}: no memory (null pointer)",
                  where(request, index, world));
   }
-  return Status::ok();
+  if (request.device.kind == DeviceKind::kCpu) return Status::ok();
+  return check_addresses(request, index, world, empty);
 }
 
 }  // namespace

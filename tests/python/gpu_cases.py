@@ -11,7 +11,7 @@ import unittest
 from collections.abc import Callable
 
 import torch
-from gpu_seam import IS_DOUBLE, own_device
+from gpu_seam import IS_DOUBLE, another_stream, captured_graph, own_device
 
 import hvd.torch as ht
 from hvd.torch import devices
@@ -172,6 +172,30 @@ class Operations(Case):
 
 
 class Refusals(Case):
+    def test_a_stream_that_is_captured_is_named(self) -> None:
+        mine = here(1, 2)
+        with captured_graph():
+            with self.assertRaisesRegex(ht.HvdError, "stream 0x[0-9a-f]+ is being captured"):
+                ht.allreduce_(mine, op=ht.Sum)
+            with another_stream():
+                ht.allreduce_(mine, op=ht.Sum)
+        self.same(ht.allreduce(mine, op=ht.Max), here(1, 2).cpu() * ht.size())
+
+    def test_addresses_that_elements_cannot_have(self) -> None:
+        if not IS_DOUBLE:
+            self.skipTest("torch makes no such tensor on a GPU")
+        memory = bytearray(64)
+        aligned = torch.frombuffer(memory, dtype=torch.uint8).data_ptr() % 4
+        odd = torch.frombuffer(memory, dtype=torch.float32, count=4, offset=5 - aligned)
+        wrong = (
+            rf"rank {ht.rank()}: tensor 'odd' .* is at {odd.data_ptr():#x}; .* float32 \(4 bytes\)"
+        )
+        with self.assertRaisesRegex(ValueError, wrong):
+            ht.allreduce_(odd, name="odd", op=ht.Sum)
+        with self.assertRaisesRegex(ValueError, r"clone\(\)"):
+            ht.broadcast(odd, 0)
+        self.same(ht.allreduce(odd.clone(), op=ht.Sum), torch.zeros(4))
+
     def test_a_group_has_one_device(self) -> None:
         with self.assertRaisesRegex(ValueError, "are on GPU [0-9]+ and on the CPU"):
             ht.grouped_allreduce([here(1), on_host(here(1))])

@@ -10,9 +10,11 @@ Without that variable a real GPU is used; exit code 77 where none is.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -31,6 +33,7 @@ class HostAsGpu(devices.TorchGpus):
     def __init__(self, number: int) -> None:
         self.kind = _lib.CUDA
         self.number = number
+        self.current = 0  # the stream
         self.host: dict[int, torch.Tensor] = {}  # by address; kept, so that none comes again
 
     def index(self, tensor: torch.Tensor) -> int:
@@ -42,7 +45,7 @@ class HostAsGpu(devices.TorchGpus):
         return tensor
 
     def stream(self, index: int) -> int:
-        return 0
+        return self.current
 
     def keep(self, tensor: torch.Tensor) -> None:
         raise AssertionError("there is one stream")
@@ -51,22 +54,72 @@ class HostAsGpu(devices.TorchGpus):
         _lib.copy_bytes(target.data_ptr(), address, target.numel() * target.element_size())
 
 
+class Driver:
+    """The double of the driver, with a GPU current where ``with`` has it."""
+
+    def __init__(self, number: int) -> None:
+        self._library = ctypes.CDLL(os.environ["HVD_CUDA_LIBRARY"])
+        self._number = number
+        self._context = ctypes.c_void_p()
+
+    def __enter__(self) -> Driver:
+        if not self._context:
+            self.call("cuInit", 0)
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._number)
+        self.call("cuCtxPushCurrent_v2", self._context)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def call(self, name: str, *arguments: Any) -> None:
+        if code := getattr(self._library, name)(*arguments):
+            raise AssertionError(f"{name} of the double of the driver: code {code}")
+
+
+@contextlib.contextmanager
+def captured_graph() -> Iterator[None]:
+    """Within it the current stream is captured into a graph, and nobody spoils that."""
+    if not IS_DOUBLE:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            yield
+        return
+    gpus, stream, graph = devices.gpus, ctypes.c_void_p(), ctypes.c_void_p()
+    with Driver(LOCAL_RANK) as driver:
+        driver.call("cuStreamCreate", ctypes.byref(stream), 1)  # as torch's: non-blocking
+        driver.call("cuStreamBeginCapture_v2", stream, 0)  # as torch.cuda.graph: global
+        gpus.current = stream.value  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            gpus.current = 0  # type: ignore[attr-defined]
+        driver.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        driver.call("cuGraphDestroy", graph)
+        driver.call("cuStreamDestroy_v2", stream)
+
+
+@contextlib.contextmanager
+def another_stream() -> Iterator[None]:
+    """Within it another stream is the current one."""
+    if not IS_DOUBLE:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            yield
+        return
+    gpus: Any = devices.gpus
+    before, gpus.current = gpus.current, 0
+    try:
+        yield
+    finally:
+        gpus.current = before
+
+
 def _empty_streams_after_waits(number: int) -> None:
-    driver = ctypes.CDLL(os.environ["HVD_CUDA_LIBRARY"])
-    context = ctypes.c_void_p()
+    driver = Driver(number)
     wait_stream, wait_for_gradients = api.wait_stream, Gradients.wait_stream
 
     def finish() -> None:
-        if not context:
-            called(driver.cuInit(0))
-            called(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), number))
-        called(driver.cuCtxPushCurrent_v2(context))
-        called(driver.cuStreamSynchronize(None))
-        called(driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())))
-
-    def called(code: int) -> None:
-        if code:
-            raise AssertionError(f"the double of the driver: code {code}")
+        with driver:
+            driver.call("cuStreamSynchronize", None)
 
     def wait_and_finish(*arguments: Any) -> None:
         wait_stream(*arguments)

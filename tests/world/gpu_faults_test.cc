@@ -48,6 +48,23 @@ TEST_F(GpuFaults, AreRefusedOnStreamsThatCannotServeThem) {
   gpu.destroy_graph(gpu.end_capture(captured.get()).value());
 }
 
+/// The kernels would fault, and with them all that this process does on the GPU.
+TEST_F(GpuFaults, AreRefusedAtAddressesThatElementsCannotHave) {
+  GpuWorld world({1});
+  const DeviceTensor<std::byte> memory(GpuWorld::gpu(0), 64);
+  const DeviceTensor<float> tensor(GpuWorld::gpu(0), 4);
+  Request request = gpu_request("x", 0, tensor, nullptr);
+  for (const bool is_input : {true, false}) {
+    request.tensors[0].input = is_input ? memory.data() + 6 : memory.data();
+    request.tensors[0].output = is_input ? memory.data() : memory.data() + 6;
+    expect_refused(
+        world.engine(0).submit(request), Code::kInvalidArgument,
+        format_text("tensor 'x' (number 0): the {} is at {}; a GPU reaches float32 (4 bytes)",
+                    is_input ? "input" : "output", static_cast<void*>(memory.data() + 6)));
+  }
+  EXPECT_TRUE(run_request(world.engine(0), gpu_request("x", 0, tensor, nullptr)).is_ok());
+}
+
 TEST_F(GpuFaults, AProcessSetStaysOnOneGpuOfARank) {
   GpuWorld world({1});
   Engine& engine = world.engine(0);

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 namespace hvd {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -93,6 +96,64 @@ TEST(Submission, RefusesWhatIsWrongOnThisRankAlone) {
   Sample odd(Alltoall{});
   odd.request.tensors[0].shape = {5, 2};
   EXPECT_THAT(check_request(odd.request, three()).message(), HasSubstr("5 rows among 3 ranks"));
+}
+
+TEST(Submission, RefusesAddressesThatAGpuCannotReach) {
+  struct Case {
+    Operation operation;
+    DataType dtype;
+    std::uintptr_t input;  ///< Past a multiple of 16.
+    std::uintptr_t output;
+    const char* words;  ///< "": accepted.
+  };
+  const Case cases[] = {
+      {Allreduce{}, DataType::kFloat32, 0, 0, ""},
+      {Allreduce{}, DataType::kFloat32, 4, 12, ""},
+      {Allreduce{}, DataType::kFloat32, 2, 0, "(number 0): the input is at 0x"},
+      {Allreduce{}, DataType::kFloat32, 0, 1, "the output is at 0x"},
+      {Allreduce{}, DataType::kFloat64, 4, 0, "float64 (8 bytes) only at multiples of 8"},
+      {Broadcast{2}, DataType::kFloat16, 0, 3, "clone()"},
+      {Allreduce{}, DataType::kUint8, 1, 3, ""},
+      {Allgather{}, DataType::kBool, 1, 0, ""},
+      {Allgather{}, DataType::kComplex64, 4, 0, ""},
+      {Allgather{}, DataType::kComplex64, 2, 0, "complex64 (8 bytes) only at multiples of 4"},
+      {Allgather{}, DataType::kComplex128, 8, 0, ""},
+      {Allgather{}, DataType::kFloat32, 0, 1, ""},  // the library makes the output
+      {Reducescatter{}, DataType::kFloat32, 0, 1, "output"},
+      {Reduce{1}, DataType::kFloat32, 0, 1, "output"},
+      {Reduce{0}, DataType::kFloat32, 0, 1, ""},
+      {Scatter{0}, DataType::kFloat32, 1, 1, ""},
+  };
+  alignas(16) static std::byte memory[256];
+  for (const Case& c : cases) {
+    Sample sample(c.operation);
+    Tensor& tensor = sample.request.tensors[0];
+    tensor.dtype = c.dtype;
+    tensor.input = memory + c.input;
+    tensor.output = memory + 128 + c.output;
+    EXPECT_TRUE(check_request(sample.request, three()).is_ok()) << "CPUs reach any address";
+    sample.request.device = {DeviceKind::kCuda, 0};
+    const Status status = check_request(sample.request, three());
+    const std::string text = describe(c.operation) + " of " + std::string(name_of(c.dtype));
+    if (*c.words == '\0') {
+      EXPECT_TRUE(status.is_ok()) << text << ": " << status.message();
+      continue;
+    }
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 1: tensor 't'"), HasSubstr(c.words)));
+    tensor.shape = {0, 2};
+    EXPECT_TRUE(check_request(sample.request, three()).is_ok()) << "nothing is reached";
+  }
+  Sample given(Allgather{});
+  given.request.device = {DeviceKind::kCuda, 0};
+  given.request.tensors[0].input = memory;
+  given.request.tensors[0].output = memory + 130;
+  given.request.tensors[0].output_bytes = 100;
+  for (const std::int64_t rows : {6, 0}) {
+    given.request.tensors[0].shape = {rows, 2};
+    EXPECT_THAT(check_request(given.request, three()).message(),
+                HasSubstr(format_text("the output is at {};", given.request.tensors[0].output)));
+  }
 }
 
 TEST(Submission, TakesMemoryForRowsThatIsNotTheInputs) {
