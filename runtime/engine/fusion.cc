@@ -189,8 +189,13 @@ Result<std::vector<GpuEventPtr>> ready_events(const std::vector<PendingPtr>& req
   }
   std::vector<GpuEventPtr> events;
   for (const Pending* pending : latest) {
-    HVD_TRY_ASSIGN(auto event, pending->ready->event());
-    events.push_back(std::move(event));
+    auto event = pending->ready->event();
+    if (!event.is_ok()) {
+      return event.status().with_context(
+          format_text("'{}': its stream must stay, uncaptured, until hvd_flush() or a wait",
+                      pending->request.name));
+    }
+    events.push_back(std::move(event).value());
   }
   return events;
 }
