@@ -26,13 +26,7 @@ Status take_fabric(const std::string& kind, const SiteConfig& site, SiteFacts& f
     return error(Code::kInvalidArgument, "no fabric '{}'\nhint: type one of {}", kind, list);
   }
   facts.fabric = kind;
-  std::string interfaces = site.bootstrap_if;
-  if (!site.partitions.empty()) interfaces = site.partitions.front().bootstrap_if;
-  for (std::size_t begin = 0; begin < interfaces.size();) {
-    const std::size_t end = std::min(interfaces.find(',', begin), interfaces.size());
-    facts.interfaces.push_back(interfaces.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  facts.interfaces = bootstrap_interfaces(site, "");
   return Status::ok();
 }
 
@@ -50,7 +44,7 @@ Result<EnvReport> read_report(const EnvOptions& options) {
   report.facts.gpus_per_node = options.gpus.value_or(placement.gpus_per_node);
   HVD_TRY(take_fabric(options.fabric, report.site, report.facts));
   const MachineEnvironment machine =
-      read_machine(report.site, environment, report.facts, options.assume);
+      read_machine(report.site, allocation, report.facts, options.assume);
   const EnvironmentPlan plan = plan_environment(run, allocation, machine, placement, {});
   report.variables = shown_variables(plan);
   report.unset = plan.unset;

@@ -5,6 +5,7 @@
 
 #include "launcher/job/job_limits.h"
 #include "launcher/job/job_size.h"
+#include "launcher/plan/meeting.h"
 
 namespace hvd {
 namespace {
@@ -74,8 +75,35 @@ SiteFacts facts_of(const SitePartition& partition, const JobOptions& request, co
   return facts;
 }
 
+/// What follows from the site's fields on interfaces and names of hosts: the hvdrun in each task
+/// sees which of the interfaces its node has, and where rank 0 is.
+void append_meeting(const SiteConfig& site, const JobPlan& plan, const SiteFacts& facts,
+                    std::vector<std::string>& texts) {
+  MeetingFacts meeting;
+  meeting.partition = facts.partition.value_or("");
+  std::string names;
+  for (const PlannedVariable& variable : offer_interfaces(site, facts, meeting, false).variables) {
+    const bool is_set =
+        std::any_of(plan.environment.begin(), plan.environment.end(),
+                    [&](const PlannedVariable& other) { return other.name == variable.name; });
+    if (!is_set) names += (names.empty() ? "" : ", ") + variable.name;
+  }
+  if (!names.empty()) {
+    std::string interfaces;
+    for (const std::string& name : bootstrap_interfaces(site, meeting.partition)) {
+      interfaces += (interfaces.empty() ? "" : ",") + name;
+    }
+    texts.push_back(format_text("{} (those of {} that it has)", names, interfaces));
+  }
+  if (facts.nodes < 2 || site.master_addr_suffix.empty()) return;
+  if (provenance_of(site, "master_addr_suffix").is_assumed()) return;
+  texts.push_back(format_text("MASTER_ADDR (the node of rank 0, with {} behind its name)",
+                              site.master_addr_suffix));
+}
+
 /// Variables that hang on what only the node shows: hvdrun decides there.
-std::vector<std::string> undecided(const SiteConfig& site, const SiteFacts& facts) {
+std::vector<std::string> undecided(const SiteConfig& site, const JobPlan& plan,
+                                   const SiteFacts& facts) {
   std::vector<std::string> texts;
   for (const SiteVariable& variable : site.env) {
     const Result<Condition> condition = parse_condition(variable.when);
@@ -83,6 +111,7 @@ std::vector<std::string> undecided(const SiteConfig& site, const SiteFacts& fact
     if (evaluate(condition.value(), facts).truth != Verdict::Truth::kUnknown) continue;
     append_unless_there(texts, {format_text("{} ({})", variable.name, variable.when)});
   }
+  append_meeting(site, plan, facts, texts);
   return texts;
 }
 
@@ -183,7 +212,7 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   }
   const SiteFacts facts = facts_of(partition, request, decided.size);
   plan.environment = site_environment(site, facts);
-  plan.undecided = undecided(site, facts);
+  plan.undecided = undecided(site, plan, facts);
   plan.shape = choose_shape(request, decided.size,
                             partition.exclusive || site.gres_style == GresStyle::kNone);
   plan.signal = decided.signal.name;

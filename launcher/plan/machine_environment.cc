@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plan/machine_environment.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -17,31 +18,47 @@ void append(std::vector<T>&& more, std::vector<T>& list) {
               std::make_move_iterator(more.end()));
 }
 
+void append(OfferedEnvironment&& more, MachineEnvironment& machine) {
+  append(std::move(more.variables), machine.offered);
+  append(std::move(more.unset), machine.unset);
+}
+
+/// What a site's own variables say goes before what is concluded from its other fields.
+void leave_out(const OfferedEnvironment& said, OfferedEnvironment& concluded) {
+  const auto is_said = [&said](const auto& variable) {
+    return std::any_of(said.variables.begin(), said.variables.end(),
+                       [&](const PlannedVariable& other) { return other.name == variable.name; });
+  };
+  std::erase_if(concluded.variables, is_said);
+  std::erase_if(concluded.unset, is_said);
+}
+
 }  // namespace
 
 MachineEnvironment plan_machine(const SiteConfig& site, const std::vector<SiteVariable>& fabric,
-                                const SiteFacts& facts, bool assume) {
+                                const SiteFacts& facts, bool assume, const MeetingFacts& meeting) {
   MachineEnvironment machine;
   OfferedEnvironment of_site = offer_variables(site.env, "site " + site.id, facts, assume);
-  machine.offered = std::move(of_site.variables);
-  machine.unset = std::move(of_site.unset);
-  OfferedEnvironment of_fabric =
-      offer_variables(fabric, "fabric " + facts.fabric.value_or(""), facts, assume);
-  append(std::move(of_fabric.variables), machine.offered);
-  append(std::move(of_fabric.unset), machine.unset);
+  OfferedEnvironment of_interfaces = offer_interfaces(site, facts, meeting, assume);
+  leave_out(of_site, of_interfaces);
+  append(std::move(of_site), machine);
+  append(std::move(of_interfaces), machine);
+  append(offer_master(site, facts, meeting, assume), machine);
+  append(offer_variables(fabric, "fabric " + facts.fabric.value_or(""), facts, assume), machine);
   return machine;
 }
 
-MachineEnvironment read_machine(const SiteConfig& site, const Environment& environment,
+MachineEnvironment read_machine(const SiteConfig& site, const Allocation& allocation,
                                 SiteFacts& facts, bool assume) {
+  const MeetingFacts meeting = read_meeting(allocation, !facts.fabric);
   if (!facts.fabric) set_fabric(read_node("", {.nics = true}).nics, facts);
   const std::string kind = facts.fabric.value_or("");
   std::vector<SiteVariable> fabric;
   if (!kind.empty() && kind != "ethernet") fabric = fabric_variables(kind);
   std::vector<SiteVariable> all = site.env;
   all.insert(all.end(), fabric.begin(), fabric.end());
-  read_facts(asked_facts(all), environment, facts);
-  return plan_machine(site, fabric, facts, assume);
+  read_facts(asked_facts(all), allocation.environment, facts);
+  return plan_machine(site, fabric, facts, assume, meeting);
 }
 
 }  // namespace hvd

@@ -79,8 +79,7 @@ MachineEnvironment machine_of(const RunOptions& options, const Inputs& inputs,
   facts.nodes = placement.node_count / placement.virtual_nodes;
   facts.gpus_per_node = placement.gpus_per_node;
   const Allocation& allocation = inputs.allocation;
-  MachineEnvironment machine =
-      read_machine(inputs.site, allocation.environment, facts, options.assume);
+  MachineEnvironment machine = read_machine(inputs.site, allocation, facts, options.assume);
   if (options.dry_run || (allocation.identity && allocation.identity->rank != 0)) return machine;
   for (const PlannedVariable& variable : machine.offered) {
     if (!variable.provenance.is_assumed() || allocation.environment.has(variable.name)) continue;

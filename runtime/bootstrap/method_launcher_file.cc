@@ -71,8 +71,9 @@ Result<MethodOffer> meet_by_launcher_file(const MethodInput& input) {
   const auto folder = rendezvous_folder(input.environment);
   if (!folder.is_ok()) return decline(folder.status().message());
   MethodOffer offer;
-  HVD_TRY_ASSIGN(offer.rendezvous, meet_by_file(folder.value() + "/" + name.value(),
-                                                input.identity.rank, input.deadline));
+  HVD_TRY_ASSIGN(offer.rendezvous,
+                 meet_by_file(folder.value() + "/" + name.value(), input.identity.rank,
+                              input.environment, input.deadline));
   offer.how = format_text("{} (rendezvous file)", launcher_of(input.identity));
   return offer;
 }

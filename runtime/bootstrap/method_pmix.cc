@@ -109,20 +109,21 @@ class Session {
   pmix_proc_t me_;
 };
 
-Result<Rendezvous> exchange(const Session& session, const pmix_proc_t& me, Deadline deadline) {
+Result<Rendezvous> exchange(const Session& session, const pmix_proc_t& me,
+                            const MethodInput& input) {
   // The few bytes of the two answers are never freed: their owner is the library's allocator.
   HVD_TRY_ASSIGN(const pmix_value_t* size, session.get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE));
   Rendezvous rendezvous;
   if (me.rank == 0) {
-    HVD_TRY_ASSIGN(rendezvous, serve_rendezvous(deadline));
-    HVD_TRY(session.put(format_ticket(ticket_of(rendezvous))));
+    HVD_TRY_ASSIGN(rendezvous, serve_rendezvous(input.deadline));
+    HVD_TRY(session.put(format_ticket(ticket_of(rendezvous, input.environment))));
   }
-  HVD_TRY(session.fence(deadline));
+  HVD_TRY(session.fence(input.deadline));
   if (me.rank != 0) {
     HVD_TRY_ASSIGN(const pmix_value_t* text, session.get(0, kKey));
     if (text->type != PMIX_STRING) return error(Code::kInternal, "PMIx: the ticket is no text");
     HVD_TRY_ASSIGN(const Ticket ticket, parse_ticket(text->data.string));
-    HVD_TRY_ASSIGN(rendezvous, join_rendezvous(ticket, deadline));
+    HVD_TRY_ASSIGN(rendezvous, join_rendezvous(ticket, input.deadline));
   }
   rendezvous.size = static_cast<int>(size->data.uint32);
   return rendezvous;
@@ -148,7 +149,7 @@ Result<MethodOffer> meet_by_pmix(const MethodInput& input) {
   }
   const Session session(pmix.value(), me);
   MethodOffer offer;
-  HVD_TRY_ASSIGN(offer.rendezvous, exchange(session, me, input.deadline));
+  HVD_TRY_ASSIGN(offer.rendezvous, exchange(session, me, input));
   offer.how = "pmix";
   log(LogLevel::kInfo, "bootstrap",
       "PMIx was used and finalized: a program that uses MPI as well must initialise MPI before "

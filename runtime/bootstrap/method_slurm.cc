@@ -36,8 +36,8 @@ Result<MethodOffer> meet_by_slurm(const MethodInput& input) {
   auto folder = rendezvous_folder(input.environment);
   if (!folder.is_ok()) return decline(folder.status().message());
   HVD_TRY_ASSIGN(const std::string name, file_name(input.environment));
-  HVD_TRY_ASSIGN(offer.rendezvous,
-                 meet_by_file(folder.value() + "/" + name, input.identity.rank, input.deadline));
+  HVD_TRY_ASSIGN(offer.rendezvous, meet_by_file(folder.value() + "/" + name, input.identity.rank,
+                                                input.environment, input.deadline));
   offer.how = "slurm (rendezvous file)";
   return offer;
 }

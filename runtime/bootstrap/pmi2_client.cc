@@ -193,7 +193,7 @@ Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, Deadli
   constexpr std::string_view kKey = "hvd-ticket";
   if (rank == 0) {
     HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
-    HVD_TRY(client.put(kKey, format_ticket(ticket_of(rendezvous)), deadline));
+    HVD_TRY(client.put(kKey, format_ticket(ticket_of(rendezvous, environment)), deadline));
     HVD_TRY(client.fence(deadline));
     return rendezvous;
   }

@@ -92,9 +92,11 @@ Result<Rendezvous> serve_rendezvous(Deadline deadline) {
   return rendezvous;
 }
 
-Ticket ticket_of(const Rendezvous& rendezvous) {
+Ticket ticket_of(const Rendezvous& rendezvous, const Environment& environment) {
+  auto first = environment.get(launch_env::kBootstrapInterface);
+  if (!first) first = environment.get(launch_env::kInterface);
   return {.host = local_host_name(),
-          .addresses = rendezvous.server->addresses(),
+          .addresses = rendezvous.server->addresses(first.value_or("")),
           .key = rendezvous.key.to_hex(),
           .nonce = random_hex(8)};
 }
@@ -109,10 +111,11 @@ Result<Rendezvous> join_rendezvous(const Ticket& ticket, Deadline deadline) {
   return rendezvous;
 }
 
-Result<Rendezvous> meet_by_file(const std::string& path, int rank, Deadline deadline) {
+Result<Rendezvous> meet_by_file(const std::string& path, int rank, const Environment& environment,
+                                Deadline deadline) {
   if (rank == 0) {
     HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
-    HVD_TRY(write_private_file(path, format_ticket(ticket_of(rendezvous))));
+    HVD_TRY(write_private_file(path, format_ticket(ticket_of(rendezvous, environment))));
     rendezvous.file = std::make_unique<std::string>(path);
     return rendezvous;
   }

@@ -46,13 +46,15 @@ Result<Ticket> parse_ticket(std::string_view text);
 
 /// Rank 0's half: a server with a fresh key, and a connection to it.
 Result<Rendezvous> serve_rendezvous(Deadline deadline);
-Ticket ticket_of(const Rendezvous& rendezvous);
+/// The addresses come in the order that HVD_BOOTSTRAP_INTERFACE, else HVD_INTERFACE, asks for.
+Ticket ticket_of(const Rendezvous& rendezvous, const Environment& environment);
 /// The other ranks' half. One attempt: a server that is not there makes the ticket stale.
 Result<Rendezvous> join_rendezvous(const Ticket& ticket, Deadline deadline);
 
 /// Meets by a file that rank 0 writes and the others poll for. A file whose server refuses or does
 /// not answer is left from an earlier run, and is read again until the deadline.
-Result<Rendezvous> meet_by_file(const std::string& path, int rank, Deadline deadline);
+Result<Rendezvous> meet_by_file(const std::string& path, int rank, const Environment& environment,
+                                Deadline deadline);
 
 /// `$HVD_RENDEZVOUS_DIR` or `~/.cache/hvd`, created (mode 0700) where missing. kInvalidArgument
 /// or kSystem where there is no such folder and none can be made.

@@ -228,9 +228,9 @@ TcpStoreServer::~TcpStoreServer() {
   thread_.join();
 }
 
-std::string TcpStoreServer::addresses() const {
+std::string TcpStoreServer::addresses(std::string_view first) const {
   std::string text;
-  for (const std::string& address : published_addresses()) {
+  for (const std::string& address : published_addresses(interfaces_of_host(), first)) {
     const auto parsed = SocketAddress::of(address, port_);
     if (!parsed.is_ok()) continue;
     if (!text.empty()) text += ",";

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/result.h"
@@ -27,8 +28,8 @@ class TcpStoreServer {
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
   std::uint16_t port() const { return port_; }
-  /// "ADDRESS:PORT[,ADDRESS:PORT...]" as in HVD_STORE.
-  std::string addresses() const;
+  /// "ADDRESS:PORT[,ADDRESS:PORT...]" as in HVD_STORE; those of the interfaces `first` come first.
+  std::string addresses(std::string_view first = {}) const;
   /// The same for clients on this host alone.
   std::string loopback_address() const;
 

@@ -34,6 +34,9 @@ inline constexpr std::string_view kRendezvousDir = "HVD_RENDEZVOUS_DIR";
 /// Network interfaces, comma-separated, under which other hosts may reach this one. The user sets
 /// it.
 inline constexpr std::string_view kInterface = "HVD_INTERFACE";
+/// Network interfaces, comma-separated, under which the other ranks look for rank 0 first. hvdrun
+/// sets it from the site, or the user does; else those of HVD_INTERFACE.
+inline constexpr std::string_view kBootstrapInterface = "HVD_BOOTSTRAP_INTERFACE";
 /// TCP connections for each lane and pair of nodes; that of rank 0 counts. The user sets it.
 inline constexpr std::string_view kTcpSockets = "HVD_TCP_SOCKETS";
 /// Seconds that ranks wait for each other at start (default 120).

@@ -238,12 +238,18 @@ int rails_between(const std::vector<Interface>& mine, const std::vector<Interfac
   }));
 }
 
-std::vector<std::string> published_addresses(std::string_view wanted) {
-  const std::vector<Interface> all = interfaces_of_host();
-  auto choice = choose_interfaces(all, wanted);
-  if (!choice.is_ok()) choice = choose_interfaces(all, {});
+std::vector<std::string> published_addresses(const std::vector<Interface>& all,
+                                             std::string_view first) {
   std::vector<std::string> addresses;
-  for (const Interface& interface : choice.value().usable) addresses.push_back(interface.address);
+  for (const std::string_view wanted : {first, std::string_view()}) {
+    const Result<InterfaceChoice> choice = choose_interfaces(all, wanted);
+    if (!choice.is_ok()) continue;
+    for (const Interface& interface : choice.value().usable) {
+      const bool is_new =
+          std::find(addresses.begin(), addresses.end(), interface.address) == addresses.end();
+      if (is_new) addresses.push_back(interface.address);
+    }
+  }
   if (addresses.empty()) addresses.emplace_back("127.0.0.1");
   return addresses;
 }

@@ -43,9 +43,11 @@ std::vector<std::string> order_addresses(const std::vector<Interface>& mine,
 /// How many of the addresses are equally good and best: rails that lanes can be spread over.
 int rails_between(const std::vector<Interface>& mine, const std::vector<Interface>& theirs);
 
-/// Numeric addresses (no port) under which other hosts may reach this one; loopback when there is
-/// nothing else. `wanted`: as above; where it names nothing, as if it were empty.
-std::vector<std::string> published_addresses(std::string_view wanted = {});
+/// Numeric addresses (no port) under which other hosts may reach this one, of `all` interfaces;
+/// loopback when there is nothing else. Those of the interfaces that `first` names (as above) come
+/// first, in its order; names that are not there count for nothing. Pure.
+std::vector<std::string> published_addresses(const std::vector<Interface>& all,
+                                             std::string_view first);
 
 /// True for interfaces that lead to no other host: lo, docker0, br-*, veth*, virbr*, ...
 bool leads_nowhere(std::string_view interface);

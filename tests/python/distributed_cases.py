@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import datetime
+import os
 import unittest
 import warnings
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -434,6 +436,18 @@ class TestLifetime(Case):
         dist.all_reduce(mine)
         self.assert_same(mine, torch.stack(everyones()).sum(0))
         hvd.barrier()
+
+    def test_the_store_is_found_by_the_name_on_the_fast_network(self) -> None:
+        from hvd.torch.distributed.process_group import _name_of_this_host as name
+
+        cases = {"n1i": "n1i", "n1i.cluster": "n1i.cluster", "n10": "n1.c", "": "n1.c", "x": "n1.c"}
+        with mock.patch("socket.gethostname", return_value="n1.c"):
+            for told, wanted in cases.items():
+                with mock.patch.dict(os.environ, MASTER_ADDR=told):
+                    with mock.patch("socket.getaddrinfo", return_value=[]):
+                        self.assertEqual(name(), wanted)
+                    with mock.patch("socket.getaddrinfo", side_effect=OSError("unknown")):
+                        self.assertEqual(name(), "n1.c")
 
     def test_register_again(self) -> None:
         backend.register()

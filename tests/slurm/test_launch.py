@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every way to start ranks on a cluster: with and without hvdrun, under each MPI type, in a batch job and in salloc."""
 
+import json
 import re
 import unittest
 
@@ -8,6 +9,17 @@ import slurm_test
 
 _PROBE = slurm_test.BUILD / "tests" / "process" / "bootstrap_probe"
 _DIGITS = slurm_test.BUILD / "examples" / "digits"
+_SITE = {
+    "id": "lab",
+    "name": "Lab",
+    "provenance": {"wiki": {"source": "wiki", "date": "2026-10", "mark": "documented"}},
+    "source": "wiki",
+    "partitions": [],
+    "gres_style": "none",
+    "env": [],
+    "bootstrap_if": "hsn9,eth0",
+    "master_addr_suffix": "i",
+}
 _MPI_TYPES = ("none", "pmi2", "pmix")
 
 
@@ -96,6 +108,34 @@ class TestHvdrun(slurm_test.SlurmTest):
     def test_a_program_that_does_not_exist(self):
         result = self.cluster.login(["srun", "-N1", slurm_test.HVDRUN, "/no/such/program"])
         self.assertEqual(result.returncode, 127, result.stderr)
+
+    def test_ranks_meet_where_the_site_says(self):
+        site = self.cluster.root / "lab.json"
+        site.write_text(json.dumps(_SITE))
+        names = "HVD_BOOTSTRAP_INTERFACE NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME MASTER_ADDR"
+        show = "echo " + " ".join(f"${name}" for name in names.split())
+        command = [slurm_test.HVDRUN, "--site", site, "bash", "-c", f"{show} $MASTER_PORT"]
+        for way in (["srun", "-N2", "-n4"], ["salloc", "-N2", "-n4"]):
+            with self.subTest(way=way[0]):
+                lines = self.run_ok([*way, *command]).splitlines()
+                self.assertEqual(len(lines), 4, lines)
+                for line in lines:
+                    self.assertRegex(line, r"eth0 eth0 eth0 jz1i 2\d{4}$")
+                self.assertEqual(len({line.split()[-1] for line in lines}), 1, lines)
+        with self.subTest("what the user set stays"):
+            output = self.run_ok(["srun", "-N2", "-n2", *command], MASTER_ADDR="mine")
+            self.assertEqual(output.count("eth0 eth0 eth0 mine 2"), 2, output)
+        with self.subTest("one node"):
+            line = self.run_ok(["srun", "-N1", "-n1", *command])
+            self.assertRegex(line, r"^jz1 2\d{4}$")
+        with self.subTest("the library finds rank 0"):
+            output = self.run_ok(["srun", "-N2", "-n4", slurm_test.HVDRUN, "--site", site, _PROBE])
+            self.assertEqual(output.count("size=4"), 4, output)
+        with self.subTest("--dry-run says it before"):
+            dry = [slurm_test.HVDRUN, "--site", site, "--dry-run", "true"]
+            output = self.run_ok(["salloc", "-N2", "-n2", *dry])
+            self.assertRegex(output, r"MASTER_ADDR=jz1i +site lab: .*master_addr_suffix: i")
+            self.assertRegex(output, r"MASTER_PORT= +default: each task makes it")
 
     def test_digits_over_four_nodes(self):
         output = self.run_ok(["srun", "-N4", slurm_test.HVDRUN, _DIGITS], timeout=120)

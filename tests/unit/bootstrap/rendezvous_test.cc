@@ -14,6 +14,8 @@
 
 #include "bootstrap/file_store.h"
 #include "bootstrap/pmi2_client.h"
+#include "transport/interfaces.h"
+#include "transport/socket_address.h"
 
 namespace hvd {
 namespace {
@@ -40,17 +42,40 @@ TEST(Ticket, ReadsWhatItWrote) {
   }
 }
 
+TEST(Ticket, HasTheAddressesOfTheInterfaceToTryFirstBeforeTheOthers) {
+  const auto all = interfaces_of_host();
+  const auto choice = choose_interfaces(all, "");
+  ASSERT_TRUE(choice.is_ok());
+  auto served = serve_rendezvous(soon());
+  ASSERT_TRUE(served.is_ok()) << served.status().message();
+  for (const Interface& interface : choice.value().usable) {
+    Environment environment;
+    environment.set("HVD_INTERFACE", "nonsense");
+    environment.set("HVD_BOOTSTRAP_INTERFACE", "hsn9," + interface.name);
+    const std::string first = published_addresses(all, interface.name).front();
+    const std::string text = ticket_of(served.value(), environment).addresses;
+    const auto addresses = parse_addresses(text);
+    ASSERT_TRUE(addresses.is_ok()) << addresses.status().message();
+    const auto expected = SocketAddress::of(first, served.value().server->port());
+    EXPECT_EQ(addresses.value().front().to_string(), expected.value().to_string()) << text;
+    environment.unset("HVD_BOOTSTRAP_INTERFACE");
+    environment.set("HVD_INTERFACE", interface.name);
+    EXPECT_EQ(ticket_of(served.value(), environment).addresses, text);
+  }
+}
+
 TEST(RendezvousFile, AStaleFileIsReadAgain) {
   const std::string path = temporary_path();
   {
     // A run that left its file: its server is gone, and its port answers nobody.
     auto old = serve_rendezvous(soon());
     ASSERT_TRUE(old.is_ok());
-    ASSERT_TRUE(write_private_file(path, format_ticket(ticket_of(old.value()))).is_ok());
+    ASSERT_TRUE(
+        write_private_file(path, format_ticket(ticket_of(old.value(), Environment()))).is_ok());
   }
   Result<Rendezvous> joined = Status(Code::kAborted, "not run");
-  std::thread late([&] { joined = meet_by_file(path, 1, soon()); });
-  auto served = meet_by_file(path, 0, soon());
+  std::thread late([&] { joined = meet_by_file(path, 1, Environment(), soon()); });
+  auto served = meet_by_file(path, 0, Environment(), soon());
   late.join();
   ASSERT_TRUE(served.is_ok()) << served.status().message();
   ASSERT_TRUE(joined.is_ok()) << joined.status().message();
@@ -61,7 +86,8 @@ TEST(RendezvousFile, AStaleFileIsReadAgain) {
 }
 
 TEST(RendezvousFile, SaysThatRankZeroDidNotCome) {
-  const auto met = meet_by_file(temporary_path(), 1, Deadline::after(milliseconds(20)));
+  const auto met =
+      meet_by_file(temporary_path(), 1, Environment(), Deadline::after(milliseconds(20)));
   EXPECT_EQ(met.status().code(), Code::kTimeout);
   EXPECT_NE(met.status().message().find("rank 0 did not come"), std::string::npos);
   EXPECT_NE(met.status().message().find("HVD_RENDEZVOUS_DIR"), std::string::npos);
@@ -69,7 +95,7 @@ TEST(RendezvousFile, SaysThatRankZeroDidNotCome) {
 
 TEST(RendezvousFile, IsRemovedWhenTheStartFails) {
   const std::string path = temporary_path();
-  { EXPECT_TRUE(meet_by_file(path, 0, soon()).is_ok()); }
+  { EXPECT_TRUE(meet_by_file(path, 0, Environment(), soon()).is_ok()); }
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
 }
 

@@ -121,7 +121,7 @@ def _rendezvous(url: str, timeout: Any = None, **unused: Any) -> Iterator[tuple[
     limit = timeout if isinstance(timeout, datetime.timedelta) else datetime.timedelta(minutes=30)
     store = None
     if rank == 0:
-        name = "localhost" if api.local_size() == size else socket.gethostname()
+        name = "localhost" if api.local_size() == size else _name_of_this_host()
         store = dist.TCPStore(name, 0, size, True, limit, False)
         address = (name, store.port)
         state.broadcast_object(address, 0, name="hvd.torch.distributed.store")
@@ -130,6 +130,23 @@ def _rendezvous(url: str, timeout: Any = None, **unused: Any) -> Iterator[tuple[
         store = dist.TCPStore(host, port, size, False, limit, False)
     yield store, rank, size
     raise RuntimeError("a job that was joined by hvd:// cannot be joined again by the same call")
+
+
+def _name_of_this_host() -> str:
+    """Return the name under which the other hosts find this one.
+
+    A launcher says it in ``MASTER_ADDR`` where it is another one than the host's own: ``n1i`` for
+    ``n1``, on the fast network. What names another host (``n10``) was left by another job.
+    """
+    own = socket.gethostname()
+    told = os.environ.get("MASTER_ADDR", "")
+    if not re.match(re.escape(own.partition(".")[0]) + r"(?!\d)", told):
+        return own
+    try:
+        socket.getaddrinfo(told, None)
+    except OSError:
+        return own
+    return told
 
 
 def _names_us(backend: Any) -> bool:
