@@ -51,6 +51,15 @@ DriverGpu::~DriverGpu() {
   (void)calls_.context_release.call(number_);
 }
 
+Result<std::array<std::uint8_t, 16>> DriverGpu::uuid_of(vendor::DeviceNumber number) const {
+  vendor::DeviceUuid uuid{};
+  HVD_TRY(driver_.run(calls_.device_uuid, &uuid, number));
+  std::array<std::uint8_t, 16> bytes{};
+  static_assert(sizeof(uuid.bytes) == sizeof(bytes));
+  std::memcpy(bytes.data(), uuid.bytes, sizeof(uuid.bytes));
+  return bytes;
+}
+
 Status DriverGpu::find_facts() {
   std::array<char, 256> text{};
   const int size = static_cast<int>(text.size());
@@ -60,10 +69,7 @@ Status DriverGpu::find_facts() {
   facts_.bus_id = text.data();
   std::transform(facts_.bus_id.begin(), facts_.bus_id.end(), facts_.bus_id.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  vendor::DeviceUuid uuid{};
-  HVD_TRY(driver_.run(calls_.device_uuid, &uuid, number_));
-  static_assert(sizeof(uuid.bytes) == sizeof(facts_.uuid));
-  std::memcpy(facts_.uuid.data(), uuid.bytes, sizeof(uuid.bytes));
+  HVD_TRY_ASSIGN(facts_.uuid, uuid_of(number_));
   int major = 0;
   int minor = 0;
   HVD_TRY(driver_.run(calls_.device_attribute, &major, vendor::kMajor, number_));
@@ -79,13 +85,20 @@ Status DriverGpu::about(const Status& status) const {
                                                  : format_text("GPU {} ({})", index_, facts_.name));
 }
 
-bool DriverGpu::can_reach(const Gpu& peer) const {
-  if (peer.device() == device()) return true;
-  vendor::DeviceNumber other{};
-  int yes = 0;
-  return peer.device().kind == vendor::kDeviceKind &&
-         calls_.device_get.call(&other, peer.device().index) == vendor::kSuccess &&
-         calls_.device_can_reach.call(&yes, number_, other) == vendor::kSuccess && yes != 0;
+Result<std::vector<GpuPeer>> DriverGpu::peers() {
+  int count = 0;
+  HVD_TRY(about(driver_.run(calls_.device_count, &count)));
+  std::vector<GpuPeer> peers;
+  for (int index = 0; index < count; ++index) {
+    if (index == index_) continue;
+    vendor::DeviceNumber other{};
+    int is_in_reach = 0;
+    HVD_TRY(about(driver_.run(calls_.device_get, &other, index)));
+    HVD_TRY(about(driver_.run(calls_.device_can_reach, &is_in_reach, number_, other)));
+    HVD_TRY_ASSIGN(const auto uuid, uuid_of(other));
+    peers.push_back({uuid, is_in_reach != 0});
+  }
+  return peers;
 }
 
 Status DriverGpu::enter() {

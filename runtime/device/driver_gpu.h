@@ -27,7 +27,7 @@ class DriverGpu final : public Gpu {
 
   Device device() const override { return {vendor::kDeviceKind, index_}; }
   const GpuFacts& facts() const override { return facts_; }
-  bool can_reach(const Gpu& peer) const override;
+  Result<std::vector<GpuPeer>> peers() override;
 
   Result<StreamHandle> create_stream() override;
   void destroy_stream(StreamHandle stream) override;
@@ -61,6 +61,7 @@ class DriverGpu final : public Gpu {
  private:
   DriverGpu(const DriverLibrary& driver, int index, KernelImages images)
       : driver_(driver), calls_(driver.functions()), index_(index), images_(images) {}
+  Result<std::array<std::uint8_t, 16>> uuid_of(vendor::DeviceNumber number) const;
   Status find_facts();
   void pop();
   /// Sets what this thread must not call while streams are captured; `mode`: to this, from what.

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/result.h"
@@ -51,6 +52,12 @@ struct GpuFacts {
   int multiprocessors = 1;
 };
 
+/// Another GPU of the process.
+struct GpuPeer {
+  std::array<std::uint8_t, 16> uuid{};
+  bool is_in_reach = false;  ///< Its memory can be read and written from the GPU that was asked.
+};
+
 /// How many blocks of how many threads run a kernel.
 struct LaunchShape {
   unsigned blocks = 1;
@@ -68,8 +75,8 @@ class Gpu {
 
   virtual Device device() const = 0;
   virtual const GpuFacts& facts() const = 0;
-  /// True when this GPU reads and writes the memory of `peer` (another GPU of this process).
-  virtual bool can_reach(const Gpu& peer) const = 0;
+  /// The other GPUs that this process sees. None of them is opened.
+  virtual Result<std::vector<GpuPeer>> peers() = 0;
 
   /// A stream of ours: of the highest priority, not ordered with the default stream.
   virtual Result<StreamHandle> create_stream() = 0;

@@ -140,6 +140,18 @@ TEST_F(NcclFailures, TwoRanksOnOneGpuAreToldTheRemedy) {
   }
 }
 
+TEST_F(NcclFailures, GpusWithoutPeerAccessAreToldOfOnce) {
+  double_peers(0);
+  testing::internal::CaptureStderr();
+  expect_new_world({1, 2, 2});
+  const std::string text = testing::internal::GetCapturedStderr();
+  const std::string told = "ranks 1 and 2 on host ";
+  const std::size_t first = text.find(told);
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_THAT(text.substr(first), HasSubstr("GPUs without peer access"));
+  EXPECT_EQ(text.find("peer access", text.find("peer access") + 1), std::string::npos) << text;
+}
+
 TEST_F(NcclFailures, ATensorOnAnotherGpuIsRefusedOnItsRank) {
   NcclRanks world({2});
   world.run([](int rank, Engine& engine) {

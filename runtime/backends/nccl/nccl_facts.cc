@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
 namespace hvd {
@@ -85,22 +86,77 @@ Status check_gpus(std::span<const NcclFacts> facts, const Communicator& communic
   return Status::ok();
 }
 
-/// Ranks of one node each see one GPU, and the others are closed to them: NCCL then copies through
-/// host memory.
+/// How the GPU of one rank comes to the memory of that of another rank of its node.
+enum class Access { kDirect, kOutOfReach, kClosed };
+
+Access access_of(const NcclFacts& from, const NcclFacts& to) {
+  if (from.uuid == to.uuid) return Access::kDirect;
+  const std::uint64_t other = NcclFacts::hash_of(to.uuid);
+  for (std::uint32_t i = 0; i < from.peers; ++i) {
+    if (from.peer_gpus[i] != other) continue;
+    return ((from.peers_out_of_reach >> i) & 1U) != 0 ? Access::kOutOfReach : Access::kDirect;
+  }
+  // One that is only hidden (CUDA_VISIBLE_DEVICES) is reached all the same.
+  const bool sees_all = from.visible_gpus <= static_cast<int>(NcclFacts::kMostPeers) + 1;
+  return sees_all && from.is_confined != 0 ? Access::kClosed : Access::kDirect;
+}
+
+/// Pairs of ranks of one node, for a sentence: the first, and how many there are.
+struct Pairs {
+  int first = 0;
+  int second = 0;
+  int count = 0;
+
+  void add(int one, int other) {
+    if (count++ > 0) return;
+    first = one;
+    second = other;
+  }
+  /// "ranks 4 and 5 on host a (and 2 more pairs there)".
+  std::string text(const Communicator& communicator) const {
+    const auto world_rank = [&](int rank) {
+      const auto index = static_cast<std::size_t>(rank);
+      return communicator.world_ranks.empty() ? rank : communicator.world_ranks[index];
+    };
+    const std::string more =
+        count == 1 ? ""
+                   : format_text(" (and {} more pair{} there)", count - 1, count == 2 ? "" : "s");
+    return format_text("ranks {} and {} on host {}{}", world_rank(first), world_rank(second),
+                       communicator.hosts[static_cast<std::size_t>(first)], more);
+  }
+};
+
+/// NCCL copies through host memory between GPUs that do not come to each other's. The first node
+/// speaks for all: they are alike.
 void note_missing_peer_access(std::span<const NcclFacts> facts, const Communicator& communicator,
                               std::vector<std::string>& notices) {
+  Pairs closed;
+  Pairs apart;
   for (const std::vector<int>& node : communicator.nodes) {
-    const bool confined = node.size() > 1 && std::all_of(node.begin(), node.end(), [&](int rank) {
-                            const NcclFacts& fact = facts[static_cast<std::size_t>(rank)];
-                            return fact.visible_gpus == 1 && fact.is_confined != 0;
-                          });
-    if (!confined) continue;
+    for (std::size_t second = 1; second < node.size(); ++second) {
+      for (std::size_t first = 0; first < second; ++first) {
+        const NcclFacts& one = facts[static_cast<std::size_t>(node[first])];
+        const NcclFacts& other = facts[static_cast<std::size_t>(node[second])];
+        const Access access = std::max(access_of(one, other), access_of(other, one));
+        if (access == Access::kClosed) closed.add(node[first], node[second]);
+        if (access == Access::kOutOfReach) apart.add(node[first], node[second]);
+      }
+    }
+    if (closed.count + apart.count > 0) break;
+  }
+  if (closed.count > 0) {
     notices.push_back(format_text(
-        "host {}: each rank may open its own GPU only, so that GPUs cannot copy from each other "
-        "and NCCL goes through host memory; replace Slurm's --gpus-per-task (or "
-        "--gpu-bind=single) by --gpus-per-node with --gpu-bind=none",
-        communicator.hosts[static_cast<std::size_t>(node.front())]));
-    return;
+        "{} may not open each other's GPUs, so that NCCL copies between them through host memory: "
+        "replace Slurm's --gpus-per-task (or --gpu-bind) by --gpus-per-node with --gpu-bind=none, "
+        "or add --gres-flags=allow-task-sharing to srun (Slurm 23.11.4 or newer)",
+        closed.text(communicator)));
+  }
+  if (apart.count > 0) {
+    notices.push_back(format_text(
+        "{} have GPUs without peer access, so that NCCL copies between them through host memory: "
+        "some models never have it; where others lack it the site can turn off PCIe ACS and the "
+        "IOMMU, or let a virtual machine have it. No flag of Slurm changes that",
+        apart.text(communicator)));
   }
 }
 
@@ -134,6 +190,16 @@ std::string_view text_of(std::span<const char> field) {
   return {field.data(), ::strnlen(field.data(), field.size())};
 }
 
+std::uint64_t NcclFacts::hash_of(const std::array<std::uint8_t, 16>& uuid) {
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(uuid.data()), uuid.size()});
+}
+
+void NcclFacts::add_peer(const std::array<std::uint8_t, 16>& gpu, bool is_in_reach) {
+  if (peers == kMostPeers) return;
+  if (!is_in_reach) peers_out_of_reach |= 1U << peers;
+  peer_gpus[peers++] = hash_of(gpu);
+}
+
 NcclAgreement agree_on_nccl(std::span<const NcclFacts> facts, const Communicator& communicator) {
   NcclAgreement agreement;
   for (const auto check : {&check_problems, &check_versions, &check_gpus}) {
@@ -145,14 +211,16 @@ NcclAgreement agree_on_nccl(std::span<const NcclFacts> facts, const Communicator
   return agreement;
 }
 
-bool has_closed_gpus(const std::string& folder) {
+bool is_confined_to(int visible, const std::string& folder) {
+  int open = 0;
+  int closed = 0;
   std::error_code missing;
   for (std::filesystem::directory_iterator entry(folder, missing), end; !missing && entry != end;
        entry.increment(missing)) {
     if (!is_gpu_file(entry->path().filename().string())) continue;
-    if (::access(entry->path().c_str(), R_OK | W_OK) != 0) return true;
+    ++(::access(entry->path().c_str(), R_OK | W_OK) == 0 ? open : closed);
   }
-  return false;
+  return closed > 0 && open <= visible;
 }
 
 }  // namespace hvd

@@ -29,7 +29,12 @@ Status fill_in(NcclFacts& facts, NcclSession& session, const Environment& enviro
   put_text(facts.gpu, gpu.name);
   HVD_TRY_ASSIGN(facts.visible_gpus, session.context().gpus->count());
   facts.shares_gpu = session.settings().shares_gpu ? 1 : 0;
-  facts.is_confined = has_closed_gpus("/dev") ? 1 : 0;
+  facts.is_confined = is_confined_to(facts.visible_gpus, "/dev") ? 1 : 0;
+  if (const auto peers = session.gpu().peers(); peers.is_ok()) {
+    for (const GpuPeer& peer : peers.value()) facts.add_peer(peer.uuid, peer.is_in_reach);
+  } else {
+    log(LogLevel::kDebug, "nccl", "{}", peers.status().message());  // only a notice depends on it
+  }
   const std::string& host_id = session.settings().host_id;
   if (!host_id.empty()) facts.host_id = std::hash<std::string>()(host_id);
   if (session.context().communicator.rank != 0) return Status::ok();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -52,7 +53,8 @@ struct Devices {
   std::vector<std::unique_ptr<CUctx_st>> contexts;
   std::vector<int> gpus;  ///< The numbers on the machine.
   const int architecture = number("HVD_DOUBLE_ARCHITECTURE", 80);
-  const bool peers = number("HVD_DOUBLE_PEERS", 1) != 0;
+  const bool has_peers = number("HVD_DOUBLE_PEERS", 1) != 0;
+  std::atomic<bool> peers{has_peers};
 };
 
 Devices& devices() {
@@ -86,6 +88,7 @@ CUcontext current_context() {
 }
 void heal_devices() {
   for (auto& context : devices().contexts) context->fault = CUDA_SUCCESS;
+  devices().peers = devices().has_peers;
 }
 
 }  // namespace double_cuda
@@ -95,6 +98,8 @@ using namespace double_cuda;  // NOLINT(google-build-using-namespace)
 void double_spoil(int device, CUresult code) {
   if (const CUcontext context = context_of(device)) context->fault = code;
 }
+
+void double_peers(int reach) { devices().peers = reach != 0; }
 
 CUresult cuInit(unsigned flags) {
   DOUBLE_BEGIN(cuInit, kNothing);
@@ -174,7 +179,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 CUresult cuDeviceCanAccessPeer(int* yes, CUdevice device, CUdevice peer) {
   DOUBLE_BEGIN(cuDeviceCanAccessPeer, kDriver);
   if (!is_device(device) || !is_device(peer)) return CUDA_ERROR_INVALID_DEVICE;
-  *yes = device != peer && devices().peers ? 1 : 0;
+  *yes = device != peer && devices().peers.load() ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

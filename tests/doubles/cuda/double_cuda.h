@@ -36,6 +36,9 @@ void double_delay(std::uint64_t seed, std::uint64_t microseconds);
 /// A fault of the GPU: every call that needs it gives `code` from now on, until double_reset().
 void double_spoil(int device, CUresult code);
 
+/// As HVD_DOUBLE_PEERS, until double_reset().
+void double_peers(int reach);
+
 /// Calls since double_reset(). "wait": times that a call waited for the device.
 std::uint64_t double_calls(const char* function);
 /// Bytes of device memory that are allocated; -1: pinned host memory.

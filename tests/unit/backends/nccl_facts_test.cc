@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/nccl/nccl_facts.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +9,12 @@
 
 namespace hvd {
 namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
 
 /// Ranks 0 and 1 on host a, rank 2 on host b, which are ranks 4, 5 and 6 of the job.
 Communicator three_ranks() {
@@ -90,22 +96,82 @@ TEST(NcclFacts, LetRanksShareAGpuUnderDifferentHostIds) {
   EXPECT_TRUE(agreement.status.is_ok()) << agreement.status.message();
 }
 
+/// As where each rank sees the GPUs of all.
+void see_all(std::vector<NcclFacts>& facts, bool in_reach = true) {
+  for (NcclFacts& fact : facts) {
+    for (const NcclFacts& other : facts) {
+      if (&fact != &other) fact.add_peer(other.uuid, in_reach);
+    }
+  }
+}
+
 TEST(NcclFacts, NameTheFlagOfSlurmThatKeepsGpusApart) {
-  const NcclAgreement confined = agree([](auto& facts) {
+  const auto confine = [](auto& facts) {
     for (NcclFacts& fact : facts) {
       fact.visible_gpus = 1;
       fact.is_confined = 1;
     }
-  });
+  };
+  const NcclAgreement confined = agree(confine);
   EXPECT_TRUE(confined.status.is_ok());
-  ASSERT_EQ(confined.notices.size(), 1U);
-  EXPECT_NE(confined.notices[0].find("host a"), std::string::npos);
-  EXPECT_NE(confined.notices[0].find("--gpus-per-task"), std::string::npos);
+  EXPECT_THAT(confined.notices,
+              ElementsAre(AllOf(StartsWith("ranks 4 and 5 on host a may not open"),
+                                HasSubstr("--gpus-per-task"),
+                                HasSubstr("--gres-flags=allow-task-sharing"))));
+  // One rank alone sees what is closed to the other.
+  const NcclAgreement half = agree([&](auto& facts) {
+    confine(facts);
+    facts[0].add_peer(facts[1].uuid, true);
+  });
+  EXPECT_EQ(half.notices, confined.notices);
   // One GPU by CUDA_VISIBLE_DEVICES is no obstacle.
   const NcclAgreement masked = agree([](auto& facts) {
     for (NcclFacts& fact : facts) fact.visible_gpus = 1;
   });
-  EXPECT_TRUE(masked.notices.empty());
+  EXPECT_THAT(masked.notices, IsEmpty());
+  // Nor are GPUs of other jobs.
+  const NcclAgreement shared_node = agree([](auto& facts) {
+    see_all(facts);
+    for (NcclFacts& fact : facts) fact.is_confined = 1;
+  });
+  EXPECT_THAT(shared_node.notices, IsEmpty());
+}
+
+TEST(NcclFacts, NameTheRanksWhoseGpusLackPeerAccess) {
+  EXPECT_THAT(agree([](auto& facts) { see_all(facts, false); }).notices,
+              ElementsAre(AllOf(StartsWith("ranks 4 and 5 on host a have GPUs without peer access"),
+                                HasSubstr("through host memory"), HasSubstr("ACS"))));
+  EXPECT_THAT(agree([](auto& facts) { see_all(facts); }).notices, IsEmpty());
+  // Of GPUs that no rank uses nobody wants to know.
+  EXPECT_THAT(agree([](auto& facts) { facts[0].add_peer({9, 9}, false); }).notices, IsEmpty());
+}
+
+TEST(NcclFacts, CountThePairsOfTheFirstNodeThatLacksPeerAccess) {
+  std::vector<NcclFacts> facts(10);
+  Communicator communicator;
+  communicator.size = 10;
+  communicator.nodes = {{0, 1}, {2, 3, 4, 5}, {6, 7, 8, 9}};
+  for (std::size_t rank = 0; rank < facts.size(); ++rank) {
+    facts[rank].uuid[0] = static_cast<std::uint8_t>(rank + 1);
+    facts[rank].visible_gpus = 4;
+    communicator.hosts.push_back(rank < 2 ? "a" : rank < 6 ? "b" : "c");
+  }
+  for (std::size_t one = 2; one < 10; ++one) {
+    for (std::size_t other = 2; other < 10; ++other) {
+      // Two and two reach each other.
+      if (one != other) facts[one].add_peer(facts[other].uuid, one / 2 == other / 2);
+    }
+  }
+  EXPECT_THAT(
+      agree_on_nccl(facts, communicator).notices,
+      ElementsAre(StartsWith("ranks 2 and 4 on host b (and 3 more pairs there) have GPUs")));
+}
+
+TEST(NcclFacts, TellOfNoMoreGpusThanThereIsRoomFor) {
+  NcclFacts facts;
+  for (std::uint8_t i = 0; i < 20; ++i) facts.add_peer({i}, i % 2 == 0);
+  EXPECT_EQ(facts.peers, NcclFacts::kMostPeers);
+  EXPECT_EQ(facts.peers_out_of_reach, 0xaaaaU);
 }
 
 TEST(NcclFacts, NoteGpusOfDifferentKinds) {
@@ -128,9 +194,12 @@ TEST(NcclFacts, SeeGpusThatAreClosedToTheProcess) {
   std::filesystem::create_symlink("nowhere", folder + "/nvidiactl");
   std::filesystem::create_symlink("nowhere", folder + "/nvidia-uvm");
   std::ofstream(folder + "/nvidia0");
-  EXPECT_FALSE(has_closed_gpus(folder));
+  EXPECT_FALSE(is_confined_to(1, folder));
   std::filesystem::create_symlink("nowhere", folder + "/nvidia1");
-  EXPECT_TRUE(has_closed_gpus(folder));
+  EXPECT_TRUE(is_confined_to(1, folder));
+  std::ofstream(folder + "/nvidia2");
+  EXPECT_FALSE(is_confined_to(1, folder)) << "it may open one that it does not look at";
+  EXPECT_TRUE(is_confined_to(2, folder));
   std::filesystem::remove_all(folder);
 }
 

@@ -221,10 +221,16 @@ TEST_F(DriverGpuTest, SaysThatAFaultBeforeSpoiltTheGpu) {
 }
 
 TEST_F(DriverGpuTest, ReachesItsPeersUnlessTheDriverSaysNo) {
-  EXPECT_TRUE(gpu_->can_reach(*gpu_));
-  EXPECT_TRUE(gpu_->can_reach(*other_gpu_));
+  for (const bool reach : {true, false}) {
+    double_peers(reach ? 1 : 0);
+    const auto peers = gpu_->peers();
+    ASSERT_TRUE(peers.is_ok()) << peers.status().message();
+    ASSERT_EQ(peers.value().size(), static_cast<std::size_t>(gpus_->count().value() - 1));
+    EXPECT_EQ(peers.value()[0].uuid, other_gpu_->facts().uuid);
+    EXPECT_EQ(peers.value()[0].is_in_reach, reach);
+  }
   double_fail("cuDeviceCanAccessPeer", 1, CUDA_ERROR_INVALID_DEVICE);
-  EXPECT_FALSE(gpu_->can_reach(*other_gpu_));
+  EXPECT_THAT(gpu_->peers().status().message(), HasSubstr("cuDeviceCanAccessPeer"));
 }
 
 // Whatever fails says which GPU and which call.
