@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "base/environment.h"
+#include "launcher/node/nvml.h"
+#include "launcher/node/read_node.h"
 
 namespace hvd {
 namespace {
@@ -121,6 +123,8 @@ CheckedGroup check_machine() {
   };
   CheckedGroup group{"machine", {}};
   for (const KnownLibrary& library : libraries) group.parts.push_back(look_up(library));
+  const auto peers = ask_peer_access(kNvmlLibrary, read_node("", {.gpus = true}));
+  if (peers) group.parts.push_back(describe_peer_access(*peers));
   return group;
 }
 

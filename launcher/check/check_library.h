@@ -13,8 +13,9 @@ struct RuntimeFound {
 };
 RuntimeFound check_runtime();
 
-/// The libraries of this machine that hvdrun and libhvd load at run time. Each is opened and
-/// closed, and nothing in it is called: libslurm and the MPIs are not initialised.
+/// The libraries of this machine that hvdrun and libhvd load at run time. Each is opened, and
+/// nothing in it is called: libslurm and the MPIs are not initialised. Where there are several GPUs
+/// NVML is asked whether they reach each other.
 CheckedGroup check_machine();
 
 }  // namespace hvd

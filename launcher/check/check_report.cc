@@ -24,6 +24,23 @@ Result<CheckedGroup> group_of(const OrderedJson& info, const char* name) {
 
 }  // namespace
 
+CheckedPart describe_peer_access(const PeerAccess& access) {
+  const std::string name = "GPU peer access";
+  if (access.missing.empty()) {
+    return {name, true,
+            format_text("the {} GPUs of this machine reach each other's memory", access.gpus)};
+  }
+  const PeerAccess::Pair& first = access.missing.front();
+  const std::size_t more = access.missing.size() - 1;
+  return {
+      name, false,
+      format_text("GPUs {} and {}{} do not reach each other's memory ({}): NCCL copies between "
+                  "them through host memory",
+                  first.one, first.other,
+                  more == 0 ? "" : format_text(" (and {} more pair{})", more, more == 1 ? "" : "s"),
+                  first.reason)};
+}
+
 Result<std::vector<CheckedGroup>> parse_build_info(std::string_view text) {
   const OrderedJson info = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!info.is_object()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/node/nvml.h"
 
 namespace hvd {
 
@@ -27,6 +28,9 @@ struct CheckReport {
   std::string revision;  ///< Of its source.
   std::vector<CheckedGroup> groups;
 };
+
+/// Whether NCCL copies from GPU to GPU within this machine, or through host memory.
+CheckedPart describe_peer_access(const PeerAccess& access);
 
 /// The groups of the JSON text that hvd_build_info() returns.
 Result<std::vector<CheckedGroup>> parse_build_info(std::string_view text);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace hvd {
 namespace {
@@ -23,6 +24,7 @@ struct Nvml {
   int (*mig_mode)(Device device, unsigned* current, unsigned* pending) = nullptr;
   int (*most_mig)(Device device, unsigned* count) = nullptr;
   int (*mig_by_index)(Device device, unsigned index, Device* instance) = nullptr;
+  int (*peer_status)(Device one, Device other, int capability, int* status) = nullptr;
 
   bool is_complete() const {
     return init != nullptr && shutdown != nullptr && by_bus_id != nullptr && uuid != nullptr &&
@@ -51,6 +53,7 @@ Nvml load(const std::string& path) {
   look_up(library, "nvmlDeviceGetMigMode", nvml.mig_mode);
   look_up(library, "nvmlDeviceGetMaxMigDeviceCount", nvml.most_mig);
   look_up(library, "nvmlDeviceGetMigDeviceHandleByIndex", nvml.mig_by_index);
+  look_up(library, "nvmlDeviceGetP2PStatus", nvml.peer_status);
   return nvml;
 }
 
@@ -77,7 +80,52 @@ void add_mig(const Nvml& nvml, Device device, NodeGpu& gpu) {
   }
 }
 
+/// Of nvmlGpuP2PStatus_t.
+std::string peer_reason(int status) {
+  switch (status) {
+    case 1:
+      return "the chipset does not support it";
+    case 2:
+      return "the GPUs do not support it";
+    case 3:
+      return "the topology of the I/O hubs does not support it";
+    case 4:
+      return "a setting of the driver disables it";
+    default:
+      return "it is not supported";
+  }
+}
+
 }  // namespace
+
+std::optional<PeerAccess> ask_peer_access(const std::string& library,
+                                          const NodeTopology& topology) {
+  if (topology.gpus.size() < 2) return std::nullopt;
+  const Nvml nvml = load(library);
+  if (!nvml.is_complete() || nvml.peer_status == nullptr || nvml.init() != 0) return std::nullopt;
+  struct Known {
+    Device device;
+    const std::string* bus_id;
+  };
+  std::vector<Known> known;
+  for (const NodeGpu& gpu : topology.gpus) {
+    Device device = nullptr;
+    if (gpu.vendor != GpuVendor::kNvidia) continue;
+    if (nvml.by_bus_id(gpu.bus_id.c_str(), &device) == 0) known.push_back({device, &gpu.bus_id});
+  }
+  PeerAccess access{static_cast<int>(known.size()), {}};
+  for (std::size_t other = 1; other < known.size(); ++other) {
+    for (std::size_t one = 0; one < other; ++one) {
+      int status = 0;
+      constexpr int kRead = 0;  // NVML_P2P_CAPS_INDEX_READ
+      if (nvml.peer_status(known[one].device, known[other].device, kRead, &status) != 0) continue;
+      if (status == 0) continue;
+      access.missing.push_back({*known[one].bus_id, *known[other].bus_id, peer_reason(status)});
+    }
+  }
+  (void)nvml.shutdown();
+  return known.size() < 2 ? std::nullopt : std::optional(std::move(access));
+}
 
 void add_nvml_names(const std::string& library, NodeTopology& topology) {
   const bool has_nvidia =

@@ -45,6 +45,20 @@ TEST(CheckReport, TellsProgramsVersionAndRevisionApart) {
               HasSubstr("/a\xef\xbf\xbd.so"));
 }
 
+TEST(CheckReport, NamesGpusThatDoNotReachEachOther) {
+  const CheckedPart all = describe_peer_access({4, {}});
+  EXPECT_TRUE(all.available);
+  EXPECT_EQ(all.reason, "the 4 GPUs of this machine reach each other's memory");
+  const PeerAccess::Pair pair{"0000:07:00.0", "0000:47:00.0", "the GPUs do not support it"};
+  const CheckedPart one = describe_peer_access({2, {pair}});
+  EXPECT_FALSE(one.available);
+  EXPECT_EQ(one.reason,
+            "GPUs 0000:07:00.0 and 0000:47:00.0 do not reach each other's memory (the GPUs do not "
+            "support it): NCCL copies between them through host memory");
+  EXPECT_THAT(describe_peer_access({4, {pair, pair, pair}}).reason,
+              HasSubstr("(and 2 more pairs)"));
+}
+
 TEST(CheckMachine, SaysSomethingAboutEveryLibrary) {
   for (const CheckedPart& part : check_machine().parts) EXPECT_FALSE(part.reason.empty());
 }

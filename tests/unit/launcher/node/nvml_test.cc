@@ -33,6 +33,28 @@ TEST(Nvml, AddsWhatIsNotKnown) {
   EXPECT_EQ(topology.gpus[2].uuid, "");
 }
 
+TEST(Nvml, KnowsWhichGpusReachEachOther) {
+  const auto all = ask_peer_access(HVD_FAKE_NVML, three_gpus());
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->gpus, 2) << "of two it knows";
+  EXPECT_TRUE(all->missing.empty());
+  ::setenv("HVD_FAKE_NVML_PEERS", "2", 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  const auto none = ask_peer_access(HVD_FAKE_NVML, three_gpus());
+  ::unsetenv("HVD_FAKE_NVML_PEERS");  // NOLINT(concurrency-mt-unsafe): one thread
+  ASSERT_TRUE(none);
+  ASSERT_EQ(none->missing.size(), 1U);
+  EXPECT_EQ(none->missing[0].one, "0000:07:00.0");
+  EXPECT_EQ(none->missing[0].other, "0000:47:00.0");
+  EXPECT_EQ(none->missing[0].reason, "the GPUs do not support it");
+}
+
+TEST(Nvml, SaysNothingOfReachWhereThereIsNothingToAsk) {
+  NodeTopology topology = three_gpus();
+  EXPECT_FALSE(ask_peer_access("libhvd-no-such-nvml.so", topology));
+  topology.gpus.erase(topology.gpus.begin());
+  EXPECT_FALSE(ask_peer_access(HVD_FAKE_NVML, topology)) << "it knows one of them";
+}
+
 TEST(Nvml, ChangesNothingWhereItIsMissingOrRefuses) {
   NodeTopology topology = three_gpus();
   add_nvml_names("libhvd-no-such-nvml.so", topology);
