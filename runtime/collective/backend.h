@@ -58,7 +58,8 @@ class Backend {
   /// "shm", "tcp", ...: as in HVD_BACKEND, HVD_LOG=select and hvd_describe().
   virtual std::string_view name() const = 0;
   /// Ok, or kUnsupported with the sentence why this batch cannot run here. Pure: depends only on
-  /// what is equal on all ranks (operation, dtype, device, communicator).
+  /// what is equal on all ranks (operation, dtype, device, communicator, and what prepare() has
+  /// found out; asked anew after it).
   virtual Status supports(const Operation& operation, DataType dtype, Device device) const = 0;
   /// Why it fits this communicator, for people: "all 4 ranks share the memory of one node".
   virtual std::string reach() const = 0;

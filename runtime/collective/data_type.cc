@@ -48,4 +48,8 @@ std::string_view name_of(DataType type) { return facts(type).name; }
 
 bool is_floating(DataType type) { return facts(type).floating; }
 
+bool is_float8(DataType type) {
+  return type == DataType::kFloat8E4m3 || type == DataType::kFloat8E5m2;
+}
+
 }  // namespace hvd

@@ -25,7 +25,7 @@ enum class DataType : std::uint8_t {
   kUint64 = 12,
   kComplex64 = 13,
   kComplex128 = 14,
-  kFloat8E4m3 = 15,  ///< Moved, never reduced; as the e5m2 form.
+  kFloat8E4m3 = 15,  ///< Without infinity, as torch.float8_e4m3fn.
   kFloat8E5m2 = 16,
 };
 inline constexpr int kDataTypeCount = 17;
@@ -36,5 +36,7 @@ std::size_t size_of(DataType type);
 std::string_view name_of(DataType type);
 /// Real numbers with an exponent; not the complex types.
 bool is_floating(DataType type);
+/// float8_e4m3fn and float8_e5m2.
+bool is_float8(DataType type);
 
 }  // namespace hvd

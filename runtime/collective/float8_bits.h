@@ -6,7 +6,7 @@
 
 // Conversions between float32 and the two 8-bit formats of the OCP "8-bit floating point
 // specification" (OFP8, 2023): round to nearest even, finite values beyond the largest saturate.
-// Branch-free, so that loops over them are vectorised.
+// `static` on purpose: see reduce_loops.h. Branch-free, so that loops over them are vectorised.
 namespace hvd {
 
 /// One sign bit, 4 exponent bits (bias 7), 3 mantissa bits; no infinity, NaN is s.1111.111.
@@ -28,7 +28,7 @@ struct Float8E5m2 {
 };
 
 template <typename Format>
-constexpr std::uint8_t float_to_float8(float value) {
+[[maybe_unused]] static constexpr std::uint8_t float_to_float8(float value) {
   constexpr unsigned kDropped = 23U - Format::kMantissaBits;
   constexpr std::uint32_t kLargest = __builtin_bit_cast(std::uint32_t, Format::kLargest);
   constexpr std::uint32_t kSmallestNormal = (128U - Format::kBias) << 23;
@@ -49,7 +49,7 @@ constexpr std::uint8_t float_to_float8(float value) {
 }
 
 template <typename Format>
-constexpr float float8_to_float(std::uint8_t code) {
+[[maybe_unused]] static constexpr float float8_to_float(std::uint8_t code) {
   const std::uint32_t magnitude = code & 0x7fU;
   // The multiplication moves the exponent to float32's bias; subnormals become normal on the way.
   const float scaled = __builtin_bit_cast(float, magnitude << (23U - Format::kMantissaBits)) *

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The half types by blocks. Internal linkage on purpose: see reduce_loops.h.
+// The types that are narrower than float32, by blocks. Internal linkage on purpose: see
+// reduce_loops.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 #include "collective/half_lanes.h"
 
@@ -21,6 +23,8 @@ namespace {
 constexpr std::size_t kBlock = 512;  // elements whose running result stays in the first cache
 
 struct Float16 {
+  using Stored = std::uint16_t;
+  static constexpr bool kHasEight = HVD_HAS_LANES != 0;
 #if HVD_HAS_LANES
   using Eight = Float16Lanes;
 #endif
@@ -41,6 +45,8 @@ struct Float16 {
 };
 
 struct Bfloat16 {
+  using Stored = std::uint16_t;
+  static constexpr bool kHasEight = HVD_HAS_LANES != 0;
 #if HVD_HAS_LANES
   using Eight = Bfloat16Lanes;
 #endif
@@ -49,6 +55,18 @@ struct Bfloat16 {
   }
   static void narrow(const float* values, std::uint16_t* out, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) out[i] = float_to_bfloat16(values[i]);
+  }
+};
+
+template <typename Bits>
+struct Float8 {
+  using Stored = std::uint8_t;
+  static constexpr bool kHasEight = false;
+  static void widen(const std::uint8_t* source, float* values, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) values[i] = float8_to_float<Bits>(source[i]);
+  }
+  static void narrow(const float* values, std::uint8_t* out, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) out[i] = float_to_float8<Bits>(values[i]);
   }
 };
 

@@ -10,14 +10,17 @@
 namespace hvd {
 namespace {
 
-/// The bits of 1, of the highest and of the lowest value of a half type.
-struct HalfValues {
-  std::uint16_t one;
-  std::uint16_t highest;
-  std::uint16_t lowest;
+/// The bits of 1, of the highest and of the lowest value of a float that C++ does not have.
+template <typename Bits>
+struct NarrowValues {
+  Bits one;
+  Bits highest;
+  Bits lowest;
 };
-constexpr HalfValues kFloat16Values = {0x3C00, 0x7C00, 0xFC00};
-constexpr HalfValues kBfloat16Values = {0x3F80, 0x7F80, 0xFF80};
+constexpr NarrowValues<std::uint16_t> kFloat16Values = {0x3C00, 0x7C00, 0xFC00};
+constexpr NarrowValues<std::uint16_t> kBfloat16Values = {0x3F80, 0x7F80, 0xFF80};
+constexpr NarrowValues<std::uint8_t> kFloat8E4m3Values = {0x38, 0x7E, 0xFE};
+constexpr NarrowValues<std::uint8_t> kFloat8E5m2Values = {0x3C, 0x7C, 0xFC};
 
 template <typename T>
 constexpr T highest() {
@@ -44,8 +47,9 @@ void fill_number(ReduceOp op, void* elements, std::size_t count) {
   fill(T{}, elements, count);
 }
 
-void fill_half(ReduceOp op, const HalfValues& values, void* elements, std::size_t count) {
-  std::uint16_t value = 0;
+template <typename Bits>
+void fill_narrow(ReduceOp op, const NarrowValues<Bits>& values, void* elements, std::size_t count) {
+  Bits value = 0;
   if (op == ReduceOp::kProduct) value = values.one;
   if (op == ReduceOp::kMin) value = values.highest;
   if (op == ReduceOp::kMax) value = values.lowest;
@@ -89,16 +93,17 @@ void fill_identity(ReduceOp op, DataType dtype, void* elements, std::size_t coun
     case DataType::kFloat64:
       return fill_number<double>(op, elements, count);
     case DataType::kFloat16:
-      return fill_half(op, kFloat16Values, elements, count);
+      return fill_narrow(op, kFloat16Values, elements, count);
     case DataType::kBfloat16:
-      return fill_half(op, kBfloat16Values, elements, count);
+      return fill_narrow(op, kBfloat16Values, elements, count);
     case DataType::kComplex64:
       return fill_complex<std::complex<float>>(op, elements, count);
     case DataType::kComplex128:
       return fill_complex<std::complex<double>>(op, elements, count);
     case DataType::kFloat8E4m3:
+      return fill_narrow(op, kFloat8E4m3Values, elements, count);
     case DataType::kFloat8E5m2:
-      std::memset(elements, 0, count);
+      return fill_narrow(op, kFloat8E5m2Values, elements, count);
   }
 }
 

@@ -105,6 +105,8 @@ std::string_view cast_kernel(DataType from, DataType to) {
       {kFloat64, kFloat64, "hvd_float64_to_float64"},
       {kFloat16, kFloat16, "hvd_float16_to_float16"},
       {kBfloat16, kBfloat16, "hvd_bfloat16_to_bfloat16"},
+      {kFloat8E4m3, kFloat8E4m3, "hvd_float8_e4m3fn_to_float8_e4m3fn"},
+      {kFloat8E5m2, kFloat8E5m2, "hvd_float8_e5m2_to_float8_e5m2"},
       {kFloat32, kFloat16, "hvd_float32_to_float16"},
       {kFloat32, kBfloat16, "hvd_float32_to_bfloat16"},
       {kFloat64, kFloat16, "hvd_float64_to_float16"},

@@ -31,9 +31,9 @@ constexpr std::size_t next_slot(std::size_t offset) {
 /// Between tensors of one type and a bucket. Where the types are the same and the scale is 1, bits
 /// are copied, of any type. Else the types may be:
 ///   the same float or complex type; or one of float32 and float64, the other of float16 and
-///   bfloat16, or float16 and bfloat16 each with itself.
+///   bfloat16, or each of these and of the 8-bit floats with itself.
 /// The factor is applied in float64 where either type is float64, else in float32, and rounding to
-/// a half type is to the nearest even, as on the host.
+/// fewer bits is to the nearest even, as on the host.
 struct PackFormat {
   DataType tensor = DataType::kFloat32;
   DataType bucket = DataType::kFloat32;

@@ -17,7 +17,7 @@ bool is_complex(DataType dtype) {
 }
 
 Status check_adasum(const Allreduce& allreduce, DataType dtype) {
-  if (!is_floating(dtype) || size_of(dtype) == 1) {
+  if (!is_floating(dtype) || is_float8(dtype)) {
     return error(Code::kUnsupported,
                  "{} of {}: it weighs gradients by their lengths; pass float16, bfloat16, float32 "
                  "or float64",
@@ -52,18 +52,12 @@ Reduction Reduction::of(const Allreduce& allreduce, DataType dtype, int size) {
 
 std::size_t Reduction::partial_bytes() const {
   const bool half = dtype == DataType::kFloat16 || dtype == DataType::kBfloat16;
-  return half && !narrow_partials ? sizeof(float) : size_of(dtype);
+  return (half && !narrow_partials) || is_float8(dtype) ? sizeof(float) : size_of(dtype);
 }
 
 Status check_reducible(const Allreduce& allreduce, DataType dtype) {
   const ReduceOp op = allreduce.op;
   if (op == ReduceOp::kAdasum) return check_adasum(allreduce, dtype);
-  if (dtype == DataType::kFloat8E4m3 || dtype == DataType::kFloat8E5m2) {
-    return error(Code::kUnsupported,
-                 "{} of {} would overflow and lose digits at every step; 8-bit floats can only be "
-                 "moved: reduce in float16 or float32",
-                 describe(allreduce), name_of(dtype));
-  }
   const bool scaled =
       allreduce.prescale != 1.0 || allreduce.postscale != 1.0 || op == ReduceOp::kAverage;
   if (dtype == DataType::kBool && scaled) {

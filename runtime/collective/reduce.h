@@ -12,8 +12,9 @@ namespace hvd {
 
 /// What a reducing operation does to its elements: out = post(fold(op, pre(in_0), pre(in_1), ...)).
 ///
-/// The fold is strictly in the order of the sources. float16 and bfloat16 fold in float32 and are
-/// rounded once, at the end; integers wrap; min and max hand a NaN on. Complex numbers add part by
+/// The fold is strictly in the order of the sources. float16, bfloat16 and the 8-bit floats fold in
+/// float32 and are rounded once, at the end (finite results too large for 8 bits become the largest
+/// number); integers wrap; min and max hand a NaN on. Complex numbers add part by
 /// part and multiply as (ac - bd) + (ad + bc)i. Of bool, sum, max and bitor mean "any", product,
 /// min and bitand mean "all", and bitxor "an odd number". Scaling is in float64 for float64,
 /// complex128 and the integers (truncated toward zero, clamped to the type), else in float32.
@@ -33,13 +34,13 @@ struct Reduction {
   static Reduction of(const Allreduce& allreduce, DataType dtype, int size);
 
   std::size_t element_bytes() const { return size_of(dtype); }
-  /// Bytes of one partial result: float32 for the half types, unless they are narrow, else the type
-  /// itself.
+  /// Bytes of one partial result: float32 for the half types, unless they are narrow, and for 8-bit
+  /// floats; else the type itself.
   std::size_t partial_bytes() const;
 };
 
 /// Ok, or kUnsupported with the reason: averages and scales of bool, bits of floats, scaled bits,
-/// the order of complex numbers, any arithmetic on 8-bit floats, Adasum of anything but floats.
+/// the order of complex numbers, Adasum of anything but floats of 16 bits and more.
 Status check_reducible(const Allreduce& allreduce, DataType dtype);
 /// The same for any operation; those that reduce nothing pass. Adasum is an allreduce only.
 Status check_reduction(const Operation& operation, DataType dtype);

@@ -179,7 +179,7 @@ void load_scaled(const void* source, std::size_t begin, float* values, std::size
     const float* partials = static_cast<const float*>(source) + begin;
     for (std::size_t i = 0; i < n; ++i) values[i] = partials[i];
   } else {
-    Format::widen(static_cast<const std::uint16_t*>(source) + begin, values, n);
+    Format::widen(static_cast<const typename Format::Stored*>(source) + begin, values, n);
   }
   for (std::size_t i = 0; i < n; ++i) values[i] *= pre;
 }
@@ -220,12 +220,15 @@ std::size_t reduce_lanes([[maybe_unused]] void* destination,
 }
 
 template <typename Format, typename Op, bool kPartialsIn, bool kPartialsOut>
-void reduce_halves(void* destination, const void* const* sources, std::size_t source_count,
+void reduce_narrow(void* destination, const void* const* sources, std::size_t source_count,
                    std::size_t count, const ReduceFactors& factors) {
   const float pre = static_cast<float>(factors.prescale);
   const float post = static_cast<float>(factors.postscale / factors.divisor);
-  const std::size_t done = reduce_lanes<Format, Op, kPartialsIn, kPartialsOut>(
-      destination, sources, source_count, count, factors);
+  std::size_t done = 0;
+  if constexpr (Format::kHasEight) {
+    done = reduce_lanes<Format, Op, kPartialsIn, kPartialsOut>(destination, sources, source_count,
+                                                               count, factors);
+  }
   for (std::size_t begin = done; begin < count; begin += kBlock) {
     const std::size_t n = count - begin < kBlock ? count - begin : kBlock;
     float folded[kBlock];
@@ -242,22 +245,22 @@ void reduce_halves(void* destination, const void* const* sources, std::size_t so
       float* out = static_cast<float*>(destination) + begin;
       for (std::size_t i = 0; i < n; ++i) out[i] = folded[i];
     } else {
-      Format::narrow(folded, static_cast<std::uint16_t*>(destination) + begin, n);
+      Format::narrow(folded, static_cast<typename Format::Stored*>(destination) + begin, n);
     }
   }
 }
 
 template <typename Format, typename Op>
-ReduceKernel find_half(ReduceStage stage) {
+ReduceKernel find_narrow(ReduceStage stage) {
   switch (stage) {
     case ReduceStage::kWhole:
-      return &reduce_halves<Format, Op, false, false>;
+      return &reduce_narrow<Format, Op, false, false>;
     case ReduceStage::kPartial:
-      return &reduce_halves<Format, Op, false, true>;
+      return &reduce_narrow<Format, Op, false, true>;
     case ReduceStage::kCombine:
-      return &reduce_halves<Format, Op, true, true>;
+      return &reduce_narrow<Format, Op, true, true>;
     case ReduceStage::kFinish:
-      return &reduce_halves<Format, Op, true, false>;
+      return &reduce_narrow<Format, Op, true, false>;
   }
   return nullptr;
 }
@@ -295,9 +298,13 @@ ReduceKernel find_numbers(DataType dtype, ReduceStage stage) {
     case DataType::kFloat64:
       return &reduce_real<double, Op>;
     case DataType::kFloat16:
-      return find_half<Float16, Op>(stage);
+      return find_narrow<Float16, Op>(stage);
     case DataType::kBfloat16:
-      return find_half<Bfloat16, Op>(stage);
+      return find_narrow<Bfloat16, Op>(stage);
+    case DataType::kFloat8E4m3:
+      return find_narrow<Float8<Float8E4m3>, Op>(stage);
+    case DataType::kFloat8E5m2:
+      return find_narrow<Float8<Float8E5m2>, Op>(stage);
     default:
       return find_integers<Op>(dtype);
   }

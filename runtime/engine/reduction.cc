@@ -171,8 +171,8 @@ bool Reducer::advance_preparation() {
         candidate.failure.message());
     candidate.status = candidate.failure;
     candidate.backend.reset();
-    choices_.clear();
   }
+  choices_.clear();  // the backend knows more than when it was chosen
   while (preparation_ == nullptr && !waiting_.empty()) {
     FusedBatch next = std::move(waiting_.front());
     waiting_.pop_front();

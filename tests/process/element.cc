@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 
 namespace hvd_test {
@@ -60,8 +61,8 @@ bool is_real(hvd_dtype dtype) {
          dtype == HVD_FLOAT64;
 }
 bool is_signed(hvd_dtype dtype) {
-  return is_real(dtype) || is_complex(dtype) || dtype == HVD_INT8 || dtype == HVD_INT16 ||
-         dtype == HVD_INT32 || dtype == HVD_INT64;
+  return is_real(dtype) || is_float8(dtype) || is_complex(dtype) || dtype == HVD_INT8 ||
+         dtype == HVD_INT16 || dtype == HVD_INT32 || dtype == HVD_INT64;
 }
 
 double read_component(hvd_dtype dtype, const std::byte* data, std::size_t i) {
@@ -90,6 +91,12 @@ double read_component(hvd_dtype dtype, const std::byte* data, std::size_t i) {
       return load<std::uint32_t>(data, i);
     case HVD_UINT64:
       return static_cast<double>(load<std::uint64_t>(data, i));
+    case HVD_FLOAT8_E4M3:
+      return static_cast<double>(
+          hvd::float8_to_float<hvd::Float8E4m3>(load<std::uint8_t>(data, i)));
+    case HVD_FLOAT8_E5M2:
+      return static_cast<double>(
+          hvd::float8_to_float<hvd::Float8E5m2>(load<std::uint8_t>(data, i)));
     default:
       return load<std::uint8_t>(data, i);
   }
@@ -108,6 +115,10 @@ void write_component(hvd_dtype dtype, std::byte* data, std::size_t i, double val
     case HVD_FLOAT64:
     case HVD_COMPLEX128:
       return store(data, i, value);
+    case HVD_FLOAT8_E4M3:
+      return store(data, i, hvd::float_to_float8<hvd::Float8E4m3>(single));
+    case HVD_FLOAT8_E5M2:
+      return store(data, i, hvd::float_to_float8<hvd::Float8E5m2>(single));
     default:
       break;
   }
@@ -121,6 +132,8 @@ void write_component(hvd_dtype dtype, std::byte* data, std::size_t i, double val
 double spacing_of(hvd_dtype dtype) {
   if (dtype == HVD_FLOAT16) return 0x1p-10;
   if (dtype == HVD_BFLOAT16) return 0x1p-7;
+  if (dtype == HVD_FLOAT8_E4M3) return 0x1p-3;
+  if (dtype == HVD_FLOAT8_E5M2) return 0x1p-2;
   if (dtype == HVD_FLOAT32 || dtype == HVD_COMPLEX64) return 0x1p-23;
   if (dtype == HVD_FLOAT64 || dtype == HVD_COMPLEX128) return 0x1p-52;
   return 0;

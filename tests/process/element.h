@@ -11,7 +11,7 @@ namespace hvd_test {
 std::size_t size_of(hvd_dtype dtype);
 /// Components of an element: 2 of a complex one.
 std::size_t components_of(hvd_dtype dtype);
-/// Component `i` of the tensor at `data`. 8-bit floats: their byte.
+/// Component `i` of the tensor at `data`.
 double read_component(hvd_dtype dtype, const std::byte* data, std::size_t i);
 /// Rounds to the type; integers wrap.
 void write_component(hvd_dtype dtype, std::byte* data, std::size_t i, double value);

@@ -69,11 +69,10 @@ double reduced(hvd_reduce_op op, hvd_dtype dtype, const std::vector<int>& ranks,
 }
 
 std::vector<hvd_reduce_op> reductions_of(hvd_dtype dtype) {
-  if (is_float8(dtype)) return {};
   if (is_complex(dtype)) return {HVD_SUM, HVD_AVERAGE};
   std::vector<hvd_reduce_op> ops = {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT};
   if (dtype != HVD_BOOL) ops.push_back(HVD_AVERAGE);
-  if (!is_real(dtype)) ops.insert(ops.end(), {HVD_BIT_AND, HVD_BIT_OR, HVD_BIT_XOR});
+  if (spacing_of(dtype) == 0) ops.insert(ops.end(), {HVD_BIT_AND, HVD_BIT_OR, HVD_BIT_XOR});
   return ops;
 }
 
@@ -158,7 +157,8 @@ class Table {
 
   void add_reductions(hvd_reduce_op op) {
     const std::string which = std::to_string(op);
-    const double tolerance = op == HVD_AVERAGE ? spacing_of(dtype_) : 0;
+    // 8-bit floats hold whole numbers up to 8 or 16 only.
+    const double tolerance = op == HVD_AVERAGE || is_float8(dtype_) ? spacing_of(dtype_) : 0;
     const auto reference = [op, dtype = dtype_, ranks = scope_.ranks](std::size_t i) {
       return reduced(op, dtype, ranks, i);
     };

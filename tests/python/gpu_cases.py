@@ -21,6 +21,7 @@ BATCH = 8
 STEPS = 6
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64]
 TYPES += [torch.uint8, torch.int8]
+TYPES += [getattr(torch, n) for n in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, n)]
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/format.h"
+#include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 
 namespace hvd {
@@ -42,8 +43,9 @@ void append_element(Bytes& bytes, DataType dtype, std::mt19937& random, GpuValue
     case DataType::kBool:
       return append(static_cast<std::uint8_t>(random() % 2));
     case DataType::kFloat8E4m3:
+      return append(float_to_float8<Float8E4m3>(real));
     case DataType::kFloat8E5m2:
-      return append(static_cast<std::uint8_t>(random() % 0x40));
+      return append(float_to_float8<Float8E5m2>(real));
     default:
       for (std::size_t i = 0; i < size_of(dtype); ++i) {
         append(static_cast<std::uint8_t>(is_few ? (i == 0 ? few : 0) : random()));
@@ -67,6 +69,8 @@ double real_at(const Bytes& bytes, DataType dtype, std::size_t i) {
   };
   if (dtype == DataType::kFloat16) return float16_to_float(load(std::uint16_t{}));
   if (dtype == DataType::kBfloat16) return bfloat16_to_float(load(std::uint16_t{}));
+  if (dtype == DataType::kFloat8E4m3) return float8_to_float<Float8E4m3>(load(std::uint8_t{}));
+  if (dtype == DataType::kFloat8E5m2) return float8_to_float<Float8E5m2>(load(std::uint8_t{}));
   if (dtype == DataType::kFloat32 || dtype == DataType::kComplex64) return load(float{});
   return load(double{});
 }
@@ -78,13 +82,14 @@ double rounding_of(const GpuCase& test) {
                            (allreduce != nullptr && allreduce->wire == Wire::kBfloat16);
   if (is_bfloat16) return 0x1p-6;
   if (test.dtype == DataType::kFloat16) return 0x1p-9;
+  if (test.dtype == DataType::kFloat8E4m3) return 0x1p-3;
+  if (test.dtype == DataType::kFloat8E5m2) return 0x1p-2;
   return test.dtype == DataType::kFloat64 || test.dtype == DataType::kComplex128 ? 0x1p-50
                                                                                  : 0x1p-21;
 }
 
 bool is_rounded(DataType dtype) {
-  return (is_floating(dtype) && size_of(dtype) > 1) || dtype == DataType::kComplex64 ||
-         dtype == DataType::kComplex128;
+  return is_floating(dtype) || dtype == DataType::kComplex64 || dtype == DataType::kComplex128;
 }
 
 bool are_close(const Bytes& a, const Bytes& b, const GpuCase& test) {

@@ -31,6 +31,28 @@ TEST_P(NcclOperations, GiveWhatCpuMemoryGivesForEverySize) {
   }
 }
 
+TEST_P(NcclOperations, AddFloat8InNcclFrom224On) {
+  for (const bool is_old : {false, true}) {
+    double_nccl_reset();
+    if (is_old) double_nccl_set_version(22304);
+    NcclRanks world(GetParam());
+    for (const DataType dtype : {DataType::kFloat8E4m3, DataType::kFloat8E5m2}) {
+      for (const std::int64_t rows : {1, 1001}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kProduct}) {
+          // Through host memory the bits are those of CPU memory, whatever the values.
+          expect_equal_on_both(world, {.operation = Allreduce{op},
+                                       .dtype = dtype,
+                                       .rows = rows,
+                                       .values = is_old ? GpuValues::kAny : GpuValues::kFew});
+        }
+      }
+    }
+    EXPECT_EQ(calls("ncclAllReduce") == 0, is_old);
+    expect_equal_on_both(world, {.operation = Broadcast{1}, .dtype = DataType::kFloat8E4m3});
+    EXPECT_GT(calls("ncclBroadcast"), 0);
+  }
+}
+
 /// Sets of the even and of the odd ranks, made by all of them.
 std::vector<GpuCase> cases_of_halves(Engine& engine, int rank, int size) {
   std::vector<GpuCase> cases;

@@ -22,7 +22,12 @@ class NcclBackend : public Backend {
     if (device.kind != gpu_kind_of_build()) {
       return error(Code::kUnsupported, "nccl reaches the memory of {} GPUs only", kNcclTitle);
     }
-    return check_nccl_operation(operation, dtype);
+    HVD_TRY(check_nccl_operation(operation, dtype));
+    // Until the ranks have told each other, a batch may come: it makes them do so.
+    if (is_float8(dtype) && reduction_of(operation) && !session_.reduces_float8().value_or(true)) {
+      return error(Code::kUnsupported, "{}, which some rank lacks", kNcclFloat8Note);
+    }
+    return Status::ok();
   }
 
   std::string reach() const override {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 #include "device/timed_call.h"
 
@@ -40,6 +41,10 @@ std::array<std::byte, sizeof(double)> scalar_of(double value, DataType dtype) {
     put(float_to_float16(narrow));
   } else if (dtype == DataType::kBfloat16) {
     put(float_to_bfloat16(narrow));
+  } else if (dtype == DataType::kFloat8E4m3) {
+    put(float_to_float8<Float8E4m3>(narrow));
+  } else if (dtype == DataType::kFloat8E5m2) {
+    put(float_to_float8<Float8E5m2>(narrow));
   } else {
     put(narrow);
   }
@@ -70,6 +75,10 @@ Result<ncclDataType_t> nccl_data_type(DataType dtype) {
       return ncclFloat32;
     case DataType::kFloat64:
       return ncclFloat64;
+    case DataType::kFloat8E4m3:
+      return kNcclFloat8E4m3;
+    case DataType::kFloat8E5m2:
+      return kNcclFloat8E5m2;
     default:
       return error(Code::kInternal, "{} has no {}", kNcclTitle, name_of(dtype));
   }

@@ -206,6 +206,8 @@ NcclAgreement agree_on_nccl(std::span<const NcclFacts> facts, const Communicator
     agreement.status = check(facts, communicator);
     if (!agreement.status.is_ok()) return agreement;
   }
+  agreement.reduces_float8 = std::all_of(
+      facts.begin(), facts.end(), [](const NcclFacts& rank) { return rank.reduces_float8 != 0; });
   note_missing_peer_access(facts, communicator, agreement.notices);
   note_unequal_gpus(facts, communicator, agreement.notices);
   return agreement;

@@ -30,14 +30,16 @@ struct NcclFacts {
   std::uint8_t peers = 0;                ///< How many of `peer_gpus` there are.
   std::uint32_t peers_out_of_reach = 0;  ///< A bit for each of them.
   std::array<std::uint64_t, kMostPeers> peer_gpus{};  ///< Hashes of other GPUs that it sees.
-  std::array<char, 128> unique_id{};                  ///< Of rank 0.
-  std::array<char, 384> problem{};                    ///< Why this rank cannot; empty: it can.
+  std::uint8_t reduces_float8 = 0;                    ///< Its NCCL and its GPU add 8-bit floats.
+  std::array<char, 7> padding{};
+  std::array<char, 128> unique_id{};  ///< Of rank 0.
+  std::array<char, 384> problem{};    ///< Why this rank cannot; empty: it can.
 
   /// Of a GPU's uuid, for `peer_gpus`.
   static std::uint64_t hash_of(const std::array<std::uint8_t, 16>& uuid);
   void add_peer(const std::array<std::uint8_t, 16>& gpu, bool is_in_reach);
 };
-static_assert(std::is_trivially_copyable_v<NcclFacts> && sizeof(NcclFacts) == 776);
+static_assert(std::is_trivially_copyable_v<NcclFacts> && sizeof(NcclFacts) == 784);
 
 /// Copies as much of `text` as fits, and a zero.
 void put_text(std::span<char> field, std::string_view text);
@@ -49,6 +51,7 @@ struct NcclAgreement {
   /// names the ranks, and what to do.
   Status status;
   std::vector<std::string> notices;  ///< What works, but not well.
+  bool reduces_float8 = false;       ///< All ranks do.
 };
 /// `facts` by rank of the communicator. Pure.
 NcclAgreement agree_on_nccl(std::span<const NcclFacts> facts, const Communicator& communicator);

@@ -27,6 +27,7 @@ Status fill_in(NcclFacts& facts, NcclSession& session, const Environment& enviro
   facts.uuid = gpu.uuid;
   put_text(facts.bus_id, gpu.bus_id);
   put_text(facts.gpu, gpu.name);
+  facts.reduces_float8 = nccl_reduces_float8(facts.version, gpu.architecture) ? 1 : 0;
   HVD_TRY_ASSIGN(facts.visible_gpus, session.context().gpus->count());
   facts.shares_gpu = session.settings().shares_gpu ? 1 : 0;
   facts.is_confined = is_confined_to(facts.visible_gpus, "/dev") ? 1 : 0;
@@ -77,6 +78,7 @@ class Preparation : public Task {
     for (const std::string& notice : agreement.notices) {
       if (communicator.rank == 0) log(LogLevel::kWarning, "nccl", "{}", notice);
     }
+    session_.set_reduces_float8(agreement.reduces_float8);
     ncclUniqueId id;
     std::memcpy(&id, all.front().unique_id.data(), sizeof id);
     if (Status status = session_.begin(id); !status.is_ok()) return fail(std::move(status));

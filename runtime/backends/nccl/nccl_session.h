@@ -68,6 +68,10 @@ class NcclSession {
   /// Begins to make the communicator, which then has to settle; all after open().
   Status begin(const ncclUniqueId& id);
 
+  /// What the ranks have agreed on; none before they have.
+  std::optional<bool> reduces_float8() const { return reduces_float8_; }
+  void set_reduces_float8(bool all_do) { reduces_float8_ = all_do; }
+
   bool is_open() const { return library_.has_value(); }
   const NcclLibrary& library() const { return *library_; }
   Gpu& gpu() const { return *gpu_; }
@@ -130,6 +134,7 @@ class NcclSession {
   std::unique_ptr<EventWatcher> watcher_;
   std::uint64_t tickets_ = 0;
   std::uint64_t head_ = 0;
+  std::optional<bool> reduces_float8_;
   bool is_given_up_ = false;
   bool is_hung_ = false;
 };

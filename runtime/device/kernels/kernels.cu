@@ -3,6 +3,7 @@
 // no barrier, no exchange between threads.
 #include "device/kernels/adasum.cuh"
 #include "device/kernels/fill.cuh"
+#include "device/kernels/float8.cuh"
 #include "device/kernels/integer_scale.cuh"
 #include "device/kernels/transfer.cuh"
 
@@ -14,6 +15,13 @@ HVD_KERNEL(hvd_float32_to_float32, PackArguments) { transfer<Float32, Float32>(a
 HVD_KERNEL(hvd_float64_to_float64, PackArguments) { transfer<Float64, Float64>(arguments); }
 HVD_KERNEL(hvd_float16_to_float16, PackArguments) { transfer<Float16, Float16>(arguments); }
 HVD_KERNEL(hvd_bfloat16_to_bfloat16, PackArguments) { transfer<Bfloat16, Bfloat16>(arguments); }
+
+HVD_KERNEL(hvd_float8_e4m3fn_to_float8_e4m3fn, PackArguments) {
+  transfer<Float8E4m3, Float8E4m3>(arguments);
+}
+HVD_KERNEL(hvd_float8_e5m2_to_float8_e5m2, PackArguments) {
+  transfer<Float8E5m2, Float8E5m2>(arguments);
+}
 
 HVD_KERNEL(hvd_float32_to_float16, PackArguments) { transfer<Float32, Float16>(arguments); }
 HVD_KERNEL(hvd_float32_to_bfloat16, PackArguments) { transfer<Float32, Bfloat16>(arguments); }

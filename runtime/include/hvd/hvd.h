@@ -62,7 +62,7 @@ typedef enum hvd_dtype {
   HVD_UINT64 = 12,
   HVD_COMPLEX64 = 13, /**< Two float32. */
   HVD_COMPLEX128 = 14,
-  HVD_FLOAT8_E4M3 = 15, /**< As torch.float8_e4m3fn. Moved and gathered, never reduced. */
+  HVD_FLOAT8_E4M3 = 15, /**< As torch.float8_e4m3fn: no infinity, NaN is s.1111.111. */
   HVD_FLOAT8_E5M2 = 16
 } hvd_dtype;
 

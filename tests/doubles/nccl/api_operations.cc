@@ -37,6 +37,8 @@ bool reduces(Kind kind) {
   return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
 }
 
+bool is_float8(ncclDataType_t dtype) { return dtype == ncclFloat8e4m3 || dtype == ncclFloat8e5m2; }
+
 /// Memory that overlaps must do so as NCCL's in-place rules say.
 bool is_in_place_or_apart(const Arguments& given, const Call& call, int rank, int size) {
   if (call.send == nullptr || call.receive == nullptr) return true;
@@ -97,6 +99,10 @@ ncclResult_t submit(const char* function, const Arguments& given, ncclComm_t com
   operation.dtype = given.dtype;
   operation.count = given.count;
   operation.root = given.root;
+  if (reduces(given.kind) && is_float8(given.dtype) &&
+      (double_nccl::version() < 22'400 || api.communicator()->gpu().architecture < 90)) {
+    return api.refuse("8-bit floats are added from 2.24 and sm_90 on");
+  }
   if (reduces(given.kind) && !api.communicator()->read_op(given.op, operation)) {
     return api.refuse("no such reduction for the type");
   }

@@ -27,9 +27,20 @@ Driver load() {
   find(found.set_context, library, "cuCtxSetCurrent");
   find(found.uuid, library, "cuDeviceGetUuid_v2");
   if (found.uuid == nullptr) find(found.uuid, library, "cuDeviceGetUuid");
+  find(found.attribute, library, "cuDeviceGetAttribute");
   find(found.allocate, library, "cuMemAlloc_v2");
   find(found.deallocate, library, "cuMemFree_v2");
   return found;
+}
+
+int architecture_of(CUdevice device) {
+  int major = 0;
+  int minor = 0;
+  if (driver().attribute != nullptr) {
+    driver().attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    driver().attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  }
+  return major * 10 + minor;
 }
 
 }  // namespace
@@ -55,6 +66,7 @@ CurrentGpu current_gpu() {
     return gpu;
   }
   gpu.device = device;
+  gpu.architecture = architecture_of(device);
   gpu.name = host.substr(0, 48) + "/";
   for (const char byte : uuid.bytes) {
     char digits[4];

@@ -16,6 +16,7 @@ struct Driver {
   CUresult (*current_context)(CUcontext*) = nullptr;
   CUresult (*set_context)(CUcontext) = nullptr;
   CUresult (*uuid)(CUuuid*, CUdevice) = nullptr;
+  CUresult (*attribute)(int*, CUdevice_attribute, CUdevice) = nullptr;
   CUresult (*allocate)(CUdeviceptr*, std::size_t) = nullptr;
   CUresult (*deallocate)(CUdeviceptr) = nullptr;
 };
@@ -27,7 +28,8 @@ const Driver& driver();
 struct CurrentGpu {
   int device = -1;  ///< -1: there is none, or no driver.
   CUcontext context = nullptr;
-  std::string name;  ///< Host (NCCL_HOSTID where it is set) and uuid.
+  std::string name;      ///< Host (NCCL_HOSTID where it is set) and uuid.
+  int architecture = 0;  ///< 90 for sm_90.
 };
 CurrentGpu current_gpu();
 

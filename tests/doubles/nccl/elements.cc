@@ -39,7 +39,12 @@ struct Float8 {
   using Stored = std::uint8_t;
   using Value = float;
   static float load(Stored stored) { return hvd::float8_to_float<Format>(stored); }
-  static Stored store(float value) { return hvd::float_to_float8<Format>(value); }
+  /// NCCL keeps NaN, but no infinity.
+  static Stored store(float value) {
+    const bool is_infinite = std::isinf(value);
+    return hvd::float_to_float8<Format>(is_infinite ? std::copysign(Format::kLargest, value)
+                                                    : value);
+  }
 };
 
 /// Calls use(Element{}) with the element of the type.

@@ -50,6 +50,18 @@ TEST(NcclFacts, AgreeWhereEveryRankHasAGpuAndTheSameNccl) {
   EXPECT_TRUE(agreement.notices.empty());
 }
 
+TEST(NcclFacts, AddFloat8WhereEveryRankCan) {
+  const auto all = [](auto& facts) {
+    for (NcclFacts& fact : facts) fact.reduces_float8 = 1;
+  };
+  EXPECT_TRUE(agree(all).reduces_float8);
+  const auto all_but_one = [&](auto& facts) {
+    all(facts);
+    facts[1].reduces_float8 = 0;
+  };
+  EXPECT_FALSE(agree(all_but_one).reduces_float8);
+}
+
 TEST(NcclFacts, RefuseWithASentenceThatNamesTheRanks) {
   struct Case {
     std::function<void(std::vector<NcclFacts>&)> change;

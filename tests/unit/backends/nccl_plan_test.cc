@@ -292,6 +292,23 @@ TEST(NcclPlan, GivesNcclNoFactorThatAHalfWouldRound) {
   EXPECT_DOUBLE_EQ(scaled.pack.scale, 0.001);
 }
 
+TEST(NcclPlan, DividesFloat8BeforeItAdds) {
+  const Allreduce average{.op = ReduceOp::kAverage};
+  for (const DataType dtype : {DataType::kFloat8E4m3, DataType::kFloat8E5m2}) {
+    const NcclPlan exact = plan_alone(average, dtype, 4);
+    EXPECT_EQ(exact.premul, 0.25);
+    EXPECT_EQ(exact.steps.at(0).fold, NcclFold::kPreMulSum);
+    EXPECT_EQ(exact.steps.at(0).dtype, dtype);
+    // A third is no number of 8 bits: it is applied in float32, on the way into the bucket.
+    const NcclPlan packed = plan_alone(average, dtype, 3);
+    ASSERT_EQ(packed.packed.size(), 1U);
+    EXPECT_DOUBLE_EQ(packed.pack.scale, 1.0 / 3);
+    EXPECT_EQ(packed.steps.at(0).fold, NcclFold::kSum);
+    EXPECT_EQ(packed.unpack.scale, 1.0);
+    EXPECT_TRUE(packed.scaled.empty());
+  }
+}
+
 TEST(NcclPlan, PacksWhatTravelsAsAnotherType) {
   const NcclPlan plan =
       plan_alone({.op = ReduceOp::kAverage, .wire = Wire::kBfloat16}, DataType::kFloat32, 4);
@@ -456,7 +473,7 @@ TEST(NcclOperation, LeavesToOthersWhatNcclLacks) {
   EXPECT_EQ(code(Allreduce{.op = ReduceOp::kBitAnd}, DataType::kInt32), Code::kUnsupported);
   EXPECT_EQ(code(Allreduce{.op = ReduceOp::kBitXor}, DataType::kBool), Code::kUnsupported);
   EXPECT_EQ(code(Allreduce{.op = ReduceOp::kProduct}, DataType::kComplex64), Code::kUnsupported);
-  EXPECT_EQ(code(Allreduce{}, DataType::kFloat8E4m3), Code::kUnsupported);
+  EXPECT_EQ(code(Allreduce{}, DataType::kFloat8E4m3), Code::kOk);
   EXPECT_EQ(code(Join{}, DataType::kFloat32), Code::kUnsupported);
 }
 

@@ -103,7 +103,9 @@ TEST(PackPlan, KnowsWhatItCanCast) {
   EXPECT_FALSE(can_pack({kFloat32, kFloat64, 1.0}));
   EXPECT_FALSE(can_pack({kFloat16, kBfloat16, 1.0}));
   EXPECT_FALSE(can_pack({kComplex64, kFloat16, 1.0}));
-  EXPECT_FALSE(can_pack({kFloat8E4m3, kFloat8E4m3, 0.5}));
+  EXPECT_TRUE(can_pack({kFloat8E4m3, kFloat8E4m3, 0.5}));
+  EXPECT_FALSE(can_pack({kFloat8E4m3, kFloat8E5m2, 1.0}));
+  EXPECT_FALSE(can_pack({kFloat32, kFloat8E5m2, 1.0}));
 }
 
 TEST(PackPlan, CutsTensorsThatAreLongerThanAKernelCounts) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 #include "collective/reduce.h"
 
@@ -29,6 +30,13 @@ struct Bfloat16Format {
   using Value = float;
   static Value load(std::uint16_t stored) { return bfloat16_to_float(stored); }
   static std::uint16_t store(Value value) { return float_to_bfloat16(value); }
+};
+
+template <typename Bits>
+struct Float8Format {
+  using Value = float;
+  static Value load(std::uint8_t stored) { return float8_to_float<Bits>(stored); }
+  static std::uint8_t store(Value value) { return float_to_float8<Bits>(value); }
 };
 
 template <typename T>
@@ -140,6 +148,55 @@ TEST(ReduceTable, FloatsMatchTheReference) {
   check_floats<std::uint64_t, Float64Format>(DataType::kFloat64);
   check_floats<std::uint16_t, Float16Format>(DataType::kFloat16);
   check_floats<std::uint16_t, Bfloat16Format>(DataType::kBfloat16);
+  check_floats<std::uint8_t, Float8Format<Float8E4m3>>(DataType::kFloat8E4m3);
+  check_floats<std::uint8_t, Float8Format<Float8E5m2>>(DataType::kFloat8E5m2);
+}
+
+/// The number of the format that is nearest to the value, of two the one with an even code, and the
+/// largest beyond it: found among all numbers, in float64.
+template <typename Bits>
+double nearest(double value) {
+  double best = 0;
+  unsigned best_code = 0;
+  for (unsigned code = 0; code < 0x80; ++code) {
+    const auto number = static_cast<double>(float8_to_float<Bits>(static_cast<std::uint8_t>(code)));
+    if (!std::isfinite(number)) continue;
+    const double distance = std::fabs(std::fabs(value) - number);
+    const double least = std::fabs(std::fabs(value) - best);
+    if (distance < least || (distance == least && code % 2 == 0 && best_code % 2 != 0)) {
+      best = number;
+      best_code = code;
+    }
+  }
+  return std::copysign(best, value);
+}
+
+// Three ranks, so that a fold that rounds in between would show.
+template <typename Bits>
+void check_float8_against_all_numbers(DataType dtype) {
+  std::vector<std::vector<std::uint8_t>> inputs(3);
+  for (unsigned a = 0; a < 0x100; ++a) {
+    for (unsigned b = 0; b < 0x100; ++b) {
+      inputs[0].push_back(static_cast<std::uint8_t>(a));
+      inputs[1].push_back(static_cast<std::uint8_t>(b));
+      inputs[2].push_back(static_cast<std::uint8_t>((a * 31 + b * 17) & 0xff));
+    }
+  }
+  const auto number = [](std::uint8_t code) { return float8_to_float<Bits>(code); };
+  const std::vector<std::uint8_t> sums = table_reduce(ReduceOp::kSum, dtype, inputs);
+  const std::vector<std::uint8_t> averages = table_reduce(ReduceOp::kAverage, dtype, inputs);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const float sum = number(inputs[0][i]) + number(inputs[1][i]) + number(inputs[2][i]);
+    if (!std::isfinite(sum)) continue;  // FloatsMatchTheReference
+    const float average = sum * static_cast<float>(1.0 / 3);
+    ASSERT_EQ(number(sums[i]), nearest<Bits>(sum)) << name_of(dtype) << " " << i;
+    ASSERT_EQ(number(averages[i]), nearest<Bits>(average)) << name_of(dtype) << " " << i;
+  }
+}
+
+TEST(ReduceTable, Float8RoundsOnceAndSaturates) {
+  check_float8_against_all_numbers<Float8E4m3>(DataType::kFloat8E4m3);
+  check_float8_against_all_numbers<Float8E5m2>(DataType::kFloat8E5m2);
 }
 
 /// What the operation gives in the whole numbers modulo 2^64, and so in every narrower type.

@@ -91,6 +91,10 @@ TEST(Reduce, RefusesWhatHasNoMeaning) {
             Code::kUnsupported);
   EXPECT_EQ(check_reduction(Reduce{.op = ReduceOp::kAdasum}, DataType::kFloat32).code(),
             Code::kUnsupported);
+  EXPECT_EQ(check_reduction(Allreduce{.op = ReduceOp::kAdasum}, DataType::kFloat8E5m2).code(),
+            Code::kUnsupported);
+  EXPECT_EQ(check_reducible({.op = ReduceOp::kBitOr}, DataType::kFloat8E4m3).code(),
+            Code::kUnsupported);
   EXPECT_TRUE(check_reduction(Barrier{}, DataType::kBool).is_ok());
   EXPECT_EQ(check_reducible({.op = ReduceOp::kAverage}, DataType::kBool).code(),
             Code::kUnsupported);
@@ -125,8 +129,10 @@ bool same_numbers(const std::vector<std::uint64_t>& a, const std::vector<std::ui
 /// Equal bits, but for which NaN a NaN is: where two meet, that is the compiler's choice.
 bool same_results(const std::vector<std::uint64_t>& a, const std::vector<std::uint64_t>& b,
                   DataType type, ReduceStage stage, std::size_t count) {
-  const bool is_half = type == DataType::kFloat16 || type == DataType::kBfloat16;
-  const bool widens = is_half && (stage == ReduceStage::kPartial || stage == ReduceStage::kCombine);
+  const bool is_narrow =
+      type == DataType::kFloat16 || type == DataType::kBfloat16 || is_float8(type);
+  const bool widens =
+      is_narrow && (stage == ReduceStage::kPartial || stage == ReduceStage::kCombine);
   const std::size_t bytes = count * (widens ? sizeof(float) : size_of(type));
   const std::size_t all = a.size() * sizeof a[0];
   if (std::memcmp(a.data(), b.data(), all) == 0) return true;
@@ -140,7 +146,9 @@ bool same_results(const std::vector<std::uint64_t>& a, const std::vector<std::ui
     return same_numbers<std::uint64_t>(a, b, bytes, 0x7ff0000000000000U);
   }
   if (type == DataType::kFloat16) return same_numbers<std::uint16_t>(a, b, bytes, 0x7c00U);
-  return type == DataType::kBfloat16 && same_numbers<std::uint16_t>(a, b, bytes, 0x7f80U);
+  if (type == DataType::kBfloat16) return same_numbers<std::uint16_t>(a, b, bytes, 0x7f80U);
+  if (type == DataType::kFloat8E4m3) return same_numbers<std::uint8_t>(a, b, bytes, 0x7eU);
+  return type == DataType::kFloat8E5m2 && same_numbers<std::uint8_t>(a, b, bytes, 0x7cU);
 }
 
 // Every kernel of the newer instruction set against the baseline, on raw random bits: all NaNs,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 #include "collective/identity.h"
 #include "collective/pack_plan.h"
@@ -73,6 +74,10 @@ bool is_nan(DataType dtype, const std::byte* element) {
     case DataType::kComplex128:
       std::memcpy(&wide, element, sizeof(wide));
       return std::isnan(wide);
+    case DataType::kFloat8E4m3:
+      return std::isnan(float8_to_float<Float8E4m3>(static_cast<std::uint8_t>(*element)));
+    case DataType::kFloat8E5m2:
+      return std::isnan(float8_to_float<Float8E5m2>(static_cast<std::uint8_t>(*element)));
     default:
       return false;
   }
@@ -109,6 +114,9 @@ void cast_on_host(std::byte* to, DataType to_type, const std::byte* from, DataTy
     const std::byte* const at = from + i * size_of(from_type);
     if (from_type == DataType::kFloat64) return std::memcpy(&wide, at, 8), wide;
     if (from_type == DataType::kFloat32) return std::memcpy(&single, at, 4), single;
+    const auto code = static_cast<std::uint8_t>(*at);
+    if (from_type == DataType::kFloat8E4m3) return float8_to_float<Float8E4m3>(code);
+    if (from_type == DataType::kFloat8E5m2) return float8_to_float<Float8E5m2>(code);
     std::memcpy(&half, at, 2);
     return from_type == DataType::kFloat16 ? float16_to_float(half) : bfloat16_to_float(half);
   };
@@ -122,6 +130,10 @@ void cast_on_host(std::byte* to, DataType to_type, const std::byte* from, DataTy
       std::memcpy(at, &value, 8);
     } else if (to_type == DataType::kFloat32) {
       std::memcpy(at, &single, 4);
+    } else if (to_type == DataType::kFloat8E4m3) {
+      *at = std::byte{float_to_float8<Float8E4m3>(single)};
+    } else if (to_type == DataType::kFloat8E5m2) {
+      *at = std::byte{float_to_float8<Float8E5m2>(single)};
     } else {
       const std::uint16_t half =
           to_type == DataType::kFloat16 ? float_to_float16(single) : float_to_bfloat16(single);
@@ -176,8 +188,8 @@ TEST(TransferKernels, CastAsTheHostDoes) {
 }
 
 TEST(TransferKernels, ScaleAsTheyPackAndUnpack) {
-  for (const DataType dtype :
-       {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64}) {
+  for (const DataType dtype : {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32,
+                               DataType::kFloat64, DataType::kFloat8E4m3, DataType::kFloat8E5m2}) {
     check_transfer({dtype, dtype, 0.3}, false);
     check_transfer({dtype, dtype, 0.3}, true);
   }
@@ -249,7 +261,7 @@ TEST(ScaleKernels, AverageAndScaleAsTheHostReduces) {
        {DataType::kUint8, DataType::kInt8, DataType::kUint16, DataType::kInt16, DataType::kUint32,
         DataType::kInt32, DataType::kUint64, DataType::kInt64, DataType::kFloat16,
         DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64, DataType::kComplex64,
-        DataType::kComplex128}) {
+        DataType::kComplex128, DataType::kFloat8E4m3, DataType::kFloat8E5m2}) {
     check_scale(dtype, 1.0, 3);
     check_scale(dtype, 0.37, 1);
     check_scale(dtype, -2.5, 7);

@@ -55,6 +55,25 @@ TEST_F(NcclDouble, RefusesACallBeforeTheOneBeforeHasEnded) {
   EXPECT_THAT(complaint(), HasSubstr("ncclAllReduce: before the previous call"));
 }
 
+TEST_F(NcclDouble, AddsFloat8OnSm90AndFrom224OnOnly) {
+  const auto refuses = [](int architecture, int version) {
+    architecture_of_gpus = architecture;
+    double_nccl_set_version(version);
+    run_nccl_ranks(2, [](NcclRank& mine) {
+      std::byte code{};
+      EXPECT_EQ(ncclBroadcast(&code, &code, 1, ncclFloat8e4m3, 0, mine.comm, mine.stream),
+                ncclSuccess);
+      EXPECT_EQ(ncclAllReduce(&code, &code, 1, ncclFloat8e4m3, ncclSum, mine.comm, mine.stream),
+                ncclInvalidArgument);
+      ASSERT_TRUE(mine.stream->wait());
+    });
+    architecture_of_gpus = 90;
+    EXPECT_THAT(complaint(), HasSubstr("8-bit floats are added from 2.24 and sm_90 on"));
+  };
+  refuses(80, 22809);
+  refuses(90, 22304);
+}
+
 TEST_F(NcclDouble, TellsOperationsThatDiffer) {
   run_nccl_ranks(2, [](NcclRank& mine) {
     std::vector<float> values(5, 1.0F);

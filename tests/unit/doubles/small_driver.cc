@@ -11,6 +11,8 @@ CUcontext context_of(int device) { return reinterpret_cast<CUcontext>(std::uintp
 thread_local CUcontext current = nullptr;
 }  // namespace
 
+int architecture_of_gpus = 90;
+
 void use_gpu(int device) { current = context_of(device); }
 
 CUstream_st::CUstream_st() : thread_([this] { run(); }) {}
@@ -74,6 +76,12 @@ extern "C" {
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* argument) {
   stream->put({function, argument});
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice /*device*/) {
+  const bool is_major = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
+  *value = is_major ? architecture_of_gpus / 10 : architecture_of_gpus % 10;
   return CUDA_SUCCESS;
 }
 

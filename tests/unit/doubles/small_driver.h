@@ -40,5 +40,7 @@ struct CUstream_st {
   std::thread thread_;
 };
 
+/// Of all GPUs: 90 for sm_90.
+extern int architecture_of_gpus;
 /// What cuCtxGetDevice says on this thread; -1: no GPU.
 void use_gpu(int device);
