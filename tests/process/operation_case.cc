@@ -8,17 +8,53 @@
 
 namespace hvd_test {
 
-RunningCase::RunningCase(OperationCase planned) : case_(std::move(planned)) {
-  const std::size_t bytes = case_.count * size_of(case_.dtype);
-  input_.resize(bytes);
-  for (std::size_t i = 0; i < case_.count * components_of(case_.dtype); ++i) {
-    write_component(case_.dtype, input_.data(), i, case_.given(i));
+CaseBytes::CaseBytes(std::vector<std::byte> bytes, TableMemory* memory)
+    : bytes_(std::move(bytes)), memory_(memory) {
+  if (memory == nullptr) return;
+  device_ = memory->allocate(bytes_.size());
+  memory->put(device_, bytes_.data(), bytes_.size());
+}
+
+CaseBytes::CaseBytes(CaseBytes&& other) noexcept
+    : bytes_(std::move(other.bytes_)),
+      memory_(other.memory_),
+      device_(std::exchange(other.device_, nullptr)) {}
+
+CaseBytes::~CaseBytes() {
+  if (device_ != nullptr) memory_->free(device_);
+}
+
+const std::byte* CaseBytes::read() {
+  if (memory_ != nullptr) memory_->get(bytes_.data(), device_, bytes_.size());
+  return bytes_.data();
+}
+
+namespace {
+
+std::vector<std::byte> given_bytes(const OperationCase& planned) {
+  std::vector<std::byte> bytes(planned.count * size_of(planned.dtype));
+  for (std::size_t i = 0; i < planned.count * components_of(planned.dtype); ++i) {
+    write_component(planned.dtype, bytes.data(), i, planned.given(i));
   }
-  if (case_.has_output && !case_.in_place) output_.resize(bytes);
+  return bytes;
+}
+
+std::vector<std::byte> room_for_result(const OperationCase& planned) {
+  const bool is_apart = planned.has_output && !planned.in_place;
+  return std::vector<std::byte>(is_apart ? planned.count * size_of(planned.dtype) : 0);
+}
+
+}  // namespace
+
+RunningCase::RunningCase(OperationCase planned, TableMemory* memory)
+    : case_(std::move(planned)),
+      memory_(memory),
+      input_(given_bytes(case_), memory),
+      output_(room_for_result(case_), memory) {
   const auto rows = static_cast<std::int64_t>(case_.count);
   hvd_tensor tensor{};
-  tensor.input = input_.data();
-  if (case_.has_output) tensor.output = case_.in_place ? input_.data() : output_.data();
+  tensor.input = input_.place();
+  if (case_.has_output) tensor.output = case_.in_place ? input_.place() : output_.place();
   tensor.dtype = case_.dtype;
   tensor.dimensions = 1;
   tensor.shape = &rows;
@@ -28,6 +64,7 @@ RunningCase::RunningCase(OperationCase planned) : case_(std::move(planned)) {
   request.name = case_.name.c_str();
   request.tensors = &tensor;
   request.tensor_count = 1;
+  if (memory_ != nullptr) memory_->name_place(request);
   hvd::check(hvd_submit(&request, &handle_));
 }
 
@@ -36,13 +73,20 @@ std::string RunningCase::finish() {
   std::string wrong;
   if (case_.has_output) {
     if (case_.wanted_count > 0) {
-      wrong = difference(case_.in_place ? input_.data() : output_.data(), case_.count);
+      wrong = difference(case_.in_place ? input_.read() : output_.read(), case_.count);
     }
   } else {
     hvd_gather gather{};
     hvd::check(hvd_gathered(handle_, 0, &gather));
-    wrong = difference(static_cast<const std::byte*>(gather.data),
-                       static_cast<std::size_t>(gather.shape[0]));
+    const auto count = static_cast<std::size_t>(gather.shape[0]);
+    const auto* result = static_cast<const std::byte*>(gather.data);
+    std::vector<std::byte> copy;
+    if (memory_ != nullptr) {
+      copy.resize(count * size_of(case_.dtype));
+      memory_->get(copy.data(), result, copy.size());
+      result = copy.data();
+    }
+    wrong = difference(result, count);
   }
   hvd_release(handle_);
   return wrong;

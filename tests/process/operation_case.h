@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hvd/hvd.hpp"
+#include "operation_table.h"
 
 namespace hvd_test {
 
@@ -27,10 +28,29 @@ struct OperationCase {
   double tolerance = 0;                       ///< Relative to 1 + |wanted|.
 };
 
+/// Bytes that an operation reads or writes: on the host, or in GPU memory with a copy on the host.
+class CaseBytes {
+ public:
+  CaseBytes() = default;
+  CaseBytes(std::vector<std::byte> bytes, TableMemory* memory);
+  CaseBytes(CaseBytes&& other) noexcept;
+  CaseBytes& operator=(CaseBytes&&) = delete;
+  ~CaseBytes();
+  void* place() { return memory_ == nullptr ? bytes_.data() : device_; }
+  /// What is there now.
+  const std::byte* read();
+
+ private:
+  std::vector<std::byte> bytes_;
+  TableMemory* memory_ = nullptr;
+  void* device_ = nullptr;
+};
+
 /// A case on its way.
 class RunningCase {
  public:
-  explicit RunningCase(OperationCase planned);
+  /// `memory`: null for that of the host.
+  RunningCase(OperationCase planned, TableMemory* memory);
   /// Waits; the first difference, or "".
   std::string finish();
 
@@ -38,8 +58,9 @@ class RunningCase {
   std::string difference(const std::byte* result, std::size_t count) const;
 
   OperationCase case_;
-  std::vector<std::byte> input_;
-  std::vector<std::byte> output_;
+  TableMemory* memory_;
+  CaseBytes input_;
+  CaseBytes output_;
   hvd_handle handle_ = 0;
 };
 

@@ -153,7 +153,7 @@ class Table {
     };
     return planned;
   }
-  void start(OperationCase planned) { running_.emplace_back(std::move(planned)); }
+  void start(OperationCase planned) { running_.emplace_back(std::move(planned), scope_.memory); }
 
   void add_reductions(hvd_reduce_op op) {
     const std::string which = std::to_string(op);
@@ -310,15 +310,16 @@ class Table {
 std::string wrong_group(const TableScope& scope, std::size_t bytes) {
   constexpr std::array<hvd_dtype, 4> kGroup = {HVD_FLOAT32, HVD_INT64, HVD_FLOAT16, HVD_UINT8};
   std::array<std::int64_t, 4> counts = {static_cast<std::int64_t>(bytes / 4), 7, 0, 1};
-  std::array<std::vector<std::byte>, 4> data;
+  std::vector<CaseBytes> data;
   std::array<hvd_tensor, 4> tensors{};
   for (std::size_t t = 0; t < kGroup.size(); ++t) {
     const auto count = static_cast<std::size_t>(counts[t]);
-    data[t].resize(count * size_of(kGroup[t]));
+    std::vector<std::byte> given(count * size_of(kGroup[t]));
     for (std::size_t i = 0; i < count; ++i) {
-      write_component(kGroup[t], data[t].data(), i, value_at(kGroup[t], scope.me, i));
+      write_component(kGroup[t], given.data(), i, value_at(kGroup[t], scope.me, i));
     }
-    tensors[t].input = tensors[t].output = data[t].data();
+    data.emplace_back(std::move(given), scope.memory);
+    tensors[t].input = tensors[t].output = data[t].place();
     tensors[t].dtype = kGroup[t];
     tensors[t].dimensions = 1;
     tensors[t].shape = &counts[t];
@@ -328,6 +329,7 @@ std::string wrong_group(const TableScope& scope, std::size_t bytes) {
   request.process_set = scope.process_set;
   request.tensors = tensors.data();
   request.tensor_count = static_cast<std::uint32_t>(tensors.size());
+  if (scope.memory != nullptr) scope.memory->name_place(request);
   hvd_request barrier = HVD_REQUEST_INITIALIZER;
   barrier.kind = HVD_BARRIER;
   barrier.process_set = scope.process_set;
@@ -338,9 +340,9 @@ std::string wrong_group(const TableScope& scope, std::size_t bytes) {
     hvd_release(handle);
   }
   for (std::size_t t = 0; t < kGroup.size(); ++t) {
+    const std::byte* const result = data[t].read();
     for (std::size_t i = 0; i < static_cast<std::size_t>(counts[t]); ++i) {
-      if (read_component(kGroup[t], data[t].data(), i) ==
-          reduced(HVD_SUM, kGroup[t], scope.ranks, i)) {
+      if (read_component(kGroup[t], result, i) == reduced(HVD_SUM, kGroup[t], scope.ranks, i)) {
         continue;
       }
       return std::string("group: ") + name_of(kGroup[t]) + "[" + std::to_string(i) + "] is wrong";

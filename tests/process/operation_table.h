@@ -6,13 +6,29 @@
 #include <string>
 #include <vector>
 
+#include "hvd/hvd.h"
+
 namespace hvd_test {
+
+/// GPU memory that tensors of the table are in.
+class TableMemory {
+ public:
+  virtual ~TableMemory() = default;
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void free(void* memory) = 0;
+  /// Between it and the host; the copies are done when they return.
+  virtual void put(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void get(void* host, const void* device, std::size_t bytes) = 0;
+  /// Tells a request where its tensors are.
+  virtual void name_place(hvd_request& request) const = 0;
+};
 
 /// Where the table runs: a process set that this rank is in.
 struct TableScope {
   int process_set = 0;
-  std::vector<int> ranks;  ///< Of the job, ascending.
-  int me = 0;              ///< Rank of the job.
+  std::vector<int> ranks;         ///< Of the job, ascending.
+  int me = 0;                     ///< Rank of the job.
+  TableMemory* memory = nullptr;  ///< Null: that of the host.
 };
 
 /// Bytes of the tensors: none, one element, an odd number, one beyond 64 KiB, 1 MiB.

@@ -135,16 +135,16 @@ def _empty_streams_after_waits(number: int) -> None:
 
 def own_device() -> torch.device:
     """The device of this rank; to be called before ``hvd.init()``."""
+    number = LOCAL_RANK if os.environ.get("HVD_SHARE_GPU") != "1" else 0
     if IS_DOUBLE:
         if torch.version.cuda or torch.version.hip:
             os.environ["HVD_BACKEND"] = "staged"
-        devices.gpus = HostAsGpu(LOCAL_RANK)
-        _empty_streams_after_waits(LOCAL_RANK)
+        devices.gpus = HostAsGpu(number)
+        _empty_streams_after_waits(number)
         return torch.device("cpu")
     if not torch.cuda.is_available():
         print("skipped: torch finds no GPU here")
         sys.exit(77)
-    number = LOCAL_RANK if os.environ.get("HVD_SHARE_GPU") != "1" else 0
     device = torch.device("cuda", number % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device

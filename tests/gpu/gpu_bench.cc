@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// What hvd costs on GPUs, beside plain NCCL; started by hvdrun, in place of a framework:
+//
+//     gpu_bench steps LIST [STEPS]        a list of gradients: what is reduced is checked, then
+//     timed gpu_bench allreduce [MOST_BYTES]    1 KB to 1 GB beside ncclAllReduce
+//
+// Rank 0 prints rows "table | case | ours | theirs | ratio"; the rank that took longest counts.
+// Exit code 77 where there is no GPU. With the library gpu_waits as HVD_CUDA_LIBRARY, steps tells
+// which threads have waited for the device.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "gpu/plain_nccl.h"
+#include "gpu/rank_gpu.h"
+#include "hvd/gpu_gradients.hpp"
+#include "hvd/hvd.hpp"
+
+namespace {
+
+using hvd_test::PlainNccl;
+using hvd_test::RankGpu;
+
+double now_us() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::micro>(since).count();
+}
+
+/// The median of the rank where it is the greatest.
+double slowest(std::vector<double> times) {
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                   times.end());
+  std::vector<double> median = {times[times.size() / 2]};
+  hvd::allreduce<double>("median", median, HVD_MAX);
+  return median[0];
+}
+
+/// Microseconds of `work` until the device is done with it.
+template <typename Work>
+double time_us(RankGpu& gpu, int repeats, const Work& work) {
+  std::vector<double> times;
+  for (int turn = -2; turn < repeats; ++turn) {  // two of them warm up
+    gpu.finish();
+    hvd::barrier();
+    const double begin = now_us();
+    work();
+    gpu.finish();
+    if (turn >= 0) times.push_back(now_us() - begin);
+  }
+  return slowest(std::move(times));
+}
+
+void print_row(const std::string& table, const std::string& what, double ours, double theirs = 0) {
+  if (hvd_rank() != 0) return;
+  std::printf("%s | %s | %.1f | ", table.c_str(), what.c_str(), ours);
+  if (theirs > 0) {
+    std::printf("%.1f | %.2f\n", theirs, ours / theirs);
+  } else {
+    std::printf(" | \n");
+  }
+  std::fflush(stdout);
+}
+
+/// Gradients of a model: memory, values, and what their averages are.
+class Model {
+ public:
+  Model(RankGpu& gpu, const std::string& list) : gpu_(gpu) {
+    std::ifstream file(list);
+    for (std::size_t count = 0; file >> count;) {
+      const std::string name = "gradient." + std::to_string(buffers_.size());
+      auto* data = static_cast<float*>(gpu.allocate(count * sizeof(float)));
+      buffers_.push_back({name, data, count});
+      most_ = std::max(most_, count);
+    }
+    if (buffers_.empty()) throw std::runtime_error(list + ": no list of counts");
+  }
+  const std::vector<hvd::GpuBuffer>& buffers() const { return buffers_; }
+
+  void fill(int step) {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const std::vector<float> values(buffers_[i].count, value(hvd_rank(), step, i));
+      gpu_.put(buffers_[i].data, values.data(), values.size() * sizeof(float));
+    }
+  }
+  /// Throws where an element is not the average.
+  void check(int step) {
+    std::vector<float> values(most_);
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const auto end = values.begin() + static_cast<std::ptrdiff_t>(buffers_[i].count);
+      gpu_.get(values.data(), buffers_[i].data, buffers_[i].count * sizeof(float));
+      const float wanted = static_cast<float>(hvd_size() - 1) / 2 + value(0, step, i);
+      const auto wrong = std::find_if(values.begin(), end, [&](float got) {
+        return !(std::abs(got - wanted) <= 1e-5F * wanted);
+      });
+      if (wrong == end) continue;
+      throw std::runtime_error(buffers_[i].name + " of step " + std::to_string(step) + " has " +
+                               std::to_string(*wrong) + ", not " + std::to_string(wanted));
+    }
+  }
+
+ private:
+  static float value(int rank, int step, std::size_t i) {
+    return static_cast<float>(rank + step + 1) + static_cast<float>(i % 7);
+  }
+  RankGpu& gpu_;
+  std::vector<hvd::GpuBuffer> buffers_;
+  std::size_t most_ = 0;
+};
+
+/// Of the library gpu_waits; null where another one is the driver.
+unsigned long (*find_waits())(int) {
+  const char* const driver = std::getenv("HVD_CUDA_LIBRARY");
+  void* const library = driver == nullptr ? nullptr : ::dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  return reinterpret_cast<unsigned long (*)(int)>(::dlsym(library, "gpu_waits"));
+}
+
+void run_step(hvd::GpuGradients& gradients, std::size_t count, RankGpu& gpu) {
+  for (std::size_t i = 0; i < count; ++i) gradients.ready(i, gpu.stream());
+  gradients.wait(gpu.stream());
+}
+
+void count_waits(hvd::GpuGradients& gradients, std::size_t count, RankGpu& gpu, int steps) {
+  auto* const waits = find_waits();
+  if (waits == nullptr) return;
+  gpu.finish();
+  hvd::barrier();
+  const unsigned long mine = waits(0);
+  const unsigned long all = waits(1);
+  for (int step = 0; step < steps; ++step) run_step(gradients, count, gpu);
+  const unsigned long mine_now = waits(0);
+  const unsigned long all_now = waits(1);
+  gpu.finish();
+  const std::string of_steps = " in " + std::to_string(steps) + " steps";
+  print_row("waits", "of the program's thread" + of_steps, static_cast<double>(mine_now - mine));
+  print_row("waits", "of threads that only wait" + of_steps,
+            static_cast<double>(all_now - all - (mine_now - mine)));
+  print_row("waits", "threads that have waited so far, but for the program's",
+            static_cast<double>(waits(2)));
+}
+
+void steps(RankGpu& gpu, const std::string& list, int steps) {
+  Model model(gpu, list);
+  const std::size_t count = model.buffers().size();
+  {
+    hvd::GpuGradients gradients(model.buffers(), gpu.place().device);
+    for (int step = 0; step < 8; ++step) {  // buckets freeze, and graphs are captured, on the way
+      model.fill(step);
+      run_step(gradients, count, gpu);
+      model.check(step);
+    }
+    std::vector<double> submit;
+    std::vector<double> wait;
+    std::vector<double> done;
+    for (int step = 0; step < steps; ++step) {
+      gpu.finish();
+      hvd::barrier();
+      const double begin = now_us();
+      for (std::size_t i = 0; i < count; ++i) gradients.ready(i, gpu.stream());
+      const double submitted = now_us();
+      gradients.wait(gpu.stream());
+      const double waited = now_us();
+      gpu.finish();
+      submit.push_back(submitted - begin);
+      wait.push_back(waited - submitted);
+      done.push_back(now_us() - begin);
+    }
+    const std::string what = std::to_string(count) + " gradients, us";
+    print_row("steps", "host time to submit " + what, slowest(submit));
+    print_row("steps", "host time until wait returns, " + what, slowest(wait));
+    print_row("steps", "until the device is done, " + what, slowest(done));
+    count_waits(gradients, count, gpu, steps);
+    model.fill(steps);
+    run_step(gradients, count, gpu);
+    model.check(steps);
+  }
+  if (hvd_rank() == 0) std::printf("steps are right\n");
+}
+
+void allreduce(RankGpu& gpu, std::size_t most_bytes) {
+  PlainNccl plain;
+  const std::size_t most = most_bytes / sizeof(float);
+  auto* const input = static_cast<float*>(gpu.allocate(most_bytes));
+  auto* const output = static_cast<float*>(gpu.allocate(most_bytes));
+  std::vector<float> values(most);
+  for (std::size_t i = 0; i < most; ++i) values[i] = static_cast<float>(i % 1'021);
+  gpu.put(input, values.data(), most_bytes);
+  for (std::size_t bytes = 1024; bytes <= most_bytes; bytes *= 4) {
+    const std::size_t count = bytes / sizeof(float);
+    const int repeats = bytes < (1U << 20) ? 100 : bytes < (1U << 26) ? 10 : 3;
+    const double ours = time_us(gpu, repeats, [&] {
+      hvd::allreduce_async<float>("bench", {input, count}, {output, count}, gpu.place(), HVD_SUM)
+          .wait_stream(gpu.stream());
+    });
+    gpu.get(values.data(), output, bytes);
+    const float wanted = static_cast<float>(hvd_size()) * static_cast<float>((count - 1) % 1'021);
+    if (values[count - 1] != wanted) throw std::runtime_error("the sum is wrong");
+    const double theirs =
+        time_us(gpu, repeats, [&] { plain.allreduce(input, output, count, gpu.stream()); });
+    print_row("allreduce", std::to_string(bytes) + " bytes, us", ours, theirs);
+  }
+}
+
+int run(const std::vector<std::string>& arguments) {
+  hvd_test::be_a_host_of_ones_own();
+  const hvd::Context job;
+  std::string why;
+  const std::unique_ptr<RankGpu> gpu = RankGpu::open(why);
+  if (gpu == nullptr) {
+    std::printf("skipped: rank %d: %s\n", job.rank(), why.c_str());
+    return 77;
+  }
+  if (job.rank() == 0) std::printf("%s, %d ranks\n", gpu->name().c_str(), job.size());
+  if (arguments[0] == "steps" && arguments.size() > 1) {
+    steps(*gpu, arguments[1], arguments.size() > 2 ? std::stoi(arguments[2]) : 60);
+  } else if (arguments[0] == "allreduce") {
+    allreduce(*gpu, arguments.size() > 1 ? std::stoul(arguments[1]) : std::size_t{1} << 30);
+  } else {
+    return 2;
+  }
+  if (job.rank() == 0) std::printf("%s", job.describe().c_str());
+  hvd::barrier();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& failure) {
+    std::printf("FAILED %s\n", failure.what());
+    std::fflush(stdout);
+    std::_Exit(9);
+  }
+}

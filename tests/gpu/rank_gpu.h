@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "hvd/gpu.hpp"
+
+namespace hvd_test {
+
+/// The GPU of a rank and a stream of it, as a framework has them: by the driver that libhvd loads
+/// as well (HVD_CUDA_LIBRARY, libcuda.so.1), so that the double and a real one serve alike. What
+/// fails throws std::runtime_error. One thread only.
+class RankGpu {
+ public:
+  /// GPU 0 with HVD_SHARE_GPU=1, else that of the local rank. Null: there is none; `why` says so.
+  static std::unique_ptr<RankGpu> open(std::string& why);
+  RankGpu(const RankGpu&) = delete;
+  RankGpu& operator=(const RankGpu&) = delete;
+  ~RankGpu();
+
+  const std::string& name() const { return name_; }
+  CUstream stream() const { return stream_; }
+  hvd::GpuStream place() const { return {{HVD_CUDA, number_}, stream_}; }
+
+  void* allocate(std::size_t bytes);
+  void free(void* memory);
+  /// Between host and device, in the order of the stream; put() and get() wait for it.
+  void copy(void* to, const void* from, std::size_t bytes);
+  void put(void* device, const void* host, std::size_t bytes);
+  void get(void* host, const void* device, std::size_t bytes);
+  /// Until the stream is empty.
+  void finish();
+
+ private:
+  struct Driver;
+  RankGpu();
+  std::unique_ptr<Driver> driver_;
+  std::string name_;
+  int number_ = 0;
+  CUstream stream_ = nullptr;
+};
+
+/// Gives this rank an NCCL_HOSTID that no other has, where ranks share a GPU; before hvd_init().
+void be_a_host_of_ones_own();
+
+}  // namespace hvd_test
