@@ -23,10 +23,6 @@ CheckReport make_report() {
 }  // namespace
 
 int run_check(const CheckOptions& options) {
-  if (!options.build) {
-    print_message("what shall be checked?\nhint: type hvdrun check --build");
-    return kExitUsage;
-  }
   const CheckReport report = make_report();
   std::fputs((options.json ? report_json(report) : report_text(report)).c_str(), stdout);
   const bool is_found = report.groups.front().parts.front().available;

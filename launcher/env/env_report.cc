@@ -2,26 +2,15 @@
 #include "launcher/env/env_report.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 
 #include "base/format.h"
 #include "launcher/console/shell_word.h"
+#include "launcher/site/secret.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::string_view kUser = "user environment";
-
-bool is_secret_name(const std::string& name) {
-  constexpr std::array<std::string_view, 6> kWords{"SECRET", "TOKEN",      "PASSWORD",
-                                                   "PASSWD", "CREDENTIAL", "_KEY"};
-  std::string upper = name;
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return std::any_of(kWords.begin(), kWords.end(),
-                     [&](std::string_view word) { return upper.find(word) != std::string::npos; });
-}
 
 std::string shown(const PlannedVariable& variable, const std::string& value) {
   return variable.is_secret ? "(redacted)" : value;
@@ -65,7 +54,7 @@ std::vector<PlannedVariable> shown_variables(const EnvironmentPlan& plan) {
     for (const PlannedVariable& variable : list) {
       if (variable.origin == "hvdrun") continue;
       variables.push_back(variable);
-      variables.back().is_secret = variable.is_secret || is_secret_name(variable.name);
+      variables.back().is_secret = variable.is_secret || is_secret(variable.name, variable.value);
     }
   };
   take(plan.all);

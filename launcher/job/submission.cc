@@ -5,6 +5,7 @@
 #include <array>
 #include <string_view>
 
+#include "launcher/site/secret.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -22,38 +23,14 @@ bool is_of_a_job(std::string_view name) {
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
-
-std::string uppercase(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), upper);
-  return result;
-}
-
-/// "KEY" is in "API_KEY", not in "KEYBOARD" or "MONKEY".
-bool has_word(const std::string& name, std::string_view word) {
-  for (std::size_t at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
-    const std::size_t end = at + word.size();
-    const bool starts = at == 0 || name[at - 1] == '_';
-    if (starts && (end == name.size() || name[end] == '_' || name[end] == 'S')) return true;
+/// "gpus-per-node" becomes "SBATCH_GPUS_PER_NODE".
+std::string sbatch_variable(const std::string& option) {
+  std::string name = "SBATCH_";
+  for (const char c : option) {
+    const bool is_small = c >= 'a' && c <= 'z';
+    name += c == '-' ? '_' : is_small ? static_cast<char>(c - 'a' + 'A') : c;
   }
-  return false;
-}
-
-bool is_secret(const std::string& name, const std::string& value) {
-  const std::string known = uppercase(name);
-  for (const std::string_view text :
-       {"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "JWT", "COOKIE", "APIKEY"}) {
-    if (known.find(text) != std::string::npos) return true;
-  }
-  for (const std::string_view word : {"KEY", "PASS", "AUTH", "PAT"}) {
-    if (has_word(known, word)) return true;
-  }
-  // "https://user:password@host"
-  const std::size_t scheme = value.find("://");
-  if (scheme == std::string::npos) return false;
-  const std::size_t at = value.find_first_of("@/ ", scheme + 3);
-  return at != std::string::npos && value[at] == '@' && value.find(':', scheme + 3) < at;
+  return name;
 }
 
 /// sbatch replaces "%j" and its like in the path of the output.
@@ -96,8 +73,7 @@ std::string describe_environment(const Environment& environment) {
 std::vector<std::string> overriding_variables(const JobPlan& plan, const Environment& environment) {
   std::vector<std::string> sentences;
   for (const JobDirective& line : plan.directives) {
-    std::string name = "SBATCH_" + uppercase(line.option);
-    std::replace(name.begin(), name.end(), '-', '_');
+    std::string name = sbatch_variable(line.option);
     if (line.option == "time") name = "SBATCH_TIMELIMIT";
     const std::optional<std::string> value = environment.get(name);
     if (!value || *value == line.value) continue;

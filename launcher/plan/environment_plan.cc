@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/format.h"
+#include "launcher/site/secret.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -70,6 +71,7 @@ bool names(const Variables& variables, std::string_view name) {
 
 /// Variables are added from the strongest origin to the weakest; the first one wins.
 void add(PlannedVariable variable, Variables& variables) {
+  variable.is_secret = variable.is_secret || is_secret(variable.name, variable.value);
   const auto winner =
       std::find_if(variables.begin(), variables.end(),
                    [&](const PlannedVariable& other) { return other.name == variable.name; });
@@ -81,8 +83,9 @@ void add(PlannedVariable variable, Variables& variables) {
 void offer(PlannedVariable variable, const Environment& user, Variables& variables) {
   auto value = user.get(variable.name);
   if (value && !names(variables, variable.name)) {
+    const bool secret = is_secret(variable.name, *value);
     variables.push_back({variable.name, *std::move(value), "user environment",
-                         "instead of " + variable.origin, false});
+                         "instead of " + variable.origin, secret});
   }
   add(std::move(variable), variables);
 }

@@ -170,6 +170,10 @@ int explain(const RunOptions& options, const Inputs& inputs, const Placement& pl
       plan_environment(options, allocation, inputs.machine, placement, job);
   const std::vector<Command> commands =
       build_commands(options, placement, plan, allocation.environment, inputs.self);
+  // In an allocation this looks for srun: the program may lie on the nodes alone.
+  const auto found = find_program(commands.front().arguments.front(), allocation.environment);
+  const auto* problem = std::get_if<ProgramProblem>(&found);
+  if (problem != nullptr) say("warning: " + problem->message);
   const auto describe = options.json ? describe_run_json : describe_run;
   return print_answer(describe(placement, plan, commands));
 }

@@ -64,6 +64,7 @@ class Supervisor {
     while (running_ > 0) HVD_TRY(wait_and_serve());
     end_keeper();
     for (std::size_t i = 0; i < streams_.size(); ++i) drain(i);
+    if (is_buried_) say(format_text("the cause, as said above: {}", first_failure_));
     return output_lost_ && ending_.exit_code() == 0 ? exit_code_of_signal(SIGPIPE)
                                                     : ending_.exit_code();
   }
@@ -171,6 +172,7 @@ class Supervisor {
 
   /// Nobody reads our output any more (`hvdrun ... | head`): end as a filter does.
   void put(const Stream& stream, const std::string& text) {
+    is_buried_ = is_buried_ || (!first_failure_.empty() && !text.empty());
     if (output_lost_ || write_all(stream.target, text)) return;
     output_lost_ = true;
     send(ending_.told_to_end(SIGTERM, Clock::now()));
@@ -247,6 +249,7 @@ class Supervisor {
   void report_first_failure(std::size_t index, int rank, const std::string& host,
                             const std::string& what) {
     say(format_text("rank {} on host {} failed first: {}", rank, host, what));
+    first_failure_ = format_text("rank {} on host {}, {}", rank, host, what);
     const std::deque<std::string>* lines = &streams_[2 * index + 1].lines.last_lines(rank);
     const bool has_errors = !lines->empty();
     if (!has_errors) lines = &streams_[2 * index].lines.last_lines(rank);
@@ -313,7 +316,9 @@ class Supervisor {
   std::vector<Stream> streams_;  ///< Two by command: output, error.
   std::optional<Keeper> keeper_;
   std::size_t running_ = 0;
-  std::string step_;  ///< "JOB.STEP" of our srun; empty: not known (yet).
+  std::string first_failure_;  ///< As told to the user; empty: none.
+  bool is_buried_ = false;     ///< Other ranks wrote after it was told.
+  std::string step_;           ///< "JOB.STEP" of our srun; empty: not known (yet).
   bool output_lost_ = false;
 };
 

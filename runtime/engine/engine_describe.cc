@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an engine says of itself, for people.
+#include "base/environment.h"
+#include "device/gpu_build.h"
 #include "engine/engine_impl.h"
 
 namespace hvd {
@@ -10,9 +12,12 @@ std::string_view promise(bool reproducible) {
                       : "bitwise equal on every rank, not in every run";
 }
 
-/// The GPUs that this build would serve, where the engine has any.
+/// The GPUs that this build would serve, where the engine and this node have any: who trains on a
+/// laptop without them need not read of them.
 Device gpu_of(const EngineOptions& options) {
-  return {options.gpus == nullptr ? DeviceKind::kCpu : gpu_kind_of_build(), 0};
+  const bool is_any =
+      options.gpus != nullptr && describe_gpu_driver(Environment::of_process()).is_there;
+  return {is_any ? gpu_kind_of_build() : DeviceKind::kCpu, 0};
 }
 
 }  // namespace

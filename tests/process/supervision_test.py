@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 HVDRUN = ""
 LIMIT_S = 30
@@ -54,6 +55,21 @@ def hvdrun(*arguments, stdin=subprocess.DEVNULL, **options):
 
 
 class ExitCodes(unittest.TestCase):
+    def test_explain_warns_of_a_program_that_is_not_there(self):
+        done = hvdrun("explain", "-np", "2", "no-such-program")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("hvdrun: warning: no-such-program: no such program", done.stderr)
+        self.assertEqual(hvdrun("explain", "-np", "2", "true").stderr, "")
+
+    def test_explain_hides_what_looks_like_a_secret(self):
+        typed = ("-x", "WANDB_API_KEY=hush", "-x", "NCCL_DEBUG=INFO")
+        done = hvdrun("explain", *typed, "-np", "2", "true")
+        self.assertIn("WANDB_API_KEY=(redacted)", done.stdout)
+        self.assertIn("NCCL_DEBUG=INFO", done.stdout)
+        self.assertNotIn("hush", done.stdout)
+        ranks = hvdrun(*typed, "-np", "2", "sh", "-c", "echo $WANDB_API_KEY")
+        self.assertEqual(ranks.stdout.count("hush"), 2)
+
     def test_success_is_zero(self):
         self.assertEqual(hvdrun("-np", "3", "true").returncode, 0)
 
@@ -65,6 +81,26 @@ class ExitCodes(unittest.TestCase):
         self.assertRegex(done.stderr, f"hvdrun: rank 1 on host {host} failed first: exit code 7\n")
         self.assertIn("hvdrun:   why it failed\n", done.stderr)
         self.assertEqual(done.stderr.count("failed first"), 1)
+
+    def test_the_cause_is_the_last_line_where_others_write_on(self):
+        script = "[ $HVD_RANK = 1 ] && exit 7; read line <$0; echo $line >&2; exit 1"
+        with tempfile.TemporaryDirectory() as folder:
+            gate = os.path.join(folder, "gate")
+            os.mkfifo(gate)
+            command = [HVDRUN, "-np", "2", "sh", "-c", script, gate]
+            pipe = subprocess.PIPE
+            lines = []
+            with subprocess.Popen(command, stderr=pipe, text=True, env=clean_environment()) as job:
+                for line in job.stderr:
+                    lines.append(line)
+                    if "have 10 s to end" in line:
+                        Path(gate).write_text("lost rank 1\n", encoding="utf-8")
+            self.assertEqual(job.returncode, 7)
+        host = re.escape(os.uname().nodename)
+        self.assertEqual(lines[-2], "[0] lost rank 1\n")
+        self.assertRegex(
+            lines[-1], f"^hvdrun: the cause, as said above: rank 1 on host {host}, exit code 7$"
+        )
 
     def test_a_signal_gives_128_plus_its_number(self):
         done = hvdrun("-np", "2", "sh", "-c", "ulimit -c 0; [ $HVD_RANK = 0 ] || kill -SEGV $$")

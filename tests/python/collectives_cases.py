@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import tempfile
 import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import torch
 
@@ -303,6 +305,11 @@ class Others(unittest.TestCase):
         self.assertLess(ht.cross_rank(), ht.cross_size())
         self.assertIn(f"{ht.size()} rank", ht.describe())
         self.assertGreater(ht.statistics().requests, 0)
+
+    def test_a_node_without_a_driver_reads_nothing_of_gpus(self) -> None:
+        none = dict.fromkeys(("HVD_CUDA_LIBRARY", "HVD_HIP_LIBRARY"), "/nowhere/driver.so")
+        with mock.patch.dict(os.environ, none):
+            self.assertNotIn("GPU", ht.describe())
 
 
 class Timeline(unittest.TestCase):

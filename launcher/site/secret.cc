@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/site/secret.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace hvd {
+namespace {
+
+char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
+std::string uppercase(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), upper);
+  return result;
+}
+
+/// "KEY" is in "API_KEY", not in "KEYBOARD" or "MONKEY".
+bool has_word(const std::string& name, std::string_view word) {
+  for (std::size_t at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    const bool starts = at == 0 || name[at - 1] == '_';
+    if (starts && (end == name.size() || name[end] == '_' || name[end] == 'S')) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_secret(const std::string& name, const std::string& value) {
+  const std::string known = uppercase(name);
+  for (const std::string_view text :
+       {"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "JWT", "COOKIE", "APIKEY"}) {
+    if (known.find(text) != std::string::npos) return true;
+  }
+  for (const std::string_view word : {"KEY", "PASS", "AUTH", "PAT"}) {
+    if (has_word(known, word)) return true;
+  }
+  // "https://user:password@host"
+  const std::size_t scheme = value.find("://");
+  if (scheme == std::string::npos) return false;
+  const std::size_t at = value.find_first_of("@/ ", scheme + 3);
+  return at != std::string::npos && value[at] == '@' && value.find(':', scheme + 3) < at;
+}
+
+}  // namespace hvd
