@@ -66,9 +66,10 @@ struct LaunchShape {
 
 /// One GPU as this process sees it: its primary context, which the frameworks use as well.
 ///
-/// Whatever fails says which GPU, which call and the vendor's text for the code. No function but
-/// wait() and the allocations waits for the device. Lives as long as its Gpus, which a process
-/// keeps until it ends: events may outlive an engine. Thread-safe.
+/// Whatever fails says which GPU, which call and the vendor's text for the code. wait() waits for
+/// the device; so may whatever makes memory or gives it back, and kernel() at its first call. No
+/// other function does. Lives as long as its Gpus, which a process keeps until it ends: events may
+/// outlive an engine. Thread-safe.
 class Gpu {
  public:
   virtual ~Gpu() = default;

@@ -87,6 +87,50 @@ void move(const hvd::Context& job, const Framework& framework) {
   expect(framework.get(buffer) == std::vector<float>(7, all.back()), "the values of the root");
 }
 
+/// What hvd_submit() says to a sum of four floats.
+void expect_refused(const hvd_tensor& tensor, void* stream, hvd_status status,
+                    const std::string& words) {
+  hvd_request request = HVD_REQUEST_INITIALIZER;
+  request.name = "refused";
+  request.device_kind = HVD_CUDA;
+  request.tensors = &tensor;
+  request.tensor_count = 1;
+  request.stream = stream;
+  hvd_handle handle = 0;
+  expect(hvd_submit(&request, &handle) == status, words);
+  const std::string text = hvd_last_error();
+  expect(text.find("'refused'") != std::string::npos, text);
+  expect(text.find(words) != std::string::npos, text);
+}
+
+void what_would_spoil_the_gpu_is_refused(const hvd::Context& job, const Framework& framework) {
+  const std::span<float> buffer = framework.allocate(8);
+  const std::int64_t count = 4;
+  hvd_tensor tensor = {};
+  tensor.dtype = HVD_FLOAT32;
+  tensor.dimensions = 1;
+  tensor.shape = &count;
+  tensor.input = buffer.data();
+  tensor.output = reinterpret_cast<char*>(buffer.data()) + 3;
+  expect_refused(tensor, framework.stream, HVD_INVALID_ARGUMENT, "only at multiples of 4");
+  tensor.output = buffer.data();
+  CUstream captured = nullptr;
+  CUgraph graph = nullptr;
+  check(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  check(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+  expect_refused(tensor, captured, HVD_UNSUPPORTED, "is being captured into a graph");
+  framework.put(buffer, std::vector<float>(8, 1.0F));
+  hvd::allreduce_async<float>("beside", buffer, buffer, framework.place(), HVD_SUM)
+      .wait_stream(framework.stream);
+  check(cuStreamEndCapture(captured, &graph), "cuStreamEndCapture");
+  check(cuGraphDestroy(graph), "cuGraphDestroy");
+  const auto size = static_cast<float>(job.size());
+  expect(framework.get(buffer) == std::vector<float>(8, size), "a sum beside the capture");
+  hvd::allreduce_async<float>("after", buffer, buffer, {{HVD_CUDA, 0}, captured}, HVD_SUM)
+      .wait_stream(framework.stream);
+  expect(framework.get(buffer) == std::vector<float>(8, size * size), "a sum after the capture");
+}
+
 void errors_say_what_to_do(const hvd::Context& /*job*/, const Framework& framework) {
   std::vector<float> on_host(4);
   hvd::Pending pending = hvd::allreduce_async<float>("cpu", on_host, on_host);
@@ -107,6 +151,7 @@ int main() {
     const Framework framework;
     reduce_in_stream_order(job, framework);
     move(job, framework);
+    what_would_spoil_the_gpu_is_refused(job, framework);
     errors_say_what_to_do(job, framework);
     return 0;
   } catch (const std::exception& error) {

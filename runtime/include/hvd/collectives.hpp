@@ -111,7 +111,7 @@ class Pending {
     throw Error(status, text);
   }
   /// GPU memory: puts what follows in `stream` after the operation. The host waits until the ranks
-  /// have agreed to run it, never for the device.
+  /// have agreed to run it: as hvd_wait_stream().
   void wait_stream(void* stream, double timeout_seconds = -1) {
     put_before(stream, timeout_seconds);
     forget();

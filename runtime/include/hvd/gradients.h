@@ -98,7 +98,7 @@ HVD_API hvd_status hvd_gradient_ready(hvd_gradients* gradients, uint32_t index, 
  * The same for GPU memory, in the order of a stream: the gradient is read after what `stream` holds
  * by now. hvd_gradient_ready() means the default stream.
  *
- * @param stream as hvd_request.stream.
+ * @param stream as hvd_request.stream; until the step is waited for.
  */
 HVD_API hvd_status hvd_gradient_ready_on(hvd_gradients* gradients, uint32_t index, void* data,
                                          int last_pass, void* stream) HVD_NOEXCEPT;
@@ -146,9 +146,9 @@ HVD_API hvd_status hvd_gradients_wait(hvd_gradients* gradients,
                                       double timeout_seconds) HVD_NOEXCEPT;
 
 /**
- * Ends the step of a set in GPU memory without a wait for the device: what is put into `stream`
- * from now on sees the reduced gradients. The host waits until the ranks have agreed on all of
- * them. What the device meets later is the status of the next calls.
+ * Ends the step of a set in GPU memory in the order of a stream: what is put into `stream` from now
+ * on sees the reduced gradients. The host waits as in hvd_wait_stream(), until the ranks have
+ * agreed on all of them. What the device meets later is the status of the next calls.
  *
  * @return as hvd_gradients_wait(); after HVD_TIMEOUT call this again, not that.
  */

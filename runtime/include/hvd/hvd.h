@@ -123,7 +123,7 @@ typedef struct hvd_init_options {
   uint32_t process_set_count;
 } hvd_init_options;
 
-/** One tensor: dense, of any layout, taken as flat memory. */
+/** One tensor: dense, of any layout, taken flat; on a GPU at multiples of its elements' size. */
 typedef struct hvd_tensor {
   const void* input;     /**< Borrowed until the request completes. May be null when empty. */
   void* output;          /**< As long as input; may be the same memory, must not overlap otherwise.
@@ -167,9 +167,9 @@ typedef struct hvd_request {
   void* context;    /**< First argument of on_complete. */
   int32_t wire;     /**< hvd_wire; allreduce only. */
   int32_t priority; /**< Higher runs first among what waits; equal on all ranks. */
-  void* stream; /**< GPU memory: the cudaStream_t (CUstream, hipStream_t) that holds the work which
-                     makes the inputs; they are read after it. Null: the default stream. Its results
-                     are in memory after hvd_wait(), in a stream's order after hvd_wait_stream(). */
+  void* stream;     /**< GPU memory: the cudaStream_t (CUstream, hipStream_t) that makes the inputs;
+                         null: the default stream. It stays, uncaptured, until hvd_submit() returns;
+                         with HVD_SUBMIT_MORE: until hvd_flush() or a wait. See hvd_wait_stream(). */
 } hvd_request;
 
 /** A float32 sum of nothing, named by the library: the start of every request. */
@@ -362,10 +362,11 @@ HVD_API hvd_status hvd_poll(hvd_handle handle, int* done) HVD_NOEXCEPT;
 HVD_API hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) HVD_NOEXCEPT;
 
 /** Puts what follows in `stream` after an operation on GPU memory. The host waits until the ranks
-   have agreed to run it, never for the device. What the device meets later is the status of
-   hvd_wait(), of on_complete, and of every call after it. From now on what is put into `stream` may
-   read the results, or give their memory back to an allocator that keeps its order. As hvd_wait();
-   HVD_INVALID_ARGUMENT: an operation on CPU memory. */
+   have agreed to run it; for the device where it needs new memory, or goes through the host's. What
+   the device meets later is the status of hvd_wait(), of on_complete, and of every call after it.
+   From now on what is put into `stream` may read the results, or give their memory back to an
+   allocator that keeps its order. As hvd_wait(); HVD_INVALID_ARGUMENT: an operation on CPU memory;
+   HVD_UNSUPPORTED: the stream is being captured. */
 HVD_API hvd_status hvd_wait_stream(hvd_handle handle, void* stream,
                                    double timeout_seconds) HVD_NOEXCEPT;
 
