@@ -42,6 +42,15 @@ void join(Clock& clock, const Clock& other) {
   for (const auto& [stream, nodes] : other) clock[stream] = std::max(clock[stream], nodes);
 }
 
+/// The default stream would wait for those that take turns with it, which a capture cannot hold.
+CUresult heed_blocking_captures(CUstream stream) {
+  if (stream != stream->context->stream) return CUDA_SUCCESS;
+  Capture* const capture = blocking_capture(stream->context);
+  if (capture == nullptr) return CUDA_SUCCESS;
+  capture->invalid = true;
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 }  // namespace
 
 CUresult add_to_capture(CUstream stream, Work& work, bool* captured) {
@@ -54,11 +63,7 @@ CUresult add_to_capture(CUstream stream, Work& work, bool* captured) {
     capture.clocks[stream][stream]++;
     return CUDA_SUCCESS;
   }
-  if (stream != stream->context->stream) return CUDA_SUCCESS;
-  Capture* const capture = blocking_capture(stream->context);  // the default stream would wait
-  if (capture == nullptr) return CUDA_SUCCESS;
-  capture->invalid = true;
-  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return heed_blocking_captures(stream);
 }
 
 CUresult forbid_in_capture() {
@@ -89,7 +94,7 @@ CUresult record_in_capture(CUstream stream, CUevent event, bool* captured) {
   std::lock_guard event_lock(event->mutex);
   if (!*captured) {
     event->capture = nullptr;
-    return CUDA_SUCCESS;
+    return heed_blocking_captures(stream);
   }
   if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   event->point = nullptr;
@@ -102,7 +107,7 @@ CUresult wait_in_capture(CUstream stream, CUevent event, bool* captured) {
   std::lock_guard lock(captures().mutex);
   std::lock_guard event_lock(event->mutex);
   *captured = stream->capture != nullptr || event->capture != nullptr;
-  if (!*captured) return CUDA_SUCCESS;
+  if (!*captured) return heed_blocking_captures(stream);
   if (event->capture == nullptr) {
     if (event->point == nullptr) return CUDA_SUCCESS;  // never recorded: nothing to wait for
     stream->capture->invalid = true;

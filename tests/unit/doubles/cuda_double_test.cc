@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <string>
@@ -289,6 +290,30 @@ TEST_F(CudaDouble, RefusesWhatACaptureCannotHold) {
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+TEST_F(CudaDouble, RefusesTheDefaultStreamWhileOneThatTakesTurnsWithItIsCaptured) {
+  const CUstream blocking = stream(CU_STREAM_DEFAULT);
+  const CUevent point = event();
+  const CUdeviceptr held = memory(1);
+  CUgraph graph{};
+  CUstreamCaptureStatus status{};
+  const std::vector<std::function<CUresult()>> uses{
+      [&] { return cuMemsetD8Async(held, 1, 1, nullptr); },
+      [&] { return cuEventRecord(point, nullptr); },
+      [&] { return cuStreamWaitEvent(nullptr, point, 0); },
+  };
+  for (const auto& use : uses) {
+    ASSERT_EQ(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamIsCapturing(nullptr, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    EXPECT_EQ(cuStreamIsCapturing(blocking, &status), CUDA_SUCCESS);
+    EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE) << "to ask spoils nothing";
+    EXPECT_EQ(use(), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT_EQ(use(), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree(held), CUDA_SUCCESS);
 }
 
 TEST_F(CudaDouble, ForbidsWhatTheModesOfThreadAndCaptureSay) {
