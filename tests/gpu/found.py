@@ -39,6 +39,8 @@ class Found(NamedTuple):
     sanitizer: list[str]
     environment: dict[str, str]
     reasons: dict[str, str]
+    gpus: int
+    is_double: bool
 
     def describe(self) -> str:
         """One line for people."""
@@ -142,9 +144,7 @@ def look_around(build: Path, gpus: Gpus) -> Found:
     if not sanitizer:
         reasons["sanitizer"] = "no compute-sanitizer: COMPUTE_SANITIZER names one"
     if is_double:
-        reasons["sanitizer"] = reasons["gpu"] = "the double of the driver is no GPU"
-    if gpus.count == 0:
-        reasons["gpu"] = gpus.reason
+        reasons["sanitizer"] = "the double of the driver is no GPU"
     libraries = [str(build / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
     environment = {
         "HVD_LIBRARY": str(build / "runtime" / "c" / "libhvd.so"),
@@ -155,4 +155,4 @@ def look_around(build: Path, gpus: Gpus) -> Found:
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
     if nccl:
         environment["HVD_NCCL_LIBRARY"] = nccl
-    return Found(python, sanitizer, environment, reasons)
+    return Found(python, sanitizer, environment, reasons, gpus.count, is_double)

@@ -39,7 +39,7 @@ class Part(NamedTuple):
     name: str
     command: list[str]
     limit_s: float
-    ranks: int = 0  # 0: starts them itself, or is none
+    ranks: int = 0  # 0: starts them itself, at most 3, or is none
     environment: dict[str, str] = {}
     wants: str = ""  # what the output must match
     needs: tuple[str, ...] = ()  # of "nccl", "torch", "sanitizer"
@@ -111,7 +111,7 @@ def sanitizer_parts(build: Path, ranks: int, sanitizer: list[str]) -> list[Part]
     return parts
 
 
-def torch_parts(python: str, ranks: int) -> list[Part]:
+def torch_parts(python: str, ranks: int, quick: list[str]) -> list[Part]:
     """hvd.torch: its cases, a killed rank, and figures beside torch.distributed."""
     start = [python, str(ROOT / "tests" / "python" / "ranks.py")]
     cases = [*start, "--ranks", str(ranks), "--timeout", "180", "gpu_cases.py"]
@@ -121,7 +121,7 @@ def torch_parts(python: str, ranks: int) -> list[Part]:
         Part("torch-cases", cases, 200, needs=needs),
         Part("killed-rank", [*start, "gpu_failure_cases.py"], 90, needs=needs),
         *[
-            Part(f"torch-{table}", [*bench, table], 120, ranks, needs=(*needs, "gpu"))
+            Part(f"torch-{table}", [*bench, table, *quick], 120, ranks, needs=needs)
             for table in ("hooks", "step", "allreduce")
         ],
     ]
@@ -140,7 +140,7 @@ def parts_of(options: argparse.Namespace, found: Found, scratch: Path) -> list[P
     step = step_parts(build, ranks, counts, steps, most)
     kernels = kernel_parts(build, lists, bench)
     sanitized = sanitizer_parts(build, ranks, found.sanitizer)
-    torch = torch_parts(found.python, ranks)
+    torch = torch_parts(found.python, ranks, ["--quick"] if options.quick else [])
     return [
         kernels[0], tables[0], *torch[:2], *step, *torch[2:], *kernels[1:], *tables[1:], *sanitized
     ]  # fmt: skip
@@ -156,14 +156,24 @@ def started_by(build: Path, part: Part) -> list[str]:
     return [*hvdrun, "sh", "-c", own_host, "sh", *part.command]
 
 
+def environment_of(part: Part, found: Found) -> dict[str, str]:
+    """What a part sees."""
+    environment = {**os.environ, **found.environment, **part.environment}
+    if (part.ranks or 3) > found.gpus:
+        environment["HVD_SHARE_GPU"] = "1"
+    if "torch" in part.needs and not found.is_double:
+        environment.pop("HVD_NCCL_LIBRARY", None)  # torch brings its own
+    return environment
+
+
 def run_part(
-    part: Part, command: list[str], environment: dict[str, str], log: Path, seconds: float
-):
+    command: list[str], environment: dict[str, str], log: Path, seconds: float
+) -> tuple[int, str]:
     """Runs it to its end, or to its limit; exit code (124: the limit) and output."""
     with log.open("w+b") as output:
         process = subprocess.Popen(
             command,
-            env={**environment, **part.environment},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -202,9 +212,7 @@ def judge(part: Part, code: int, text: str, seconds: float) -> Outcome:
     return Outcome(part.name, "passed", seconds, remark_on(text))
 
 
-def run_parts(
-    parts: list[Part], options: argparse.Namespace, found: Found, environment: dict[str, str]
-) -> list[Outcome]:
+def run_parts(parts: list[Part], options: argparse.Namespace, found: Found) -> list[Outcome]:
     """Runs what can be run in time; prints the output of what failed, and every figure."""
     deadline = time.monotonic() + options.within
     outcomes = []
@@ -221,7 +229,8 @@ def run_parts(
         print(f"== {part.name}: {' '.join(part.command)}", flush=True)
         began = time.monotonic()
         log = options.logs / f"{part.name}.log"
-        code, text = run_part(part, command, environment, log, min(part.limit_s, left))
+        environment = environment_of(part, found)
+        code, text = run_part(command, environment, log, min(part.limit_s, left))
         outcome = judge(part, code, text, time.monotonic() - began)
         rows = [line for line in text.splitlines() if " | " in line or "GB/s" in line]
         shown = text.splitlines()[-40:] if outcome.result == "failed" else rows
@@ -261,12 +270,8 @@ def main() -> int:
         print("parts:", " ".join(names))
         return 2 if unknown else 0
     parts = [part for part in parts if part.name in (options.only or names)]
-    most = max(options.ranks, 3)
-    environment = {**os.environ, **found.environment}
-    if most > gpu.count:
-        environment["HVD_SHARE_GPU"] = "1"
     print(f"{gpu.count} GPUs; {found.describe()}; outputs in {options.logs}", flush=True)
-    outcomes = run_parts(parts, options, found, environment)
+    outcomes = run_parts(parts, options, found)
     print(f"\n{'part':16} {'result':8} {'s':>6}  remark")
     for outcome in outcomes:
         print(f"{outcome.name:16} {outcome.result:8} {outcome.seconds:6.1f}  {outcome.remark}")

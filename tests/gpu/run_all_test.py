@@ -72,6 +72,16 @@ class TestRun(unittest.TestCase):
         ):
             self.assertIn(row, done.stdout)
 
+    def test_figures_of_torch_are_printed(self) -> None:
+        parts = ["torch-hooks", "torch-step", "torch-allreduce"]
+        done = run("run_all.py", BUILD, "--quick", *[w for p in parts for w in ("--only", p)])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        found = results(done.stdout)
+        if "no torch in " in done.stdout:
+            self.skipTest("no torch here")
+        self.assertEqual(found, {part: "passed" for part in parts}, done.stdout)
+        self.assertRegex(done.stdout, r"step \| ResNet-50, 2 images, us \| [\d.]+ \| [\d.]+ \|")
+
     def test_programs_that_were_collected_run_elsewhere(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             done = run("collect.py", BUILD, folder)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.torch on GPUs beside torch.distributed over NCCL: torch_bench.py TABLE, started by hvdrun.
+"""hvd.torch on GPUs beside torch.distributed over NCCL: torch_bench.py TABLE [--quick], by hvdrun.
 
 hooks      host time of submitting 161 gradients, and of synchronize() until it returns
 step       one training step of ResNet-50: DistributedOptimizer beside DistributedDataParallel
 allreduce  sizes from 1 KB to 1 GB beside all_reduce
-Rank 0 prints rows "table | case | ours | theirs | ratio"; medians of the slowest rank.
+Rank 0 prints rows "table | case | ours | theirs | ratio"; medians of the slowest rank. --quick: little
+data, to see that it works; over the double of the driver, too, where torch.distributed takes gloo.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
@@ -22,25 +22,28 @@ import torch.distributed as dist
 
 import hvd.torch as hvd
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "examples" / "pytorch"), str(ROOT / "tests" / "python")]
 
-from resnet50 import ResNet50  # noqa: E402 (the path comes first)
+from gpu_seam import IS_DOUBLE, own_device  # noqa: E402 (the path comes first)
+from resnet50 import ResNet50  # noqa: E402
+
+QUICK = "--quick" in sys.argv
 
 
-def own_device() -> torch.device:
-    if not torch.cuda.is_available():
-        print("skipped: torch finds no GPU here")
-        sys.exit(77)
-    number = 0 if os.environ.get("HVD_SHARE_GPU") == "1" else hvd.local_rank()
-    device = torch.device("cuda", number % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
+def finish() -> None:
+    """Until the device has done everything."""
+    if not IS_DOUBLE:
+        torch.cuda.synchronize()
 
 
 def join_nccl(device: torch.device) -> None:
     folder = hvd.broadcast_object(tempfile.mkdtemp(prefix="hvd-bench-"), 0)
     dist.init_process_group(
-        "nccl", init_method=f"file://{folder}/ddp", rank=hvd.rank(), world_size=hvd.size()
+        "gloo" if IS_DOUBLE else "nccl",
+        init_method=f"file://{folder}/ddp",
+        rank=hvd.rank(),
+        world_size=hvd.size(),
     )
     dist.all_reduce(torch.ones(1, device=device))
 
@@ -54,13 +57,14 @@ def slowest(times: list[float]) -> float:
 def median_us(run: Callable[[], None], repeats: int) -> float:
     """Microseconds until the device is done."""
     times = []
-    for turn in range(repeats + 5):
-        torch.cuda.synchronize()
+    warm_up = 1 if QUICK else 5
+    for turn in range(repeats + warm_up):
+        finish()
         hvd.barrier()
         begin = time.perf_counter()
         run()
-        torch.cuda.synchronize()
-        if turn >= 5:
+        finish()
+        if turn >= warm_up:
             times.append(1e6 * (time.perf_counter() - begin))
     return slowest(times)
 
@@ -81,8 +85,8 @@ def hooks(device: torch.device) -> None:
     reducer = optimizer._hvd_reducers[0]
     calls = [reducer._hook(index, None) for index in range(len(weights))]
     submit, wait = [], []
-    for turn in range(60):
-        torch.cuda.synchronize()
+    for turn in range(12 if QUICK else 60):
+        finish()
         hvd.barrier()
         begin = time.perf_counter()
         for call, weight in zip(calls, weights):
@@ -98,8 +102,9 @@ def hooks(device: torch.device) -> None:
 
 def step(device: torch.device) -> None:
     join_nccl(device)
-    images = torch.randn(16, 3, 224, 224, device=device)
-    labels = torch.randint(1000, (16,), device=device)
+    count, pixels, repeats = (2, 32, 1) if QUICK else (16, 224, 30)
+    images = torch.randn(count, 3, pixels, pixels, device=device)
+    labels = torch.randint(1000, (count,), device=device)
 
     def stepping(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
         def one() -> None:
@@ -119,17 +124,17 @@ def step(device: torch.device) -> None:
     plain = torch.optim.SGD(theirs.parameters(), lr=0.01)
     row(
         "step",
-        "ResNet-50, 16 images, us",
-        median_us(stepping(mine, optimizer), 30),
-        median_us(stepping(wrapped, plain), 30),
+        f"ResNet-50, {count} images, us",
+        median_us(stepping(mine, optimizer), repeats),
+        median_us(stepping(wrapped, plain), repeats),
     )
 
 
 def allreduce(device: torch.device) -> None:
     join_nccl(device)
-    for power in range(10, 31, 2):
+    for power in range(10, 15 if QUICK else 31, 2):
         tensor = torch.zeros((1 << power) // 4, device=device)
-        repeats = 200 if power < 20 else 20
+        repeats = 5 if power > 25 else 20 if power > 19 else 200
         row(
             "allreduce",
             f"{1 << power} bytes, us",
@@ -139,10 +144,10 @@ def allreduce(device: torch.device) -> None:
 
 
 def main() -> int:
-    hvd.init()
     device = own_device()
+    hvd.init()
     if hvd.rank() == 0:
-        name = torch.cuda.get_device_name(device)
+        name = "double of a GPU" if IS_DOUBLE else torch.cuda.get_device_name(device)
         print(f"{name}, {hvd.size()} ranks, torch {torch.__version__}\n{hvd.describe()}")
     {"hooks": hooks, "step": step, "allreduce": allreduce}[sys.argv[1]](device)
     if dist.is_initialized():
