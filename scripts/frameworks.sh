@@ -67,6 +67,34 @@ stage_newest_torch() {
   return "$code"
 }
 
+# rocm_roots: folders with the headers of HIP and RCCL. A ROCm that is there comes first; else HIP's come with triton,
+# the compiler of PyTorch, and RCCL's, which is in no package, is NCCL's header with HIP's names, as RCCL makes it.
+rocm_roots() {
+  local place=$root/build-tools/rocm nccl=$root/build-tools/gpu/nvidia/nccl/include/nccl.h hip
+  [ ! -f /opt/rocm/include/rccl/rccl.h ] || {
+    echo /opt/rocm
+    return
+  }
+  hip=("$root"/build-newest-torch/lib/python3*/site-packages/triton/backends/amd)
+  [[ -f ${hip[0]}/include/hip/hip_runtime_api.h && -f $nccl ]] || return 77
+  mkdir -p "$place/include/rccl"
+  sed -e 's|<cuda_runtime.h>|<hip/hip_runtime_api.h>|; /#include <cuda_/d; s/cudaStream_t/hipStream_t/g' "$nccl" \
+    >"$place/include/rccl/rccl.h"
+  echo "$place,${hip[0]}"
+}
+
+# The part for AMD GPUs: compiled and loaded, though nothing of it runs without one.
+stage_rocm() {
+  local dir=$root/build-rocm roots
+  roots=$(rocm_roots) || {
+    say "there are no headers of HIP: no ROCm is here, and PyPI gave no triton with build-newest-torch"
+    return 77
+  }
+  configure "$dir" -Dbuildtype=release -Dexamples=disabled -Dgpu=rocm -Dgpu_roots="$roots" || return 1
+  step compile compile "$dir" runtime/c/libhvd.so launcher/hvdrun || return 1
+  "$dir/launcher/hvdrun" check --build | grep ROCm
+}
+
 # tensorflow_tests RELEASE suite...
 tensorflow_tests() {
   local release=$1 name suites=()

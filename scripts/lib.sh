@@ -49,12 +49,12 @@ at_once() {
 }
 
 # configure DIR option...: sets a build tree up once; later only changed options are applied. Every tree has the GPU part
-# where gpu_packages.sh has brought what it needs.
+# where gpu_packages.sh has brought what it needs, unless it names its own gpu_roots.
 configure() {
   local dir=$1 gpu_roots
   shift
   gpu_roots=$("$root/scripts/gpu_packages.sh" --roots)
-  [ -z "$gpu_roots" ] || set -- "$@" -Dgpu_roots="$gpu_roots"
+  [[ -z $gpu_roots || " $*" == *" -Dgpu_roots="* ]] || set -- "$@" -Dgpu_roots="$gpu_roots"
   if [ -f "$dir/build.ninja" ]; then
     say "build tree $(basename "$dir") is there"
     # A tree that was set up before an option came learns of it only when it is set up again.

@@ -8,10 +8,11 @@ set -euo pipefail
 
 usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style|examples|long]...
   --all         also: every example (suite examples), clang without warnings, a static hvdrun, a wheel, sanitizers,
-                clang-tidy, fuzzing, the newest PyTorch, TensorFlow (2.16 and the newest), large tensors (suite long)
+                clang-tidy, fuzzing, the newest PyTorch, the part for AMD GPUs, TensorFlow (2.16 and the newest), large
+                tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(clang asan fuzz tidy static wheel tsan newest_torch tensorflow long)
+stages=(clang asan fuzz tidy static wheel tsan newest_torch rocm tensorflow long)
 suites=()
 all=no
 while [ $# -gt 0 ]; do
