@@ -27,7 +27,7 @@ std::vector<std::string> split_names(const std::string& text) {
   return names;
 }
 
-std::string joined(const std::vector<std::string>& names) {
+std::string comma_list(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
   return text;
@@ -115,8 +115,8 @@ OfferedEnvironment offer_interfaces(const SiteConfig& site, const SiteFacts& fac
   const Provenance source = source_of_interfaces(site, meeting.partition);
   const std::string why = "the interfaces by which processes find each other (bootstrap_if)";
   const std::vector<SiteVariable> variables{
-      {std::string(launch_env::kBootstrapInterface), joined(names), "nodes>1", why, source},
-      {"NCCL_SOCKET_IFNAME", joined(names), "nodes>1", why, source},
+      {std::string(launch_env::kBootstrapInterface), comma_list(names), "nodes>1", why, source},
+      {"NCCL_SOCKET_IFNAME", comma_list(names), "nodes>1", why, source},
       {"GLOO_SOCKET_IFNAME", names.front(), "nodes>1", why, source}};
   OfferedEnvironment offered = offer_variables(variables, "site " + site.id, facts, assume);
   if (is_any) return offered;

@@ -40,6 +40,7 @@ std::vector<std::pair<int, int>> receive(Keeper& keeper, std::size_t count) {
     if (!keeper.receive(ended)) break;
   }
   std::vector<std::pair<int, int>> codes;
+  codes.reserve(ended.size());
   for (const RankEnded& one : ended) codes.emplace_back(one.index, WEXITSTATUS(one.status));
   return codes;
 }

@@ -223,6 +223,7 @@ TEST(SiteExtends, SaysWhatIsWrongAndWhere) {
 
 std::vector<std::string> ids_of(const std::vector<SiteConfig>& sites) {
   std::vector<std::string> ids;
+  ids.reserve(sites.size());
   for (const SiteConfig& site : sites) ids.push_back(site.id);
   return ids;
 }
