@@ -59,6 +59,9 @@ class DeviceTensor {
     if (data_ != nullptr) gpu_.deallocate(data_);
   }
   T* data() const { return data_; }
+  T* begin() const { return data_; }
+  T* end() const { return data_ + count_; }
+  T& operator[](std::size_t i) const { return data_[i]; }
   std::size_t size() const { return count_; }
   std::vector<T> values() const { return std::vector<T>(data_, data_ + count_); }
   /// Copies `values` to it in stream order.
@@ -72,8 +75,15 @@ class DeviceTensor {
   T* data_;
 };
 
-/// A request for one float32 tensor in place, on the GPU of `rank`.
+/// What travels in one request.
+using GpuTensors = std::vector<DeviceTensor<float>>;
+/// On the GPU of `rank`; each counts up from it.
+GpuTensors gpu_tensors(int rank, const std::vector<std::size_t>& sizes);
+
+/// A request for float32 tensors in place, on the GPU of `rank`.
 Request gpu_request(std::string name, int rank, const DeviceTensor<float>& tensor,
                     StreamHandle stream, Allreduce operation = Allreduce{});
+Request gpu_request(std::string name, int rank, const GpuTensors& tensors,
+                    const Operation& operation = Allreduce{});
 
 }  // namespace hvd

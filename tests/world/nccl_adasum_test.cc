@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adasum over doubles of the driver and of NCCL, beside the CPU plane's of the same gradients.
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
 
 #include "collective/half_bits.h"
-#include "doubles/nccl/double_nccl.h"
-#include "world/gpu_floats.h"
+#include "world/nccl_world.h"
 
 namespace hvd {
 namespace {
@@ -102,34 +99,24 @@ std::vector<Bytes> on_cpu(Engine& engine, int rank, DataType dtype) {
 
 std::vector<Bytes> on_gpu(Engine& engine, int rank, DataType dtype) {
   std::vector<Bytes> tensors = gradients_of(rank, dtype);
-  std::vector<std::unique_ptr<GpuFloats>> places;
+  std::vector<DeviceTensor<std::byte>> places;
   std::vector<std::byte*> memory;
   for (const Bytes& tensor : tensors) {
-    const std::size_t floats = (tensor.size() + sizeof(float) - 1) / sizeof(float);
-    places.push_back(std::make_unique<GpuFloats>(rank, floats));
-    memory.push_back(reinterpret_cast<std::byte*>(places.back()->begin()));
-    std::memcpy(memory.back(), tensor.data(), tensor.size());
+    places.emplace_back(GpuWorld::gpu(rank), tensor);
+    memory.push_back(places.back().data());
   }
   Request request = adasum_request("gpu", dtype, memory);
-  request.device = places.front()->device();
+  request.device = GpuWorld::gpu(rank).device();
   const Status status = run_request(engine, std::move(request));
   EXPECT_TRUE(status.is_ok()) << status.message();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    std::memcpy(tensors[i].data(), memory[i], tensors[i].size());
-  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i] = places[i].values();
   return tensors;
 }
 
-class NcclAdasumWorld : public testing::TestWithParam<std::vector<int>> {
- protected:
-  void TearDown() override {
-    EXPECT_EQ(double_nccl_complaints(), 0) << double_nccl_last_complaint();
-    double_nccl_reset();
-  }
-};
+class NcclAdasumWorld : public NcclWorld, public testing::WithParamInterface<std::vector<int>> {};
 
 TEST_P(NcclAdasumWorld, MeansWhatItMeansOnTheCpu) {
-  World world(GetParam(), gpu_options());
+  NcclRanks world(GetParam());
   for (const DataType dtype :
        {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64}) {
     std::vector<std::vector<Bytes>> results(static_cast<std::size_t>(world.size()));
@@ -152,22 +139,22 @@ TEST_P(NcclAdasumWorld, MeansWhatItMeansOnTheCpu) {
 }
 
 TEST_P(NcclAdasumWorld, IsRefusedWhileARankHasJoined) {
-  World world(GetParam(), gpu_options());
+  NcclRanks world(GetParam());
   const int last = world.size() - 1;
   if (last == 0) GTEST_SKIP() << "nobody is left";
   world.run([last](int rank, Engine& engine) {
-    auto first = tensors_of(rank, {10});
-    ASSERT_TRUE(run_request(engine, request_of("first", Allreduce{}, first)).is_ok());
+    auto first = gpu_tensors(rank, {10});
+    ASSERT_TRUE(run_request(engine, gpu_request("first", rank, first)).is_ok());
     if (rank != last) {
-      auto tensors = tensors_of(rank, {10, 20});
+      auto tensors = gpu_tensors(rank, {10, 20});
       const Status status =
-          run_request(engine, request_of("a", Allreduce{.op = ReduceOp::kAdasum}, tensors));
+          run_request(engine, gpu_request("a", rank, tensors, Allreduce{.op = ReduceOp::kAdasum}));
       EXPECT_EQ(status.code(), Code::kUnsupported) << status.message();
     }
     EXPECT_TRUE(engine.join(0, false, soon()).is_ok());
-    auto again = tensors_of(rank, {10, 20});
+    auto again = gpu_tensors(rank, {10, 20});
     const Status status =
-        run_request(engine, request_of("a", Allreduce{.op = ReduceOp::kAdasum}, again));
+        run_request(engine, gpu_request("a", rank, again, Allreduce{.op = ReduceOp::kAdasum}));
     EXPECT_TRUE(status.is_ok()) << status.message();
   });
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL fails, hangs, or loses a rank: every rank gets an error that says so, and may begin anew.
 #include <gmock/gmock.h>
+#include <nccl.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <map>
 
-#include "world/gpu_cases.h"
 #include "world/nccl_world.h"
 
 namespace hvd {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class NcclFailures : public NcclWorld {
@@ -35,6 +38,31 @@ class NcclFailures : public NcclWorld {
       }
     });
     return outcomes;
+  }
+
+  static Status sum(int rank, Engine& engine, const std::string& name) {
+    const auto tensors = gpu_tensors(rank, {5, 100'000});
+    return run_request(engine, gpu_request(name, rank, tensors));
+  }
+
+  /// The last rank ends when all ranks have a collective in their streams that it never runs.
+  static void expect_loss_of_the_last(World& world) {
+    const int last = world.size() - 1;
+    world.run([&](int rank, Engine& engine) {
+      ASSERT_TRUE(sum(rank, engine, "first").is_ok());
+      if (rank == last) {
+        double_nccl_hang(last, 1);
+        const auto tensors = gpu_tensors(rank, {5, 100'000});
+        const auto handle = engine.submit(gpu_request("second", rank, tensors));
+        ASSERT_TRUE(handle.is_ok());
+        EXPECT_TRUE(engine.wait_stream(handle.value(), nullptr, soon()).is_ok());
+        world.kill(rank);
+        return;
+      }
+      const Status status = sum(rank, engine, "second");
+      EXPECT_EQ(status.code(), Code::kPeerLost) << status.message();
+      EXPECT_THAT(status.message(), HasSubstr(format_text("rank {} on host ", last)));
+    });
   }
 
   /// Steps work in a world made after all that.
@@ -93,7 +121,10 @@ TEST_F(NcclFailures, ThatComeLateAreErrorsOnAll) {
   {
     NcclRanks world({3});
     const auto outcomes = run_until_error(world);
-    for (const Status& status : outcomes) EXPECT_FALSE(status.is_ok());
+    for (const Status& status : outcomes) {
+      EXPECT_EQ(status.code(), Code::kPeerLost);
+      EXPECT_THAT(status.message(), HasSubstr("rank 0 "));
+    }
     EXPECT_THAT(outcomes[0].message(), HasSubstr("remote process exited"));
   }
   expect_new_world({3});
@@ -129,6 +160,131 @@ TEST_F(NcclFailures, OfTheRankThatMadeTheIdNameIt) {
     }
   }
   expect_new_world({1, 2});
+}
+
+/// What one rank cannot do, all hear of at once, with its name and host.
+void expect_told(const Status& status, const std::string& reason) {
+  EXPECT_FALSE(status.is_ok());
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 1 on host "), HasSubstr(reason)));
+}
+
+TEST_F(NcclFailures, OfOneRankToConnectReachesTheOthers) {
+  for (const auto code :
+       {ncclSystemError, ncclUnhandledCudaError, ncclInternalError, ncclInvalidArgument}) {
+    NcclRanks world({1, 2});
+    double_nccl_fail("ncclCommInitRankConfig", 1, code, 1);
+    world.run([](int rank, Engine& engine) {
+      expect_told(sum(rank, engine, "first"), "cannot make a communicator");
+    });
+  }
+}
+
+TEST_F(NcclFailures, OfTheSystemWhileRanksConnectIsNoLossAndSaysWhatToTry) {
+  NcclRanks world({1, 2});
+  double_nccl_fail("ncclCommInitRankConfig", 1, ncclSystemError, 1);
+  world.run([](int rank, Engine& engine) {
+    const Status status = sum(rank, engine, "first");
+    expect_told(status, "NCCL_DEBUG=INFO");
+    EXPECT_THAT(status.message(), HasSubstr("ordered by the test")) << "NCCL's own words";
+    EXPECT_EQ(status.code(), rank == 1 ? Code::kSystem : Code::kPeerLost);
+  });
+}
+
+TEST_F(NcclFailures, OfTheSystemWhileItIsUnderWayIsNoLossByItself) {
+  NcclRanks world({1, 1, 1});
+  double_nccl_silent_deaths(1);
+  world.run([&](int rank, Engine& engine) {
+    ASSERT_TRUE(sum(rank, engine, "first").is_ok());
+    if (rank == 1) double_nccl_async_error(1, 1, ncclSystemError);
+    const Status status = sum(rank, engine, "second");
+    expect_told(status, "NCCL_DEBUG=INFO");
+    EXPECT_EQ(status.code(), rank == 1 ? Code::kSystem : Code::kPeerLost);
+  });
+}
+
+TEST_F(NcclFailures, OfTheSystemBecauseARankIsLostNamesTheRank) {
+  NcclRanks world({1, 1, 1});
+  double_nccl_death_code(ncclSystemError);
+  expect_loss_of_the_last(world);
+}
+
+TEST_F(NcclFailures, OfARankFreeTheOthersFromTheirKernels) {
+  {
+    NcclRanks world({1, 1, 1});
+    double_nccl_silent_deaths(1);
+    expect_loss_of_the_last(world);
+  }
+  expect_new_world({1, 1});
+}
+
+TEST_F(NcclFailures, OfOneRankWhileAllConnectReachesTheOthers) {
+  NcclRanks world({1, 2});
+  double_nccl_fail("ncclCommGetAsyncError", 1, ncclUnhandledCudaError, 1);
+  world.run([](int rank, Engine& engine) {
+    expect_told(sum(rank, engine, "first"), "cannot ask for its state");
+  });
+}
+
+TEST_F(NcclFailures, OfOneRanksStreamReachesTheOthers) {
+  NcclRanks world({1, 1});
+  std::atomic<int> elsewhere{0};
+  double_fail("cuStreamCreateWithPriority", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  world.run([&elsewhere](int rank, Engine& engine) {
+    const Status status = sum(rank, engine, "first");
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("on host "), HasSubstr("cuStreamCreate")));
+    if (status.code() == Code::kPeerLost) elsewhere.fetch_add(1);
+  });
+  EXPECT_EQ(elsewhere.load(), 1) << "the call of one rank failed";
+}
+
+TEST_F(NcclFailures, OfOneRanksMemoryForABucketReachesTheOthers) {
+  NcclRanks world({1, 1});
+  std::atomic<int> elsewhere{0};
+  double_nccl_fail("ncclMemAlloc", 1, ncclUnhandledCudaError, -1);
+  world.run([&elsewhere](int rank, Engine& engine) {
+    const Status status = sum(rank, engine, "first");
+    EXPECT_FALSE(status.is_ok());
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("on host "), HasSubstr("no memory for a bucket")));
+    if (status.code() == Code::kPeerLost) elsewhere.fetch_add(1);
+  });
+  EXPECT_EQ(elsewhere.load(), 1) << "the call of one rank failed";
+}
+
+TEST_F(NcclFailures, OfOneRanksWindowReachesTheOthersWithTheRemedy) {
+  for (const char* const when : {"ncclCommWindowRegister", "ncclCommWindowRegister later"}) {
+    for (const auto code : {ncclUnhandledCudaError, ncclInternalError, ncclRemoteError}) {
+      SCOPED_TRACE(testing::Message() << when << ": " << code);
+      NcclRanks world({1, 1});
+      double_nccl_fail(when, 1, code, 1);
+      world.run([](int rank, Engine& engine) {
+        const Status status = sum(rank, engine, "first");
+        expect_told(status, "cannot register a bucket of 400384 bytes: NCCL: ");
+        EXPECT_THAT(status.message(), HasSubstr("HVD_NCCL_REGISTER=0"));
+      });
+    }
+  }
+}
+
+TEST_F(NcclFailures, ToRegisterIsNoneWhereHvdNcclRegisterIs0) {
+  ASSERT_EQ(::setenv("HVD_NCCL_REGISTER", "0", 1), 0);
+  double_nccl_fail("ncclCommWindowRegister later", 1, ncclInternalError, 1);
+  NcclRanks world({2});
+  world.run([](int rank, Engine& engine) {
+    const Status status = sum(rank, engine, "x");
+    EXPECT_TRUE(status.is_ok()) << status.message();
+  });
+  EXPECT_EQ(double_nccl_calls("ncclCommWindowRegister"), 0);
+  ::unsetenv("HVD_NCCL_REGISTER");
+}
+
+TEST_F(NcclFailures, IsNotWhatAnOrderlyEndLooksLike) {
+  {
+    NcclRanks world({1, 1});
+    world.run([](int rank, Engine& engine) { ASSERT_TRUE(sum(rank, engine, "x").is_ok()); });
+  }
+  EXPECT_EQ(double_nccl_calls("ncclCommDestroy"), 2);
+  EXPECT_EQ(double_nccl_calls("ncclCommAbort"), 0) << "another device may not be done";
 }
 
 TEST_F(NcclFailures, TwoRanksOnOneGpuAreToldTheRemedy) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel that does not end is reported, with what NCCL's RAS says.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -10,8 +9,7 @@
 #include <sstream>
 
 #include "base/unique_fd.h"
-#include "doubles/nccl/double_nccl.h"
-#include "world/gpu_floats.h"
+#include "world/nccl_world.h"
 
 namespace hvd {
 namespace {
@@ -47,19 +45,20 @@ class CapturedErrors {
   UniqueFd before_;
 };
 
-TEST(NcclStall, IsReportedWithTheRanksThatRasMisses) {
-  double_nccl_reset();
+class NcclStall : public NcclWorld {};
+
+TEST_F(NcclStall, IsReportedWithTheRanksThatRasMisses) {
   const int port = double_nccl_ras("127.0.0.1:0");
   ASSERT_GT(port, 0);
   ASSERT_EQ(::setenv("NCCL_RAS_ADDR", ("localhost:" + std::to_string(port)).c_str(), 1), 0);
-  EngineOptions options = gpu_options();
+  EngineOptions options = World::quick_options();
   options.stall_warning = std::chrono::milliseconds(100);
   CapturedErrors errors;
-  World world({1, 1}, options);
+  NcclRanks world({1, 1}, options);
   world.run([&](int rank, Engine& engine) {
     if (rank == 1) double_nccl_hang(1, 1);
-    auto tensors = tensors_of(rank, {5, 100'000});
-    const auto handle = engine.submit(request_of("stuck", Allreduce{}, tensors));
+    auto tensors = gpu_tensors(rank, {5, 100'000});
+    const auto handle = engine.submit(gpu_request("stuck", rank, tensors));
     ASSERT_TRUE(handle.is_ok()) << handle.status().message();
     EXPECT_TRUE(errors.wait_for("NCCL's RAS says:")) << errors.text();
     EXPECT_TRUE(errors.wait_for("allreduce(sum) of 2 float32 tensors) is on the GPU"));
@@ -67,19 +66,17 @@ TEST(NcclStall, IsReportedWithTheRanksThatRasMisses) {
     EXPECT_FALSE(engine.wait(handle.value(), soon()).is_ok());
   });
   ::unsetenv("NCCL_RAS_ADDR");
-  double_nccl_reset();
 }
 
-TEST(NcclStall, WhileABucketIsRegisteredNamesTheRankThatIsMissed) {
-  double_nccl_reset();
-  EngineOptions options = gpu_options();
+TEST_F(NcclStall, WhileABucketIsRegisteredNamesTheRankThatIsMissed) {
+  EngineOptions options = World::quick_options();
   options.stall_warning = std::chrono::milliseconds(100);
   const CapturedErrors errors;
-  World world({2}, options);
+  NcclRanks world({2}, options);
   double_nccl_block("ncclCommWindowRegister", 1, 0, 1);
   world.run([&](int rank, Engine& engine) {
-    auto tensors = tensors_of(rank, {5, 100'000});
-    const auto handle = engine.submit(request_of("late", Allreduce{}, tensors));
+    auto tensors = gpu_tensors(rank, {5, 100'000});
+    const auto handle = engine.submit(gpu_request("late", rank, tensors));
     ASSERT_TRUE(handle.is_ok()) << handle.status().message();
     if (rank == 0) {
       EXPECT_TRUE(errors.wait_for("waits for all ranks to tell NCCL of its bucket"))
@@ -90,7 +87,6 @@ TEST(NcclStall, WhileABucketIsRegisteredNamesTheRankThatIsMissed) {
     EXPECT_TRUE(engine.wait(handle.value(), soon()).is_ok());
     engine.release(handle.value());
   });
-  double_nccl_reset();
 }
 
 }  // namespace
