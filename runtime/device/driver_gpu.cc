@@ -296,10 +296,18 @@ Status DriverGpu::launch(void* kernel, LaunchShape shape, std::span<void*> argum
 Status DriverGpu::begin_capture(StreamHandle stream) {
   const CurrentGpu current(*this);
   HVD_TRY(current.status());
-  HVD_TRY(run(calls_.stream_begin_capture, stream_of(stream), vendor::kOwnCaptures));
-  t_rules.captures = true;
   vendor::CaptureMode mode = vendor::kOwnCaptures;
-  return exchange_rules(mode);
+  HVD_TRY(exchange_rules(mode));
+  t_rules.captures = true;
+  Status begun = run(calls_.stream_begin_capture, stream_of(stream), vendor::kOwnCaptures);
+  if (!begun.is_ok()) forget_capture();
+  return begun;
+}
+
+void DriverGpu::forget_capture() {
+  if (!std::exchange(t_rules.captures, false)) return;
+  vendor::CaptureMode mode = vendor::kNoCaptures;
+  (void)exchange_rules(mode);
 }
 
 Result<void*> DriverGpu::end_capture(StreamHandle stream) {
@@ -307,10 +315,7 @@ Result<void*> DriverGpu::end_capture(StreamHandle stream) {
   HVD_TRY(current.status());
   vendor::Graph graph{};
   const Status ended = run(calls_.stream_end_capture, stream_of(stream), &graph);
-  if (std::exchange(t_rules.captures, false)) {
-    vendor::CaptureMode mode = vendor::kNoCaptures;
-    (void)exchange_rules(mode);
-  }
+  forget_capture();
   HVD_TRY(ended);
   vendor::GraphInstance instance{};
   const Status status = run(calls_.graph_instantiate, &instance, graph, 0ULL);

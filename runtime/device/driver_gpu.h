@@ -66,6 +66,8 @@ class DriverGpu final : public Gpu {
   void pop();
   /// Sets what this thread must not call while streams are captured; `mode`: to this, from what.
   Status exchange_rules(vendor::CaptureMode& mode);
+  /// This thread captures no more.
+  void forget_capture();
   Status load_kernels() HVD_REQUIRES(mutex_);
   Result<vendor::Event> take_event();
   void take_back(void* event) override;

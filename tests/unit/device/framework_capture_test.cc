@@ -127,6 +127,13 @@ TEST_F(FrameworkCaptureTest, OurOwnForbidsWhatAGraphCannotHold) {
     const auto graph = gpu_->end_capture(queue);
     ASSERT_TRUE(graph.is_ok()) << graph.status().message();
     gpu_->destroy_graph(graph.value());
+    for (const char* const function :
+         {"cuStreamBeginCapture", "cuThreadExchangeStreamCaptureMode"}) {
+      double_fail(function, 1, CUDA_ERROR_UNKNOWN);
+      EXPECT_FALSE(gpu_->begin_capture(queue).is_ok());
+      EXPECT_TRUE(gpu_->check_stream(queue).is_ok()) << "nothing has begun";
+      use_gpu();
+    }
     current.reset();
     EXPECT_EQ(rules_of_thread(), CU_STREAM_CAPTURE_MODE_GLOBAL);
   }
