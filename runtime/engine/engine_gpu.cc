@@ -64,7 +64,7 @@ void Engine::Impl::mark_enqueued(SetPlane& plane) {
     for (const PendingPtr& owner : batch.owners) {
       owner->finish_points.push_back(batch.finish_point);
       if (--owner->batches_to_enqueue > 0) continue;
-      if (owner->request.process_set != 0 && !owner->done.load()) plane.on_device.fetch_add(1);
+      if (owner->request.process_set != 0 && !owner->done.load()) plane.enqueued.fetch_add(1);
       owner->enqueued.store(true);  // seq_cst: publishes the points, before the look for sleepers
       is_news = true;
     }
@@ -72,19 +72,19 @@ void Engine::Impl::mark_enqueued(SetPlane& plane) {
   if (is_news) completion_.wake_all();
 }
 
-/// The requests of a set in flight, once those have ended that a stream of ours holds: they end by
-/// themselves, and callers of wait_stream() think of them as done.
-std::size_t Engine::Impl::left_by_device(const SetPlane* plane, Deadline deadline) {
+/// Waits for the requests of a set that streams of ours hold: they end by themselves, and callers
+/// of wait_stream() think of them as done. What is in flight then.
+std::size_t Engine::Impl::await_enqueued(const SetPlane* plane, Deadline deadline) {
   if (plane == nullptr) return 0;
-  if (plane->on_device.load() > 0) {
+  if (plane->enqueued.load() > 0) {
     wiring_.node.doorbell->ring_self();
-    completion_.wait_until([&] { return plane->on_device.load() == 0 || is_over(); }, deadline);
+    completion_.wait_until([&] { return plane->enqueued.load() == 0 || is_over(); }, deadline);
   }
   return plane->in_flight.load();
 }
 
-/// Callers of wait_stream() think of what is enqueued as done; and what stands in for this rank, or
-/// what nobody here waits for, the other ranks need all the same.
+/// Every rank has left: the epoch ends as soon as devices have done what is under way. Callers of
+/// wait_stream() think of it as done, and other ranks need what nobody here waits for.
 void Engine::Impl::end_if_left() {
   for (const auto& plane : planes_) {
     if (plane->reduction->has_gpu_work()) return;

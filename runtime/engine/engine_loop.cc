@@ -62,7 +62,7 @@ bool Engine::Impl::step() {
   for (const auto& plane : planes_) {
     negotiation_->hold(
         plane->communicator.process_set,
-        plane->reduction->in_flight() - plane->reduction->on_device() >= kBusyBatches);
+        plane->reduction->in_flight() - plane->reduction->enqueued() >= kBusyBatches);
   }
   bool moved = negotiation_->step();
   for (Decision& decision : negotiation_->take_decisions()) {
@@ -155,7 +155,7 @@ void Engine::Impl::run_together(RunTogether& run) {
 }
 
 void Engine::Impl::complete_finished(SetPlane& plane) {
-  if (plane.reduction->on_device() > 0) mark_enqueued(plane);
+  if (plane.reduction->enqueued() > 0) mark_enqueued(plane);
   for (Reducer::Finished& done : plane.reduction->take_finished()) {
     const bool breaks = !done.status.is_ok() && done.started;
     if (breaks) {
@@ -182,7 +182,7 @@ void Engine::Impl::finish(const PendingPtr& pending, const Status& status) {
   if (pending->request.process_set != 0) {
     // Before the caller is told: it may remove the set at once.
     if (SetPlane* plane = find_plane(pending->request.process_set)) {
-      if (pending->enqueued.load()) plane->on_device.fetch_sub(1);
+      if (pending->enqueued.load()) plane->enqueued.fetch_sub(1);
       plane->in_flight.fetch_sub(1);
     }
   }

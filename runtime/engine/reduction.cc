@@ -154,7 +154,7 @@ void Reducer::finish(Running& running, Progress progress) {
   finished_.push_back({std::move(running.owners),
                        progress == Progress::kDone ? Status::ok() : running.task->status()});
   if (running.polled) --polled_;
-  if (running.on_device) --on_device_;
+  if (running.is_enqueued) --enqueued_;
 }
 
 bool Reducer::advance_preparation() {
@@ -192,9 +192,9 @@ bool Reducer::advance() {
       }
     }
     if (progress == Progress::kEnqueued) {
-      enqueued_.push_back({running->owners, running->task->finish_point()});
-      running->on_device = true;
-      ++on_device_;
+      newly_enqueued_.push_back({running->owners, running->task->finish_point()});
+      running->is_enqueued = true;
+      ++enqueued_;
     }
     if (progress == Progress::kDone || progress == Progress::kFailed) {
       finish(*running, progress);
@@ -234,7 +234,7 @@ Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone
   waiting_.clear();
   preparation_.reset();
   polled_ = 0;
-  on_device_ = 0;
+  enqueued_ = 0;
   for (Candidate& candidate : candidates_) {
     if (candidate.backend == nullptr || (candidate.on_gpu && together && is_idle)) continue;
     const bool is_settled = candidate.backend->settle(is_gone, deadline);

@@ -38,8 +38,8 @@ class Reducer {
   /// Advances every task by a chunk; true when anything moved.
   bool advance();
   std::size_t in_flight() const { return running_.size() + waiting_.size(); }
-  /// Of those, what the device does by itself.
-  std::size_t on_device() const { return on_device_; }
+  /// Of those, what has said kEnqueued: the device does the rest by itself.
+  std::size_t enqueued() const { return enqueued_; }
   /// True while a batch of GPU memory is under way, also before the device has it: the other ranks'
   /// kernels need it, though nobody may wait for it here.
   bool has_gpu_work() const;
@@ -59,7 +59,7 @@ class Reducer {
     std::vector<PendingPtr> owners;
     GpuEventPtr finish_point;
   };
-  std::vector<Enqueued> take_enqueued() { return std::exchange(enqueued_, {}); }
+  std::vector<Enqueued> take_enqueued() { return std::exchange(newly_enqueued_, {}); }
   struct Abandoned {
     std::vector<PendingPtr> owners;  ///< Of what had not finished.
     bool is_settled = true;          ///< No other rank works in this rank's tensors any more.
@@ -80,9 +80,9 @@ class Reducer {
     std::unique_ptr<Task> task;
     std::vector<PendingPtr> owners;
     bool polled;
-    bool on_gpu;             ///< Of GPU memory.
-    bool moved = false;      ///< Something of it has.
-    bool on_device = false;  ///< It has said kEnqueued.
+    bool on_gpu;               ///< Of GPU memory.
+    bool moved = false;        ///< Something of it has.
+    bool is_enqueued = false;  ///< It has said kEnqueued.
   };
   struct Choice {
     std::size_t kind = 0;
@@ -111,9 +111,9 @@ class Reducer {
   std::deque<FusedBatch> waiting_;  ///< Behind it, in log order.
   std::deque<Running> running_;
   std::size_t polled_ = 0;  ///< Of those, how many nothing wakes us for.
-  std::size_t on_device_ = 0;
+  std::size_t enqueued_ = 0;
   std::vector<Finished> finished_;
-  std::vector<Enqueued> enqueued_;
+  std::vector<Enqueued> newly_enqueued_;
 };
 
 }  // namespace hvd

@@ -36,7 +36,7 @@ struct SetPlane {
   /// Requests that were submitted and have not completed. Thread-safe.
   std::atomic<std::size_t> in_flight{0};
   /// Those of them that a stream of ours holds; not counted for set 0. Thread-safe.
-  std::atomic<std::size_t> on_device{0};
+  std::atomic<std::size_t> enqueued{0};
   /// The GPU that the tensors of this rank are on, from the first of them; before that kNoGpu.
   /// Thread-safe.
   std::atomic<std::int32_t> gpu{kNoGpu};

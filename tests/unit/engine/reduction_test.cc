@@ -169,12 +169,12 @@ TEST(Reducer, TellsOnceWhatAStreamHoldsAndLaterWhatTheDeviceHasDone) {
   plane.backends[0]->progress = Progress::kEnqueued;
   plane.start(1);
   plane.reducer->advance();
-  EXPECT_EQ(plane.reducer->on_device(), 1U);
+  EXPECT_EQ(plane.reducer->enqueued(), 1U);
   EXPECT_EQ(plane.reducer->take_enqueued().size(), 1U);
   EXPECT_TRUE(plane.reducer->take_finished().empty());
   plane.backends[0]->progress = Progress::kDone;
   plane.reducer->advance();
-  EXPECT_EQ(plane.reducer->on_device(), 0U);
+  EXPECT_EQ(plane.reducer->enqueued(), 0U);
   EXPECT_EQ(plane.reducer->take_finished().size(), 1U);
   EXPECT_TRUE(plane.reducer->take_enqueued().empty());
 }
