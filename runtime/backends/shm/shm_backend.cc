@@ -160,7 +160,7 @@ class ShmBackend : public Backend {
   }
 
  private:
-  Result<std::unique_ptr<Task>> start_reduction(Batch batch, const Allreduce& allreduce) {
+  Result<std::unique_ptr<Task>> start_reduction(Batch&& batch, const Allreduce& allreduce) {
     const bool scatters = std::holds_alternative<Reducescatter>(batch.operation);
     const auto reduction = Reduction::of(allreduce, batch.dtype, communicator_.size);
     if (!std::holds_alternative<Allreduce>(batch.operation)) {

@@ -12,7 +12,7 @@ namespace {
 
 class SmallTask : public Task {
  public:
-  SmallTask(NodePlane& plane, Batch batch, const Reduction& reduction)
+  SmallTask(NodePlane& plane, Batch&& batch, const Reduction& reduction)
       : plane_(plane),
         batch_(std::move(batch)),
         reduction_(reduction),
@@ -94,7 +94,7 @@ class SmallTask : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_small_task(NodePlane& plane, Batch batch, const Reduction& reduction) {
+std::unique_ptr<Task> make_small_task(NodePlane& plane, Batch&& batch, const Reduction& reduction) {
   return std::make_unique<SmallTask>(plane, std::move(batch), reduction);
 }
 
