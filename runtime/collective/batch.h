@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "collective/data_type.h"
+#include "collective/launch_order.h"
 #include "collective/operation.h"
 #include "device/device.h"
 #include "device/gpu.h"
@@ -49,6 +50,9 @@ struct Batch {
   bool is_neutral = false;
   /// GPU memory: what is known of it before it comes.
   FrozenBucket bucket = {};
+  /// GPU memory: its place among the batches of other process sets. A backend whose kernels wait
+  /// for other ranks keeps it and launches when it has come; others drop it.
+  LaunchTurn turn = {};
   /// Where only the library knows the size of a result. Called once per segment without output,
   /// from `advance`, when the counts are known: returns memory for the concatenation, sum(counts)
   /// elements (null when the sum is 0). counts[r] is in elements, by rank of the communicator that

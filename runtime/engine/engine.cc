@@ -87,6 +87,7 @@ Engine::Impl::Impl(Wiring wiring, std::span<const BackendEntry> table, const Eng
       wiring_(std::move(wiring)),
       poller_(std::move(poller)),
       submission_(timeline_),
+      launch_order_(world_.rank, world_.size),
       left_(world_.size),
       lost_(world_.size) {
   const PeerInfo& me = peers_[static_cast<std::size_t>(wiring_.rank)];

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "collective/launch_order.h"
 #include "engine/completion.h"
 #include "engine/engine.h"
 #include "engine/negotiation.h"
@@ -195,6 +196,7 @@ class Engine::Impl {
 
   Mutex progress_;
   std::unique_ptr<Negotiation> negotiation_ HVD_GUARDED_BY(progress_);
+  LaunchOrder launch_order_ HVD_GUARDED_BY(progress_);  ///< Batches of the planes refer to it.
   /// Of the process sets that this rank is in; the first is that of all ranks.
   std::vector<std::unique_ptr<SetPlane>> planes_ HVD_GUARDED_BY(progress_);
   /// Of the set that is being added, until the log names it.

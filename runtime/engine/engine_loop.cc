@@ -148,6 +148,9 @@ void Engine::Impl::run_together(RunTogether& run) {
     }
     if (run.bucket != 0) fused.batch.bucket = {plane->schedules, run.bucket};
     if (fused.batch.is_neutral) fused.batch.device.index = gpu_of_stand_in(*plane);
+    if (fused.batch.device.kind != DeviceKind::kCpu) {
+      fused.batch.turn = launch_order_.take_turn(run.process_set, fused.batch.device);
+    }
     ++statistics_.batches;
     statistics_.bytes += fused.batch.total_count() * size_of(fused.batch.dtype);
     plane->reduction->start(std::move(fused));

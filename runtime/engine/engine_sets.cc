@@ -280,6 +280,7 @@ Result<std::unique_ptr<SetPlane>> Engine::Impl::connect_set(const SetWiring::Pla
 
 void Engine::Impl::apply_formed(const SetFormed& formed) {
   last_formed_ = formed.process_set;
+  launch_order_.add_set(formed.process_set, formed.ranks.ranks());
   SetPlane* plane = nullptr;
   if (formed.ranks.contains(wiring_.rank)) {
     if (forming_ == nullptr) {
@@ -321,6 +322,7 @@ std::unique_ptr<SetPlane> Engine::Impl::retire_set(int process_set) {
     Lock lock(sets_mutex_);
     sets_.erase(process_set);
   }
+  launch_order_.remove_set(process_set);
   const auto found = std::find_if(planes_.begin(), planes_.end(), [&](const auto& plane) {
     return plane->communicator.process_set == process_set;
   });

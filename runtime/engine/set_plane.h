@@ -18,7 +18,8 @@
 namespace hvd {
 
 /// The data plane of one process set on a rank that is in it: who is with it, and what moves their
-/// bytes. It shares nothing with the planes of other sets, so that none waits for another.
+/// bytes. It shares nothing with the planes of other sets, and waits for none of them, but for the
+/// order on a GPU (LaunchOrder).
 /// Engine thread only, but for what is said to be otherwise.
 struct SetPlane {
   SetPlane() = default;

@@ -87,6 +87,14 @@ NcclGraphShape NcclLaunch::shape() const {
   return shape;
 }
 
+Status NcclLaunch::wait_for_turn() const {
+  if (session_.nccl_keeps_order()) return Status::ok();
+  for (const GpuEventPtr& end : batch_.turn.before()) {
+    HVD_TRY(session_.gpu().make_wait(session_.stream(), *end));
+  }
+  return Status::ok();
+}
+
 Status NcclLaunch::communicate(const std::vector<NcclStep>& steps) const {
   if (steps.empty()) return Status::ok();
   NcclCommunicator& communicator = session_.communicator();

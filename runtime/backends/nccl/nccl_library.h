@@ -77,6 +77,7 @@ std::string nccl_version_text(int version);
 /// NCCL, loaded for as long as the process lives. Immutable after construction.
 class NcclLibrary {
  public:
+  static constexpr int kOrdering = 22600;  ///< 2.26: NCCL_LAUNCH_ORDER_IMPLICIT.
   static constexpr int kOldest = 21800;  ///< 2.18: groups and splits of non-blocking communicators.
 
   /// kUnsupported, with what to do, where there is none or one that is too old.

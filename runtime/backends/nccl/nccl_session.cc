@@ -23,6 +23,7 @@ Result<NcclSettings> NcclSettings::from(const Environment& environment) {
   settings.registers = registers.value_or(1) != 0;
   settings.uses_graphs = graphs.value_or(0) != 0;
   settings.ras = ras_address(environment);
+  settings.wants_order = environment.get("NCCL_LAUNCH_ORDER_IMPLICIT").value_or("0") != "0";
   settings.host_id = environment.get("NCCL_HOSTID").value_or("");
   return settings;
 }

@@ -22,6 +22,7 @@ struct NcclSettings {
   bool shares_gpu = false;   ///< HVD_SHARE_GPU=1.
   bool registers = true;     ///< HVD_NCCL_REGISTER.
   bool uses_graphs = false;  ///< HVD_GPU_GRAPHS=1.
+  bool wants_order = false;  ///< NCCL_LAUNCH_ORDER_IMPLICIT=1.
   std::string host_id;       ///< NCCL_HOSTID.
   std::string ras;           ///< Where NCCL's RAS is; empty: nowhere.
   NcclPlanOptions plan;
@@ -80,10 +81,15 @@ class NcclSession {
   NcclBucket& bucket() { return *bucket_; }
   /// As the bucket, of this rank alone.
   NcclBucket& spare() { return *spare_; }
+  /// NCCL itself runs the operations of different communicators in the order of their launches.
+  bool nccl_keeps_order() const {
+    return settings_.wants_order && library_->version() >= NcclLibrary::kOrdering;
+  }
   /// Null: HVD_GPU_GRAPHS is off.
   NcclGraphs* graphs() { return graphs_.get(); }
 
-  // Batches are put into the stream one after the other, in log order.
+  // Batches are put into the stream one after the other, in log order. Batch::turn is their place
+  // among those of other process sets.
   std::uint64_t take_ticket() { return tickets_++; }
   bool is_at_head(std::uint64_t ticket) const { return ticket == head_; }
   /// The batch at the head has what it needs of this rank, but for other ranks.

@@ -78,7 +78,7 @@ class NcclTask : public Task {
  private:
   enum class Stage {
     kCounts,  ///< Ranks tell each other theirs.
-    kTurn,    ///< Batches before it are not in the stream yet.
+    kTurn,    ///< Streams do not hold all batches before it yet.
     kMemory,  ///< The device still uses what the bucket was before.
     kBucket,  ///< The bucket grows.
     kGroup,   ///< NCCL takes the calls up.
@@ -123,8 +123,13 @@ class NcclTask : public Task {
     return take_turn();
   }
 
+  /// An NCCL that keeps the order refuses launches that race with one another.
+  bool is_my_turn() const {
+    return session_.nccl_keeps_order() ? batch_.turn.has_come_of_all() : batch_.turn.has_come();
+  }
+
   Progress take_turn() {
-    if (!session_.is_at_head(ticket_)) return Progress::kBlocked;
+    if (!session_.is_at_head(ticket_) || !is_my_turn()) return Progress::kBlocked;
     if (Status status = allocate_outputs(); !status.is_ok()) return fail(std::move(status));
     parts_ = cut_for_bucket(batch_, session_.context().communicator, session_.settings().plan);
     if (parts_.size() > 1) batch_.bucket = {};  // which is one of graphs
@@ -218,6 +223,9 @@ class NcclTask : public Task {
 
   Progress communicate() {
     if (Status status = pack(); !status.is_ok()) return fail(std::move(status));
+    if (part_ == 0) {
+      if (Status status = launch().wait_for_turn(); !status.is_ok()) return fail(std::move(status));
+    }
     return begin_round();
   }
 
@@ -250,6 +258,7 @@ class NcclTask : public Task {
     finish_point_ = std::move(event).value();
     arrival_ = session_.watch(finish_point_);
     session_.pass_on();
+    batch_.turn.pass_on(finish_point_);
     stage_ = Stage::kDevice;
     return Progress::kEnqueued;
   }

@@ -41,6 +41,7 @@ class StagedBackend final : public Backend {
   }
 
   Result<std::unique_ptr<Task>> start(Batch batch) override {
+    batch.turn.drop();  // our streams hold copies, which wait for no rank
     if (batch.is_neutral) {
       return start_pieces(nullptr, communicator_, start_on_host_, std::move(batch));
     }

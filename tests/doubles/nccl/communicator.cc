@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "doubles/nccl/gpu_room.h"
+
 namespace double_nccl {
 
 /// What waits in a stream, or in a graph.
@@ -104,20 +106,25 @@ void CUDA_CB Communicator::run(void* argument) {
 
 void Communicator::perform(const Work& work) {
   if (take_turn(work)) {
-    const Fate fate = next_fate(rank());
-    if (fate.delay_us > 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(fate.delay_us));
-    }
-    if (fate.async_error != ncclSuccess) {
-      spoke_.fail(fate.async_error, "rank " + std::to_string(rank()) + ": ordered by the test");
-    }
-    if (fate.hangs || fate.async_error != ncclSuccess) {
-      spoke_.wait_for_abort();
-    } else {
-      move_bytes(work);
-    }
+    const GpuRoom room(gpu_.name, [this] { return spoke_.is_aborted(); });
+    if (room.is_there()) run_kernel(work);
   }
   end_turn(work);
+}
+
+void Communicator::run_kernel(const Work& work) {
+  const Fate fate = next_fate(rank());
+  if (fate.delay_us > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(fate.delay_us));
+  }
+  if (fate.async_error != ncclSuccess) {
+    spoke_.fail(fate.async_error, "rank " + std::to_string(rank()) + ": ordered by the test");
+  }
+  if (fate.hangs || fate.async_error != ncclSuccess) {
+    spoke_.wait_for_abort();
+  } else {
+    move_bytes(work);
+  }
 }
 
 bool Communicator::take_turn(const Work& work) {

@@ -79,6 +79,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void perform(const Work& work);
   bool take_turn(const Work& work);
   void end_turn(const Work& work);
+  void run_kernel(const Work& work);
   void move_bytes(const Work& work);
 
   const Hello hello_;

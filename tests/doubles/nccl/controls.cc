@@ -35,6 +35,7 @@ struct Controls {
   int version HVD_GUARDED_BY(mutex) = NCCL_VERSION_CODE;
   int progress_polls HVD_GUARDED_BY(mutex) = 1;
   bool deaths_are_silent HVD_GUARDED_BY(mutex) = false;
+  bool one_at_a_time HVD_GUARDED_BY(mutex) = false;
   ncclResult_t death_code HVD_GUARDED_BY(mutex) = ncclRemoteError;
   int complaints HVD_GUARDED_BY(mutex) = 0;
   std::string last_complaint HVD_GUARDED_BY(mutex);
@@ -90,6 +91,7 @@ void read_environment(Controls& controls) {
     controls.death_code = static_cast<ncclResult_t>(number_of(code[0]));
   }
   controls.deaths_are_silent = std::getenv("HVD_DOUBLE_NCCL_SILENT_DEATHS") != nullptr;
+  controls.one_at_a_time = std::getenv("HVD_DOUBLE_NCCL_ONE_AT_A_TIME") != nullptr;
 }
 
 /// Never destroyed: threads of stars and streams use it until the process ends.
@@ -173,6 +175,12 @@ ncclResult_t death_code() {
   return all.death_code;
 }
 
+bool is_one_at_a_time() {
+  Controls& all = controls();
+  const hvd::Lock lock(all.mutex);
+  return all.one_at_a_time;
+}
+
 int progress_polls() {
   Controls& all = controls();
   const hvd::Lock lock(all.mutex);
@@ -221,6 +229,7 @@ void double_nccl_reset() {
   all.version = NCCL_VERSION_CODE;
   all.progress_polls = 1;
   all.deaths_are_silent = false;
+  all.one_at_a_time = false;
   all.death_code = ncclRemoteError;
   all.complaints = 0;
   all.last_complaint.clear();
@@ -304,6 +313,12 @@ void double_nccl_death_code(int code) {
   auto& all = controls();
   const hvd::Lock lock(all.mutex);
   all.death_code = static_cast<ncclResult_t>(code);
+}
+
+void double_nccl_one_at_a_time(int one) {
+  auto& all = controls();
+  const hvd::Lock lock(all.mutex);
+  all.one_at_a_time = one != 0;
 }
 
 void double_nccl_progress_polls(int polls) {

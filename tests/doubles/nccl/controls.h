@@ -25,6 +25,7 @@ std::optional<ncclResult_t> enter(const char* function, int rank);
 Fate next_fate(int rank);
 int version();
 bool are_deaths_silent();
+bool is_one_at_a_time();
 /// What the other ranks are told when one dies.
 ncclResult_t death_code();
 /// How often ncclCommGetAsyncError says ncclInProgress after every non-blocking call, at least.

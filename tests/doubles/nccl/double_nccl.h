@@ -11,6 +11,7 @@
 //   HVD_DOUBLE_NCCL_VERSION=CODE                   double_nccl_set_version
 //   HVD_DOUBLE_NCCL_SILENT_DEATHS=1                double_nccl_silent_deaths
 //   HVD_DOUBLE_NCCL_DEATH_CODE=CODE                double_nccl_death_code
+//   HVD_DOUBLE_NCCL_ONE_AT_A_TIME=1                double_nccl_one_at_a_time
 //   HVD_DOUBLE_NCCL_PROGRESS_POLLS=N               double_nccl_progress_polls
 //   HVD_DOUBLE_NCCL_RAS=1                          double_nccl_ras at NCCL_RAS_ADDR
 // Ranks are those of the communicator. All are thread-safe.
@@ -46,6 +47,8 @@ void double_nccl_set_version(int version);
 void double_nccl_silent_deaths(int silent);
 /// What the others are told when a rank dies; ncclRemoteError at first.
 void double_nccl_death_code(int code);
+/// A GPU has room for one operation at a time, as where the kernels do not fit side by side.
+void double_nccl_one_at_a_time(int one);
 void double_nccl_progress_polls(int polls);
 /// Answers as NCCL's RAS at `address` (host:port; port 0: any). The port, or -1.
 int double_nccl_ras(const char* address);
