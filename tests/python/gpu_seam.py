@@ -25,6 +25,7 @@ from hvd.torch import devices
 
 IS_DOUBLE = "HVD_CUDA_LIBRARY" in os.environ
 LOCAL_RANK = int(os.environ.get("HVD_LOCAL_DEVICE", os.environ.get("LOCAL_RANK", "0")))
+NUMBER = LOCAL_RANK if os.environ.get("HVD_SHARE_GPU") != "1" else 0  # of this rank's GPU
 
 
 class HostAsGpu(devices.TorchGpus):
@@ -85,7 +86,7 @@ def captured_graph() -> Iterator[None]:
             yield
         return
     gpus, stream, graph = devices.gpus, ctypes.c_void_p(), ctypes.c_void_p()
-    with Driver(LOCAL_RANK) as driver:
+    with Driver(NUMBER) as driver:
         driver.call("cuStreamCreate", ctypes.byref(stream), 1)  # as torch's: non-blocking
         driver.call("cuStreamBeginCapture_v2", stream, 0)  # as torch.cuda.graph: global
         gpus.current = stream.value  # type: ignore[attr-defined]
@@ -135,16 +136,15 @@ def _empty_streams_after_waits(number: int) -> None:
 
 def own_device() -> torch.device:
     """The device of this rank; to be called before ``hvd.init()``."""
-    number = LOCAL_RANK if os.environ.get("HVD_SHARE_GPU") != "1" else 0
     if IS_DOUBLE:
         if torch.version.cuda or torch.version.hip:
             os.environ["HVD_BACKEND"] = "staged"
-        devices.gpus = HostAsGpu(number)
-        _empty_streams_after_waits(number)
+        devices.gpus = HostAsGpu(NUMBER)
+        _empty_streams_after_waits(NUMBER)
         return torch.device("cpu")
     if not torch.cuda.is_available():
         print("skipped: torch finds no GPU here")
         sys.exit(77)
-    device = torch.device("cuda", number % torch.cuda.device_count())
+    device = torch.device("cuda", NUMBER % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
