@@ -33,6 +33,12 @@ void leave_out(const OfferedEnvironment& said, OfferedEnvironment& concluded) {
   std::erase_if(concluded.unset, is_said);
 }
 
+bool names_interfaces(const SiteConfig& site) {
+  return !site.bootstrap_if.empty() ||
+         std::any_of(site.partitions.begin(), site.partitions.end(),
+                     [](const SitePartition& one) { return !one.bootstrap_if.empty(); });
+}
+
 }  // namespace
 
 MachineEnvironment plan_machine(const SiteConfig& site, const std::vector<SiteVariable>& fabric,
@@ -50,7 +56,8 @@ MachineEnvironment plan_machine(const SiteConfig& site, const std::vector<SiteVa
 
 MachineEnvironment read_machine(const SiteConfig& site, const Allocation& allocation,
                                 SiteFacts& facts, bool assume) {
-  const MeetingFacts meeting = read_meeting(allocation, !facts.fabric);
+  const bool is_asked = facts.nodes > 1 && names_interfaces(site);
+  const MeetingFacts meeting = read_meeting(allocation, is_asked && !facts.fabric);
   if (!facts.fabric) set_fabric(read_node("", {.nics = true}).nics, facts);
   const std::string kind = facts.fabric.value_or("");
   std::vector<SiteVariable> fabric;

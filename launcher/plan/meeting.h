@@ -22,7 +22,8 @@ struct MeetingFacts {
   std::optional<int> port;  ///< For MASTER_PORT; absent: the tasks know it.
 };
 
-/// Reads it. A typed fabric says that this node is not like those of the job: `looks` is false.
+/// Reads it. `looks`: at this node's interfaces, which costs a file for each; not where nobody
+/// asks, nor where a typed fabric says that this node is not like those of the job.
 MeetingFacts read_meeting(const Allocation& allocation, bool looks);
 
 /// The interfaces that the site names for it in that partition; of an unknown one, its default's.
