@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Writes anew what is made from data and code: golden files, and the pages of docs/reference that say so. Read the diff.
+# Writes anew what is made from data and code: golden files, the job scripts of the examples, and the pages of docs/reference
+# that say so. Read the diff.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -24,5 +25,6 @@ done
 python3 tests/style/check_sites.py --update
 python3 scripts/site_schema_page.py
 tests/unit/launcher/reference_test.sh "$build/launcher/hvdrun" docs/reference/hvdrun.md --update
-git status --short -- docs tests
+python3 -B examples/slurm/job_scripts.py "$build/launcher/hvdrun" --update
+git status --short -- docs examples tests
 [ ${#failed[@]} -eq 0 ] || fail "tests that fail still" "see ${failed[*]}"
