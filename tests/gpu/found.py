@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine has that tests on GPUs need: a driver, NCCL, torch, compute-sanitizer."""
+"""What the machine has that tests on GPUs need: a driver, NCCL, torch, compute-sanitizer.
+
+python3 tests/gpu/found.py      the headers and NVRTC that came with a torch, for -Dgpu_roots=
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,15 @@ found = importlib.util.find_spec("nvidia")
 for folder in found.submodule_search_locations if found else ():
     for path in sorted(pathlib.Path(folder).glob("*/lib/libnccl.so.2")):
         print(path)
+"""
+ASK_ROOTS = """
+import importlib.util, pathlib
+found = importlib.util.find_spec("nvidia")
+wanted = ("include/cuda.h", "include/nccl.h", "include/nvrtc.h")
+for folder in found.submodule_search_locations if found else ():
+    for root in sorted(pathlib.Path(folder).iterdir()):
+        if any((root / header).exists() for header in wanted):
+            print(root)
 """
 
 
@@ -117,6 +129,15 @@ def nccl_library(build: Path) -> str:
     return next((str(path) for path in brought if path.exists()), "")
 
 
+def gpu_roots() -> list[str]:
+    """Folders with include/ and lib/, of the first Python that has any."""
+    for python in pythons():
+        roots = ask(python, ASK_ROOTS).splitlines()
+        if roots:
+            return roots
+    return []
+
+
 def sanitizer_command() -> list[str]:
     """compute-sanitizer, for kernels of ours alone; empty: it is not here."""
     named = os.environ.get("COMPUTE_SANITIZER") or shutil.which("compute-sanitizer")
@@ -156,3 +177,7 @@ def look_around(build: Path, gpus: Gpus) -> Found:
     if nccl:
         environment["HVD_NCCL_LIBRARY"] = nccl
     return Found(python, sanitizer, environment, reasons, gpus.count, is_double)
+
+
+if __name__ == "__main__":
+    print(",".join(gpu_roots()))

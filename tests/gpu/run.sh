@@ -18,6 +18,7 @@ if [ -f "$build/build.ninja" ]; then
     { echo "$build has no tests of the GPU plane: configure it with -Dgpu=cuda -Dtests=enabled" >&2 && exit 1; }
 elif [ ! -x "$build/tests/gpu/gpu_bench" ]; then
   roots=$("$root/scripts/gpu_packages.sh" --roots)
+  [ -n "$roots" ] || roots=$("$python" -B "$root/tests/gpu/found.py")
   meson setup "$build" "$root" -Dbuildtype=release -Dgpu=cuda -Dtests=enabled ${roots:+-Dgpu_roots="$roots"}
   ninja -C "$build" "${programs[@]}"
 fi

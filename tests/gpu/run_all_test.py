@@ -30,7 +30,9 @@ PARTS = [
 LIMIT_S = 200
 
 
-def run(script: str, *arguments: str, gpus: str = "1") -> subprocess.CompletedProcess[str]:
+def run(
+    script: str, *arguments: str, gpus: str = "1", **more: str
+) -> subprocess.CompletedProcess[str]:
     """One of the scripts on a machine with so many GPUs of the double."""
     command = [sys.executable, "-B"] if script.endswith(".py") else []
     with tempfile.TemporaryDirectory() as folder:
@@ -42,6 +44,7 @@ def run(script: str, *arguments: str, gpus: str = "1") -> subprocess.CompletedPr
             HVD_DOUBLE_GPUS=gpus,
             HVD_TEST_PYTHON=sys.executable,
             LD_LIBRARY_PATH=folder,
+            **more,
         )
         return subprocess.run(
             [*command, str(HERE / script), *arguments],
@@ -90,6 +93,16 @@ class TestRun(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         wanted = {"table": "passed", "steps-waits": "passed"}
         self.assertEqual(results(done.stdout), wanted, done.stdout)
+
+    def test_headers_that_came_with_a_torch_are_found(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for header in "nccl/include/nccl.h", "cu13/include/cuda.h", "cufft/include/cufft.h":
+                path = Path(folder) / "nvidia" / header
+                path.parent.mkdir(parents=True)
+                path.touch()
+            done = run("found.py", PYTHONPATH=folder)
+            wanted = f"{folder}/nvidia/cu13,{folder}/nvidia/nccl"
+        self.assertEqual(done.stdout.strip(), wanted, done.stderr)
 
     def test_without_a_gpu_it_is_a_skip(self) -> None:
         done = run("run_all.py", BUILD, "--quick", gpus="0")
