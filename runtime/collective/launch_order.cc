@@ -40,6 +40,7 @@ std::vector<GpuEventPtr> LaunchTurn::before() const {
     latest[found->second.process_set] = found->second.finish_point;
   }
   std::vector<GpuEventPtr> events;
+  events.reserve(latest.size());
   for (auto& [process_set, event] : latest) events.push_back(std::move(event));
   return events;
 }

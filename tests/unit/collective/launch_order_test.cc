@@ -171,6 +171,7 @@ TEST(LaunchOrder, NoDevicesWaitForEachOtherForEver) {
     std::vector<int> log(2 + random() % 7);
     for (int& set : log) set = 1 + static_cast<int>(random() % sets.size());
     std::vector<std::unique_ptr<LaunchOrder>> orders;
+    orders.reserve(static_cast<std::size_t>(size));
     for (int rank = 0; rank < size; ++rank) orders.push_back(order_of(rank, size, sets));
     Devices devices(sets, log, [&](int rank, int one, int other) {
       const bool waits = orders[static_cast<std::size_t>(rank)]->may_lock_out(one, other);
