@@ -28,15 +28,15 @@ class NcclCut : public testing::Test {
     Communicator communicator;
     communicator.size = 2;
     const NcclPlanOptions options{.pack_bytes = 400, .part_bytes = kPart};
-    const Batch whole = batch;
+    const std::vector<Segment> whole = batch.segments;
     std::vector<std::size_t> bytes;
     std::size_t tensor = 0;
     std::size_t begin = 0;
-    for (auto& part : cut_for_bucket(whole, communicator, options)) {
+    for (auto& part : cut_for_bucket(batch, communicator, options)) {
       batch.segments = std::move(part);
       bytes.push_back(plan_nccl(batch, communicator, nullptr, options).bucket_bytes);
       for (const Segment& segment : batch.segments) {
-        const Segment& from = whole.segments.at(tensor);
+        const Segment& from = whole.at(tensor);
         const auto at = [&](const void* first) {
           return first == nullptr ? nullptr : static_cast<const float*>(first) + begin;
         };
@@ -48,7 +48,7 @@ class NcclCut : public testing::Test {
         begin = 0;
       }
     }
-    EXPECT_EQ(tensor, whole.segments.size()) << "something is left";
+    EXPECT_EQ(tensor, whole.size()) << "something is left";
     return bytes;
   }
   using Sizes = std::vector<std::size_t>;
@@ -81,11 +81,12 @@ TEST_F(NcclCut, KeepsWholeWhoseElementsDoNotStandAlone) {
 }
 
 TEST_F(NcclCut, CutsOnARankThatHasJoinedAsOnTheOthers) {
-  Batch joined = batch_of(Allreduce{.wire = Wire::kBfloat16}, {100, 1300});
-  const Sizes others = buckets_of(joined);
+  const Allreduce cast{.wire = Wire::kBfloat16};
+  const Sizes others = buckets_of(batch_of(cast, {100, 1300}));
+  Batch joined = batch_of(cast, {100, 1300});
   joined.is_neutral = true;
   for (Segment& segment : joined.segments) segment.input = segment.output = nullptr;
-  EXPECT_EQ(buckets_of(joined), others);
+  EXPECT_EQ(buckets_of(std::move(joined)), others);
   EXPECT_EQ(others, (Sizes{kPart, kPart, kPart}));
 }
 
