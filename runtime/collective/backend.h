@@ -79,9 +79,12 @@ class Backend {
   /// True when memory that it was given, the context's included, must never be freed: something
   /// that outlives it may still read or write there. Asked before it is destroyed.
   virtual bool keeps_memory() const { return false; }
-  /// After all tasks were given up: true when no other rank writes into the tensors of this one any
-  /// more, false when the deadline passed before. `is_gone` tells which ranks (of the communicator)
-  /// have died.
+  /// After all tasks were given up: begins what settle() waits for, and waits for nothing itself.
+  /// Every backend is told before the engine waits for the first.
+  virtual void begin_settling() {}
+  /// Then: true when nobody writes into the tensors of this rank any more, neither another rank nor
+  /// the device; false when the deadline passed before. `is_gone` tells which ranks (of the
+  /// communicator) have died.
   virtual bool settle(const std::function<bool(int rank)>& /*is_gone*/, Deadline /*deadline*/) {
     return true;
   }

@@ -1,35 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/timed_call.h"
 
-#include <memory>
 #include <thread>
 #include <utility>
 
 #include "base/mutex.h"
 
 namespace hvd {
-namespace {
 
-/// Shared by the thread that calls and the one that waits for it, at most so long.
-struct Ending {
+struct TimedCall::Ending {
   Mutex mutex;
   CondVar changed;
   bool is_over HVD_GUARDED_BY(mutex) = false;
 };
 
-}  // namespace
-
-bool ends_in_time(std::function<void()> call, Deadline deadline) {
-  const auto ending = std::make_shared<Ending>();
-  std::thread([ending, call = std::move(call)] {
+TimedCall::TimedCall(std::function<void()> call) : ending_(std::make_shared<Ending>()) {
+  std::thread([ending = ending_, call = std::move(call)]() mutable {
     call();
+    call = nullptr;
     Lock lock(ending->mutex);
     ending->is_over = true;
     ending->changed.notify_all();
   }).detach();
-  Lock lock(ending->mutex);
-  while (!ending->is_over) {
-    if (!ending->changed.wait_until(ending->mutex, deadline)) return ending->is_over;
+}
+
+bool TimedCall::ends_by(Deadline deadline) const {
+  Lock lock(ending_->mutex);
+  while (!ending_->is_over) {
+    if (!ending_->changed.wait_until(ending_->mutex, deadline)) return ending_->is_over;
   }
   return true;
 }

@@ -86,6 +86,9 @@ class Engine::Impl {
   static constexpr int kLastWords = 100'000;
   /// How long a broken epoch waits until nobody works in our tensors any more.
   static constexpr std::chrono::seconds kSettleTime{2};
+  /// ... and until devices do not. They may have seconds of other work before them, for which no
+  /// caller has to wait.
+  static constexpr std::chrono::milliseconds kDeviceSettleTime{500};
   struct Suspicion {
     int rank;
     std::string text;
@@ -119,6 +122,8 @@ class Engine::Impl {
   std::string lost_text(int rank, const std::string& cause) const;
   void suspect(int rank, std::string text) HVD_REQUIRES(progress_);
   void end_epoch(const Status& status) HVD_REQUIRES(progress_);
+  void settle(SetPlane& plane, bool on_gpu, const Status& status, Deadline deadline)
+      HVD_REQUIRES(progress_);
   /// True for a rank that can no longer write into this rank's memory.
   bool has_ended(int rank) const HVD_REQUIRES(progress_);
   void finish(const PendingPtr& pending, const Status& status) HVD_REQUIRES(progress_);

@@ -20,6 +20,14 @@ Status with_undefined_buffers(const Status& status) {
                status.message());
 }
 
+Status with_device_at_work(const Status& status, const std::string& gpu) {
+  return error(status.code(),
+               "{}; {} has not come to the end of what was put into its streams before, and may "
+               "still write to the tensors of this operation: keep their memory, and do not read "
+               "it, until the device has been synchronised",
+               status.message(), gpu);
+}
+
 }  // namespace
 
 SetPlane* Engine::Impl::find_plane(int process_set) {
@@ -199,19 +207,18 @@ void Engine::Impl::end_epoch(const Status& status) {
     over_status_ = status;
   }
   over_.store(true);
-  for (const PendingPtr& pending : std::exchange(broken_, {})) completion_.finish(pending, status);
+  // All begin before any is waited for: the sets end side by side, devices and ranks as well.
   const Deadline patience = Deadline::after(kSettleTime);
+  const Deadline patience_with_devices = Deadline::after(kDeviceSettleTime);
   for (const auto& plane : planes_) {
-    const auto is_gone = [&](int rank) HVD_REQUIRES(progress_) {
-      return has_ended(plane->communicator.world_ranks[static_cast<std::size_t>(rank)]);
-    };
-    const Reducer::Abandoned abandoned =
-        plane->reduction->abandon(is_gone, patience, left_together_.load() && lost_.empty());
-    for (const PendingPtr& owner : abandoned.owners) {
-      completion_.finish(owner, abandoned.is_settled ? status : with_undefined_buffers(status));
-    }
-    if (!abandoned.is_settled && wiring_.node.arena != nullptr) wiring_.node.arena->keep();
+    plane->reduction->give_up(left_together_.load() && lost_.empty());
   }
+  for (const PendingPtr& pending : broken_) {
+    if (pending->ready == nullptr) completion_.finish(pending, status);
+  }
+  for (const auto& plane : planes_) settle(*plane, true, status, patience_with_devices);
+  for (const PendingPtr& pending : std::exchange(broken_, {})) completion_.finish(pending, status);
+  for (const auto& plane : planes_) settle(*plane, false, status, patience);
   for (const PendingPtr& pending : negotiation_->take_all_requests()) {
     completion_.finish(pending, status);
   }
@@ -219,6 +226,31 @@ void Engine::Impl::end_epoch(const Status& status) {
   take_submissions();
   if (wiring_.sets != nullptr) wiring_.sets->interrupt();
   completion_.wake_all();
+}
+
+/// Fails what the plane had under way on GPUs, or on the CPU, once nobody works in its tensors any
+/// more; at the deadline in any case, and with words about it.
+void Engine::Impl::settle(SetPlane& plane, bool on_gpu, const Status& status, Deadline deadline) {
+  const auto is_gone = [&](int rank) HVD_REQUIRES(progress_) {
+    return has_ended(plane.communicator.world_ranks[static_cast<std::size_t>(rank)]);
+  };
+  const Reducer::Abandoned abandoned = plane.reduction->settle(on_gpu, is_gone, deadline);
+  const auto finish_all = [&](const Status& told) HVD_REQUIRES(progress_) {
+    for (const PendingPtr& owner : abandoned.owners) completion_.finish(owner, told);
+    if (!on_gpu) return;
+    for (const PendingPtr& pending : broken_) {
+      const bool is_ours = pending->request.process_set == plane.communicator.process_set;
+      if (is_ours && pending->ready != nullptr) completion_.finish(pending, told);
+    }
+  };
+  if (abandoned.is_settled) return finish_all(status);
+  if (on_gpu) {
+    const auto& host = peers_[static_cast<std::size_t>(wiring_.rank)].host;
+    return finish_all(with_device_at_work(
+        status, format_text("GPU {} of rank {} on host {}", plane.gpu.load(), wiring_.rank, host)));
+  }
+  finish_all(with_undefined_buffers(status));
+  if (wiring_.node.arena != nullptr) wiring_.node.arena->keep();
 }
 
 bool Engine::Impl::has_ended(int rank) const {

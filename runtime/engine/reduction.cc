@@ -2,6 +2,7 @@
 #include "engine/reduction.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -220,16 +221,17 @@ bool Reducer::needs_polling() const {
          std::any_of(running_.begin(), running_.end(), polls);
 }
 
-Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone, Deadline deadline,
-                                    bool together) {
-  Abandoned abandoned;
+void Reducer::give_up(bool together) {
   const bool is_idle = running_.empty() && waiting_.empty() && preparation_ == nullptr;
-  for (Running& running : running_) {
-    for (PendingPtr& owner : running.owners) abandoned.owners.push_back(std::move(owner));
-  }
+  const auto take = [this](std::vector<PendingPtr>& owners, bool on_gpu) {
+    std::vector<PendingPtr>& taken = on_gpu ? given_up_on_gpu_ : given_up_;
+    std::move(owners.begin(), owners.end(), std::back_inserter(taken));
+  };
+  for (Running& running : running_) take(running.owners, running.on_gpu);
   for (FusedBatch& fused : waiting_) {
-    for (PendingPtr& owner : fused.owners) abandoned.owners.push_back(std::move(owner));
+    take(fused.owners, fused.batch.device.kind != DeviceKind::kCpu);
   }
+  // What tasks were lent to by others stays: memory of their backends, and of the callers.
   running_.clear();
   waiting_.clear();
   preparation_.reset();
@@ -237,6 +239,17 @@ Reducer::Abandoned Reducer::abandon(const std::function<bool(int rank)>& is_gone
   enqueued_ = 0;
   for (Candidate& candidate : candidates_) {
     if (candidate.backend == nullptr || (candidate.on_gpu && together && is_idle)) continue;
+    candidate.settles = true;
+    candidate.backend->begin_settling();
+  }
+}
+
+Reducer::Abandoned Reducer::settle(bool on_gpu, const std::function<bool(int rank)>& is_gone,
+                                   Deadline deadline) {
+  Abandoned abandoned;
+  abandoned.owners = std::exchange(on_gpu ? given_up_on_gpu_ : given_up_, {});
+  for (Candidate& candidate : candidates_) {
+    if (candidate.on_gpu != on_gpu || !candidate.settles) continue;
     const bool is_settled = candidate.backend->settle(is_gone, deadline);
     abandoned.is_settled = abandoned.is_settled && is_settled;
   }

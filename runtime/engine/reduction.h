@@ -26,6 +26,7 @@ class Reducer {
     bool on_gpu = false;               ///< As BackendEntry::on_gpu.
     bool is_prepared = false;          ///< Backend::prepare() was called...
     Status failure = {};               ///< ... and failed so.
+    bool settles = false;              ///< It has begun to.
   };
 
   /// `wanted`: HVD_BACKEND, empty for any. Of those that serve the other kind of memory it chooses
@@ -60,15 +61,17 @@ class Reducer {
     GpuEventPtr finish_point;
   };
   std::vector<Enqueued> take_enqueued() { return std::exchange(newly_enqueued_, {}); }
+  /// Drops all tasks, and begins what settle() waits for. `together`: all ranks have left in order.
+  /// Then backends of GPU memory that have nothing under way here are left to end with the other
+  /// ranks, whose devices may not be done.
+  void give_up(bool together = false);
   struct Abandoned {
     std::vector<PendingPtr> owners;  ///< Of what had not finished.
-    bool is_settled = true;          ///< No other rank works in this rank's tensors any more.
+    bool is_settled = true;          ///< Nobody works in this rank's tensors any more.
   };
-  /// Drops all tasks, and waits until nobody works in this rank's tensors, at most until the
-  /// deadline. `together`: all ranks have left in order. Then backends of GPU memory that have
-  /// nothing under way here are left to end with the other ranks, whose devices may not be done.
-  Abandoned abandon(const std::function<bool(int rank)>& is_gone, Deadline deadline,
-                    bool together = false);
+  /// Waits until nobody works in this rank's tensors of GPU memory (`on_gpu`), or of the CPU's, at
+  /// most until the deadline. After give_up(), once for each.
+  Abandoned settle(bool on_gpu, const std::function<bool(int rank)>& is_gone, Deadline deadline);
 
   /// The choice for one kind of batch, for people: "shm: <reason>".
   std::string describe(const Operation& operation, DataType dtype, Device device) const;
@@ -114,6 +117,8 @@ class Reducer {
   std::size_t enqueued_ = 0;
   std::vector<Finished> finished_;
   std::vector<Enqueued> newly_enqueued_;
+  std::vector<PendingPtr> given_up_;         ///< Owners of what was on the CPU...
+  std::vector<PendingPtr> given_up_on_gpu_;  ///< ... and on the GPU.
 };
 
 }  // namespace hvd

@@ -283,8 +283,29 @@ TEST_F(NcclFailures, IsNotWhatAnOrderlyEndLooksLike) {
     NcclRanks world({1, 1});
     world.run([](int rank, Engine& engine) { ASSERT_TRUE(sum(rank, engine, "x").is_ok()); });
   }
+  EXPECT_EQ(double_nccl_calls("ncclCommFinalize"), 2);
   EXPECT_EQ(double_nccl_calls("ncclCommDestroy"), 2);
   EXPECT_EQ(double_nccl_calls("ncclCommAbort"), 0) << "another device may not be done";
+}
+
+TEST_F(NcclFailures, OfAnOrderlyEndIsAnAbort) {
+  for (const bool is_late : {false, true}) {
+    SCOPED_TRACE(is_late ? "it does not come" : "the call fails");
+    double_nccl_reset();
+    {
+      NcclRanks world({1});
+      world.run([](int rank, Engine& engine) { ASSERT_TRUE(sum(rank, engine, "x").is_ok()); });
+      if (is_late) {
+        double_nccl_progress_polls(1'000'000);
+      } else {
+        double_nccl_fail("ncclCommFinalize", 1, ncclInternalError, 0);
+      }
+    }
+    EXPECT_EQ(double_nccl_calls("ncclCommFinalize"), 1);
+    EXPECT_EQ(double_nccl_calls("ncclCommDestroy"), 0);
+    EXPECT_EQ(double_nccl_calls("ncclCommAbort"), 1);
+    EXPECT_EQ(double_nccl_complaints(), 0) << double_nccl_last_complaint();
+  }
 }
 
 TEST_F(NcclFailures, TwoRanksOnOneGpuAreToldTheRemedy) {

@@ -58,9 +58,9 @@ class NcclBackend : public Backend {
 
   /// The same bits on all ranks; which order NCCL sums in depends on its algorithm.
   bool reproducible() const override { return false; }
-  bool keeps_memory() const override { return session_.keeps_memory(); }
+  void begin_settling() override { session_.begin_abort(); }
   bool settle(const std::function<bool(int rank)>& /*is_gone*/, Deadline deadline) override {
-    return session_.abort(deadline);
+    return session_.is_aborted_by(deadline);
   }
 
  private:

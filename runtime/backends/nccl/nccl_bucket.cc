@@ -18,10 +18,12 @@ constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older hea
 
 }  // namespace
 
-NcclBucket::~NcclBucket() {
+void NcclBucket::release() {
   const Deadline deadline = Deadline::after(kDevicePatience);
   if (retired_ != nullptr) free(*retired_, deadline);
+  retired_.reset();
   if (current_ != nullptr) free(*current_, deadline);
+  current_.reset();
 }
 
 std::size_t NcclBucket::capacity_for(std::size_t bytes) {

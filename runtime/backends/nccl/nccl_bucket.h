@@ -26,8 +26,7 @@ class NcclBucket {
       : communicator_(communicator), registers_(registers) {}
   NcclBucket(const NcclBucket&) = delete;
   NcclBucket& operator=(const NcclBucket&) = delete;
-  /// Nothing may use the memory any more; after abandon() it is left alone.
-  ~NcclBucket();
+  ~NcclBucket() { release(); }
 
   /// A batch needs `bytes`, or 0, behind what is in `stream`: with equal numbers on all ranks.
   /// False: what it was before is still in use; to be called again. True: it is there, and the
@@ -36,10 +35,8 @@ class NcclBucket {
   std::byte* memory() const {
     return current_ == nullptr ? nullptr : static_cast<std::byte*>(current_->memory);
   }
-  void abandon() {
-    static_cast<void>(current_.release());  // leaked: NCCL may still write there
-    static_cast<void>(retired_.release());
-  }
+  /// Frees all of it, which nothing may use any more; before the communicator ends.
+  void release();
 
  private:
   struct Piece {

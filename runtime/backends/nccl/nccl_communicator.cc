@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/nccl/nccl_communicator.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 #include "device/timed_call.h"
@@ -15,6 +17,7 @@ namespace hvd {
 namespace {
 
 constexpr std::chrono::seconds kEndTime{5};
+constexpr std::chrono::microseconds kLongestPause{2000};  // between two looks at an end
 constexpr std::size_t kMaxFactors = 64;
 
 ncclRedOp_t plain_fold(NcclFold fold) {
@@ -84,12 +87,44 @@ Result<ncclDataType_t> nccl_data_type(DataType dtype) {
   }
 }
 
-NcclCommunicator::~NcclCommunicator() {
+/// NCCL's order of an end: finalize, which waits for the other ranks, then destroy, which does not.
+void NcclCommunicator::finish() {
   if (comm_ == nullptr) return;
-  if (end(nccl_.calls().comm_destroy, Deadline::after(kEndTime))) return;
-  // Not to be aborted: the call is still at work on it, and frees it when it comes to an end.
-  log(LogLevel::kWarning, "nccl", "a communicator has not ended within {} s and is left to itself",
-      kEndTime.count());
+  factors_.clear();
+  const Status flushed = flush(Deadline::after(kEndTime));
+  const auto how = flushed.is_ok() ? nccl_.calls().comm_destroy : nccl_.calls().comm_abort;
+  if (!flushed.is_ok()) {
+    log(LogLevel::kWarning, "nccl", "a communicator is aborted: {}", flushed.message());
+  }
+  const auto call = [how, comm = std::exchange(comm_, nullptr), gpu = &gpu_] {
+    const CurrentGpu current(*gpu);
+    how(comm);
+  };
+  if (ends_in_time(call, Deadline::after(kDevicePatience))) return;
+  log(LogLevel::kWarning, "nccl", "the end of a communicator takes longer than {} s, and goes on",
+      kDevicePatience.count());
+}
+
+/// What is under way everywhere ends. NCCL tells of it to those who ask, and in no other way.
+Status NcclCommunicator::flush(Deadline deadline) {
+  bool is_begun = false;
+  Mutex mutex;
+  CondVar nobody;  // NCCL rings no bell
+  const Lock lock(mutex);
+  for (std::chrono::microseconds pause{50};; pause = std::min(pause * 2, kLongestPause)) {
+    HVD_TRY_ASSIGN(const bool has_settled, is_settled());
+    if (has_settled && is_begun) return Status::ok();
+    if (has_settled) {
+      HVD_TRY(check(nccl_.calls().comm_finalize(comm_), "cannot end a communicator"));
+      is_begun = true;
+      continue;
+    }
+    if (deadline.has_passed()) {
+      return error(Code::kTimeout, "the ranks have not ended it together within {} s",
+                   kEndTime.count());
+    }
+    static_cast<void>(nobody.wait_until(mutex, Deadline::after(pause)));
+  }
 }
 
 Status NcclCommunicator::begin(const ncclUniqueId& id, int rank, int size) {
@@ -171,18 +206,9 @@ Status NcclCommunicator::add(const NcclStep& step, const NcclOperands& operands,
   return Status::ok();
 }
 
-bool NcclCommunicator::abort(Deadline deadline) {
-  return comm_ == nullptr || end(nccl_.calls().comm_abort, deadline);
-}
-
-/// Both ways to end it block for as long as they like: a thread of their own does.
-bool NcclCommunicator::end(decltype(&ncclCommAbort) how, Deadline deadline) {
+void NcclCommunicator::abort() {
   factors_.clear();
-  const auto call = [how, comm = std::exchange(comm_, nullptr), gpu = &gpu_] {
-    const CurrentGpu current(*gpu);
-    how(comm);
-  };
-  return ends_in_time(call, deadline);
+  if (comm_ != nullptr) nccl_.calls().comm_abort(std::exchange(comm_, nullptr));
 }
 
 }  // namespace hvd

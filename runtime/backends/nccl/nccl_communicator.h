@@ -29,8 +29,7 @@ class NcclCommunicator {
   NcclCommunicator(const NcclLibrary& nccl, Gpu& gpu) : nccl_(nccl), gpu_(gpu) {}
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
-  /// Ends it with the other ranks, who do the same; where that takes too long it is aborted.
-  ~NcclCommunicator();
+  ~NcclCommunicator() { finish(); }
 
   /// Goes on.
   Status begin(const ncclUniqueId& id, int rank, int size);
@@ -50,9 +49,11 @@ class NcclCommunicator {
   /// Ok for a call that has ended or goes on; else what failed, with NCCL's own words and a hint.
   Status check(ncclResult_t result, std::string_view what) const;
 
-  /// Ends all that is under way, without the other ranks. False: NCCL did not come back in time,
-  /// and its kernels may still run.
-  bool abort(Deadline deadline);
+  /// Ends it with the other ranks, who do the same; where that takes too long it is aborted.
+  void finish();
+  /// Ends all that is under way, without the other ranks. Waits for the device, without end where
+  /// that hangs.
+  void abort();
 
  private:
   struct Factor {
@@ -61,7 +62,7 @@ class NcclCommunicator {
     ncclRedOp_t fold;
   };
   Result<ncclRedOp_t> fold_of(const NcclStep& step, double premul);
-  bool end(decltype(&ncclCommAbort) how, Deadline deadline);
+  Status flush(Deadline deadline);
 
   const NcclLibrary& nccl_;
   Gpu& gpu_;

@@ -96,11 +96,6 @@ void NcclGraphs::destroy_retired() {
   });
 }
 
-void NcclGraphs::abandon() {
-  buckets_.clear();
-  retired_.clear();
-}
-
 void NcclGraphs::report() const {
   log(LogLevel::kInfo, "nccl", "graphs of frozen buckets: {} captured, {} replayed, {} fell back",
       counts_.captures, counts_.replays, counts_.fallbacks);

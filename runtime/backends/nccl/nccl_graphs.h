@@ -68,8 +68,6 @@ class NcclGraphs {
   FrozenGraphs* find(const FrozenBucket& bucket, NcclGraphShape shape);
   /// Puts a half into the stream: `enqueue` does it the ordinary way, and does nothing else.
   Status run(FrozenGraphs& graphs, NcclHalf half, const std::function<Status()>& enqueue);
-  /// The device may never come back: graphs are leaked.
-  void abandon();
   const Counts& counts() const { return counts_; }
 
  private:

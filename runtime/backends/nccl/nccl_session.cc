@@ -7,12 +7,6 @@
 #include "base/log.h"
 
 namespace hvd {
-namespace {
-
-/// Of a process that ends with something under way.
-constexpr std::chrono::seconds kGiveUpTime{2};
-
-}  // namespace
 
 Result<NcclSettings> NcclSettings::from(const Environment& environment) {
   NcclSettings settings;
@@ -30,23 +24,14 @@ Result<NcclSettings> NcclSettings::from(const Environment& environment) {
 
 NcclSession::~NcclSession() {
   bell_->close();
-  if (is_given_up_) static_cast<void>(abort(Deadline::after(kGiveUpTime)));
-  if (is_hung_) {
-    // The device may never come back: whatever waits for it, or lies in its memory, is leaked.
-    if (bucket_ != nullptr) bucket_->abandon();
-    if (spare_ != nullptr) spare_->abandon();
-    if (graphs_ != nullptr) graphs_->abandon();
-    static_cast<void>(watcher_.release());
-    return;
-  }
-  if (gpu_ == nullptr) return;
-  const CurrentGpu current(*gpu_);
-  watcher_.reset();
-  graphs_.reset();
-  bucket_.reset();
-  spare_.reset();
-  communicator_.reset();
-  if (stream_ != nullptr) gpu_->destroy_stream(stream_);
+  if (is_given_up_) begin_abort();
+  if (is_aborted_by(abort_patience_)) return;
+  log(LogLevel::kWarning, "nccl",
+      "rank {}: GPU {} has not come to an end within {} s; its streams, buckets and communicator "
+      "of "
+      "process set {} are freed when it has",
+      context_.communicator.world_rank(), gpu_->device().index, kDevicePatience.count(),
+      context_.communicator.process_set);
 }
 
 Status NcclSession::open(const Environment& environment, Device device) {
@@ -62,18 +47,15 @@ Status NcclSession::open(const Environment& environment, Device device) {
 Status NcclSession::begin(const ncclUniqueId& id) {
   const CurrentGpu current(*gpu_);
   HVD_TRY(current.status());
-  HVD_TRY_ASSIGN(stream_, gpu_->create_stream());
-  watcher_ = std::make_unique<EventWatcher>();
-  communicator_ = std::make_unique<NcclCommunicator>(*library_, *gpu_);
-  bucket_ = std::make_unique<NcclBucket>(*communicator_, settings_.registers);
-  spare_ = std::make_unique<NcclBucket>(*communicator_, false);
-  if (settings_.uses_graphs) graphs_ = std::make_unique<NcclGraphs>(*gpu_, stream_);
-  return communicator_->begin(id, context_.communicator.rank, context_.communicator.size);
+  HVD_TRY_ASSIGN(holdings_, NcclHoldings::open(*library_, *gpu_,
+                                               {.registers = settings_.registers,
+                                                .uses_graphs = settings_.uses_graphs}));
+  return communicator().begin(id, context_.communicator.rank, context_.communicator.size);
 }
 
 std::shared_ptr<NcclSession::Arrival> NcclSession::watch(GpuEventPtr event) {
   auto arrival = std::make_shared<Arrival>();
-  watcher_->watch(std::move(event), [arrival, bell = bell_](const Status& status) {
+  holdings_->watcher().watch(std::move(event), [arrival, bell = bell_](const Status& status) {
     arrival->status = status;
     arrival->is_here.store(true);
     bell->ring();
@@ -87,11 +69,11 @@ void NcclSession::report(const StalledBatch& batch) const {
   report_stall(describe(batch), settings_.ras);
 }
 
-bool NcclSession::abort(Deadline deadline) {
+void NcclSession::begin_abort() {
   give_up();
-  if (communicator_ == nullptr || is_hung_) return !is_hung_;
-  is_hung_ = !communicator_->abort(deadline);
-  return !is_hung_;
+  if (holdings_ == nullptr || abort_) return;
+  abort_patience_ = Deadline::after(kDevicePatience);
+  abort_.emplace([holdings = holdings_] { holdings->abort(); });
 }
 
 }  // namespace hvd

@@ -7,13 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "backends/nccl/nccl_bucket.h"
-#include "backends/nccl/nccl_communicator.h"
-#include "backends/nccl/nccl_graphs.h"
-#include "backends/nccl/nccl_library.h"
+#include "backends/nccl/nccl_holdings.h"
 #include "backends/nccl/stall_report.h"
 #include "collective/backend.h"
-#include "device/event_watcher.h"
+#include "device/timed_call.h"
 
 namespace hvd {
 
@@ -76,17 +73,17 @@ class NcclSession {
   bool is_open() const { return library_.has_value(); }
   const NcclLibrary& library() const { return *library_; }
   Gpu& gpu() const { return *gpu_; }
-  StreamHandle stream() const { return stream_; }
-  NcclCommunicator& communicator() { return *communicator_; }
-  NcclBucket& bucket() { return *bucket_; }
+  StreamHandle stream() const { return holdings_->stream(); }
+  NcclCommunicator& communicator() { return holdings_->communicator(); }
+  NcclBucket& bucket() { return holdings_->bucket(); }
   /// As the bucket, of this rank alone.
-  NcclBucket& spare() { return *spare_; }
+  NcclBucket& spare() { return holdings_->spare(); }
   /// NCCL itself runs the operations of different communicators in the order of their launches.
   bool nccl_keeps_order() const {
     return settings_.wants_order && library_->version() >= NcclLibrary::kOrdering;
   }
   /// Null: HVD_GPU_GRAPHS is off.
-  NcclGraphs* graphs() { return graphs_.get(); }
+  NcclGraphs* graphs() { return holdings_->graphs(); }
 
   // Batches are put into the stream one after the other, in log order. Batch::turn is their place
   // among those of other process sets.
@@ -121,9 +118,11 @@ class NcclSession {
   static Status given_up() {
     return error(Code::kPeerLost, "nccl: an earlier batch of this process set was given up");
   }
-  /// Ends what is on the device. False: it may still run, and what it uses must stay.
-  bool abort(Deadline deadline);
-  bool keeps_memory() const { return is_hung_; }
+  /// Gives all up and begins to end what is on the device, on a thread of its own, which releases
+  /// it when it is done, however long that takes.
+  void begin_abort();
+  /// False: the device may still be at work, in tensors of callers as well.
+  bool is_aborted_by(Deadline deadline) const { return !abort_ || abort_->ends_by(deadline); }
 
  private:
   const BackendContext context_;
@@ -132,17 +131,13 @@ class NcclSession {
   std::shared_ptr<NcclBell> bell_;  // with the watcher's thread, which may outlive us
   std::optional<NcclLibrary> library_;
   Gpu* gpu_ = nullptr;
-  StreamHandle stream_ = nullptr;
-  std::unique_ptr<NcclCommunicator> communicator_;
-  std::unique_ptr<NcclBucket> bucket_;
-  std::unique_ptr<NcclBucket> spare_;
-  std::unique_ptr<NcclGraphs> graphs_;
-  std::unique_ptr<EventWatcher> watcher_;
+  std::shared_ptr<NcclHoldings> holdings_;  ///< From begin() on; see there who shares it.
+  std::optional<TimedCall> abort_;
+  Deadline abort_patience_ = kForever;
   std::uint64_t tickets_ = 0;
   std::uint64_t head_ = 0;
   std::optional<bool> reduces_float8_;
   bool is_given_up_ = false;
-  bool is_hung_ = false;
 };
 
 }  // namespace hvd

@@ -5,6 +5,9 @@
 #include <bit>
 #include <utility>
 
+#include "base/log.h"
+#include "device/timed_call.h"
+
 namespace hvd {
 
 PinnedBlock& PinnedBlock::operator=(PinnedBlock&& other) noexcept {
@@ -17,6 +20,28 @@ PinnedBlock& PinnedBlock::operator=(PinnedBlock&& other) noexcept {
 PinnedBlock::~PinnedBlock() {
   if (staging_ != nullptr) staging_->take_back(data_, bytes_);
 }
+
+/// What the end leaves to free once nothing uses it.
+struct Staging::Rest {
+  explicit Rest(Gpu& of) : gpu(of) {}
+  Rest(const Rest&) = delete;
+  Rest& operator=(const Rest&) = delete;
+  ~Rest() {
+    from_device = nullptr;
+    from_host = nullptr;
+    MemoryReaper reaper;  // other streams of the GPU may hang, which drivers wait for
+    for (const Free& block : free) reaper.free_pinned(gpu, block.data);
+    if (to_host != nullptr) gpu.destroy_stream(to_host);
+    if (to_device != nullptr) gpu.destroy_stream(to_device);
+  }
+
+  Gpu& gpu;
+  StreamHandle to_host = nullptr;
+  StreamHandle to_device = nullptr;
+  std::vector<Free> free;
+  std::unique_ptr<EventWatcher> from_device;
+  std::unique_ptr<EventWatcher> from_host;
+};
 
 Staging::Staging(Gpu& gpu, const Doorbell* doorbell) : gpu_(gpu), bell_(std::make_shared<Bell>()) {
   Lock lock(bell_->mutex);
@@ -36,20 +61,23 @@ Staging::~Staging() {
     Lock lock(bell_->mutex);
     bell_->doorbell = nullptr;
   }
-  if (is_stuck_) {
-    // Leaked, with its thread: it sleeps in the driver, which may never return.
-    static_cast<void>(from_device_.release());
-    static_cast<void>(from_host_.release());
-    ring_ = {};  // ... and the memory: what is free is not freed
-    return;
-  }
-  from_device_ = nullptr;
-  from_host_ = nullptr;
   emptied_events_ = {};
   ring_ = {};
-  for (const Free& block : free_) reaper_.free_pinned(gpu_, block.data);
-  if (to_host_ != nullptr) gpu_.destroy_stream(to_host_);
-  if (to_device_ != nullptr) gpu_.destroy_stream(to_device_);
+  auto rest = std::make_shared<Rest>(gpu_);
+  rest->to_host = to_host_;
+  rest->to_device = to_device_;
+  rest->free = std::move(free_);
+  rest->from_device = std::move(from_device_);
+  rest->from_host = std::move(from_host_);
+  if (ends_[0] == nullptr) return;
+  // The device may use all of it for as long as it likes: a thread waits for that, and frees it.
+  const TimedCall call([rest = std::move(rest), ends = std::move(ends_)] {
+    for (const GpuEventPtr& end : ends) static_cast<void>(end->gpu().wait(*end));
+  });
+  if (call.ends_by(Deadline::after(kDevicePatience))) return;
+  log(LogLevel::kWarning, "staged",
+      "GPU {} has not come to an end within {} s; streams and pinned memory are freed when it has",
+      gpu_.device().index, kDevicePatience.count());
 }
 
 Status Staging::wait_for(std::span<const GpuEventPtr> events) {
@@ -116,8 +144,9 @@ bool Staging::settle(Deadline deadline) {
   Lock lock(bell_->mutex);
   bool in_time = true;
   while (!is_idle() && in_time) in_time = bell_->changed.wait_until(bell_->mutex, deadline);
-  is_stuck_ = !is_idle();
-  return !is_stuck_;
+  if (is_idle()) return true;
+  ends_ = {to_host.value().event, to_device.value().event};
+  return false;
 }
 
 }  // namespace hvd

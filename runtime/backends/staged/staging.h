@@ -100,6 +100,7 @@ class Staging {
 
  private:
   friend class PinnedBlock;
+  struct Rest;
   /// What threads that watch ring; outlives the doorbell.
   struct Bell {
     Mutex mutex;
@@ -127,8 +128,8 @@ class Staging {
     std::size_t bytes;
   };
   std::vector<Free> free_;
-  MemoryReaper reaper_;    ///< Other streams of the GPU may hang, which drivers wait for.
-  bool is_stuck_ = false;  ///< The device may use our memory for ever.
+  MemoryReaper reaper_;              ///< Other streams of the GPU may hang, which drivers wait for.
+  std::array<GpuEventPtr, 2> ends_;  ///< Of the streams, when they were given up and had not come.
   std::unique_ptr<EventWatcher> from_device_ = std::make_unique<EventWatcher>();
   std::unique_ptr<EventWatcher> from_host_ = std::make_unique<EventWatcher>();
 };

@@ -120,6 +120,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   ApiCall call(__func__, comm);
   if (const ncclResult_t error = call.ready(); error != ncclSuccess) return error;
+  if (Handles::get().has_registrations(comm)) {
+    return call.refuse("memory is registered still: its network goes with this call");
+  }
+  call.communicator()->set_finalized();
   return call.communicator()->begin([communicator = call.communicator().get()] {
     if (communicator->drain()) return ncclSuccess;
     const ncclResult_t error = communicator->state();
@@ -131,7 +135,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   {
     ApiCall call(__func__, comm);
     if (call.error() != ncclSuccess) return call.error();
-    if (!call.communicator()->drain()) {
+    if (call.communicator()->is_finalized() && call.communicator()->state() == ncclInProgress) {
+      call.refuse("before ncclCommFinalize has come to its end");
+    } else if (!call.communicator()->drain()) {
       call.refuse("the communicator has an error: only ncclCommAbort ends it");
     } else {
       call.communicator()->leave();
@@ -203,6 +209,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buffer, size_t size, 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
   ApiCall call(__func__, comm);
   if (call.error() != ncclSuccess) return call.error();
+  if (call.communicator()->is_finalized()) return call.refuse("the communicator is finalized");
   if (Handles::get().remove_registration(comm, handle, false)) return ncclSuccess;
   return call.refuse("there is no such registration");
 }
@@ -235,6 +242,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t size,
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   ApiCall call(__func__, comm);
   if (call.error() != ncclSuccess) return call.error();
+  if (call.communicator()->is_finalized()) return call.refuse("the communicator is finalized");
   if (Handles::get().remove_registration(comm, window, true)) return ncclSuccess;
   return call.refuse("there is no such window");
 }

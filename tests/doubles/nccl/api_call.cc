@@ -19,6 +19,7 @@ ApiCall::ApiCall(const char* function, ncclComm_t handle)
 
 ncclResult_t ApiCall::ready() {
   if (error_ != ncclSuccess) return error_;
+  if (communicator_->is_finalized()) return refuse("the communicator is finalized");
   const ncclResult_t state = communicator_->state();
   if (state == ncclInProgress) {
     return refuse("before the previous call on the communicator has come to its end");

@@ -39,6 +39,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int size() const { return size_; }
   const CurrentGpu& gpu() const { return gpu_; }
   bool is_blocking() const { return blocking_; }
+  /// ncclCommFinalize was called: only the end may follow.
+  bool is_finalized() const { return finalized_; }
+  void set_finalized() { finalized_ = true; }
 
   /// Runs `work` here and returns its outcome, or on a thread and returns ncclInProgress.
   ncclResult_t begin(std::function<ncclResult_t()> work);
@@ -85,6 +88,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Hello hello_;
   const CurrentGpu gpu_;
   const bool blocking_;
+  std::atomic<bool> finalized_{false};
   std::atomic<int> rank_;  // of a part, they are known once the split is done
   std::atomic<int> size_;
   Spoke spoke_;
@@ -117,6 +121,7 @@ class Handles {
   /// Where in the memory that ranks share a window would lie: the first gap that holds it. Each
   /// rank finds out for itself, as with NCCL, which needs it to be one place on all ranks.
   int free_place(ncclComm_t owner, std::size_t bytes);
+  bool has_registrations(ncclComm_t owner);
   void add_allocation(void* memory, std::size_t bytes);
   bool is_allocated(const void* memory, std::size_t bytes);
   /// A complaint where it is still registered; false: it is not an allocation.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "doubles/nccl/communicator.h"
 #include "doubles/nccl/double_nccl.h"
 
@@ -72,6 +74,12 @@ int Handles::free_place(ncclComm_t owner, std::size_t bytes) {
     place = end;
   }
   return place;
+}
+
+bool Handles::has_registrations(ncclComm_t owner) {
+  const hvd::Lock lock(mutex_);
+  return std::any_of(registrations_.begin(), registrations_.end(),
+                     [&](const auto& item) { return item.second.owner == owner; });
 }
 
 void Handles::add_allocation(void* memory, std::size_t bytes) {

@@ -337,6 +337,41 @@ TEST_F(NcclDouble, KnowsWhatIsRegistered) {
   EXPECT_THAT(complaint(), HasSubstr("memory that is registered"));
 }
 
+TEST_F(NcclDouble, WantsMemoryDeregisteredBeforeTheEndAndNothingAfterwards) {
+  run_nccl_ranks(1, [](const NcclRank& mine) {
+    std::vector<float> values(3, 1.0F);
+    void* memory = nullptr;
+    void* handle = nullptr;
+    ASSERT_EQ(ncclMemAlloc(&memory, 100), ncclSuccess);
+    ASSERT_EQ(ncclCommRegister(mine.comm, memory, 100, &handle), ncclSuccess);
+    EXPECT_EQ(ncclCommFinalize(mine.comm), ncclInvalidArgument);
+    EXPECT_THAT(complaint(), HasSubstr("memory is registered still"));
+    EXPECT_EQ(ncclCommDeregister(mine.comm, handle), ncclSuccess);
+    EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+    EXPECT_EQ(ncclCommFinalize(mine.comm), ncclSuccess);
+    EXPECT_EQ(add(mine, values), ncclInvalidArgument);
+  });
+  EXPECT_THAT(complaint(), HasSubstr("ncclAllReduce: the communicator is finalized"));
+}
+
+TEST_F(NcclDouble, BlocksACallForAWhileOrUntilItIsReleased) {
+  double_nccl_block("ncclGetVersion", 2, 0, -1);
+  double_nccl_block("ncclGetVersion", 3, 1, -1);
+  int version = 0;
+  EXPECT_EQ(ncclGetVersion(&version), ncclSuccess);
+  std::atomic<bool> has_ended{false};
+  std::thread other([&] {
+    int mine = 0;
+    EXPECT_EQ(ncclGetVersion(&mine), ncclSuccess);
+    has_ended = true;
+  });
+  while (double_nccl_calls("ncclGetVersion") < 2) std::this_thread::yield();
+  EXPECT_FALSE(has_ended);
+  EXPECT_EQ(ncclGetVersion(&version), ncclSuccess) << "the third call ends by itself";
+  double_nccl_release();
+  other.join();
+}
+
 std::string ask_ras(int port, const std::string& question) {
   const hvd::UniqueFd socket(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};

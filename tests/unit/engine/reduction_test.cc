@@ -45,6 +45,16 @@ class PlannedBackend : public Backend {
     return std::unique_ptr<Task>(std::make_unique<PlannedTask>(preparation, failure));
   }
 
+  void begin_settling() override { ++settlings; }
+  bool settle(const std::function<bool(int rank)>&, Deadline) override {
+    EXPECT_EQ(settlings, 1) << "before anybody waits";
+    ++waits;
+    return settles;
+  }
+
+  int settlings = 0;
+  int waits = 0;
+  bool settles = true;
   Progress preparation = Progress::kBlocked;
   Status failure;
   int preparations = 0;
@@ -182,8 +192,50 @@ TEST(Reducer, TellsOnceWhatAStreamHoldsAndLaterWhatTheDeviceHasDone) {
 TEST(Reducer, DropsABatchThatWaitsForAPreparation) {
   Plane plane;
   plane.start(1);
-  plane.reducer->abandon([](int) { return true; }, kForever);
+  plane.reducer->give_up();
   EXPECT_EQ(plane.reducer->in_flight(), 0U);
+  EXPECT_EQ(plane.backends[0]->settlings + plane.backends[0]->waits, 1);
+  EXPECT_TRUE(plane.reducer
+                  ->settle(
+                      false, [](int) { return true; }, kForever)
+                  .is_settled);
+}
+
+TEST(Reducer, SettlesOneKindOfMemoryWithoutTheOther) {
+  std::vector<std::size_t> started;
+  std::vector<Reducer::Candidate> candidates(2);
+  std::array<PlannedBackend*, 2> backends{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    auto backend = std::make_unique<PlannedBackend>(started, Progress::kBlocked);
+    backend->preparation = Progress::kDone;
+    backends[i] = backend.get();
+    candidates[i].name = i == 0 ? "host" : "device";
+    candidates[i].on_gpu = i == 1;
+    candidates[i].backend = std::move(backend);
+  }
+  Reducer reducer(std::move(candidates), "");
+  std::array<PendingPtr, 2> owners;
+  for (std::size_t i = 0; i < 2; ++i) {
+    owners[i] = std::make_shared<Pending>();
+    FusedBatch fused;
+    fused.batch.segments = {{nullptr, nullptr, 1, 1}};
+    fused.batch.device.kind = i == 0 ? DeviceKind::kCpu : DeviceKind::kCuda;
+    fused.owners = {owners[i]};
+    reducer.start(std::move(fused));
+    reducer.advance();
+  }
+  reducer.give_up();
+  EXPECT_EQ(backends[0]->settlings + backends[1]->settlings, 2);
+  backends[1]->settles = false;
+  const auto nobody = [](int) { return false; };
+  const Reducer::Abandoned device = reducer.settle(true, nobody, kForever);
+  EXPECT_FALSE(device.is_settled);
+  EXPECT_EQ(device.owners, std::vector<PendingPtr>{owners[1]});
+  EXPECT_EQ(backends[0]->waits, 0);
+  const Reducer::Abandoned host = reducer.settle(false, nobody, kForever);
+  EXPECT_TRUE(host.is_settled);
+  EXPECT_EQ(host.owners, std::vector<PendingPtr>{owners[0]});
+  EXPECT_EQ(backends[1]->waits, 1);
 }
 
 }  // namespace
