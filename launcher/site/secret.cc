@@ -31,7 +31,9 @@ bool is_secret(const std::string& name, const std::string& value) {
   const std::string known = uppercase(name);
   for (const std::string_view text :
        {"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "JWT", "COOKIE", "APIKEY"}) {
-    if (known.find(text) != std::string::npos) return true;
+    const std::size_t at = known.find(text);
+    const bool is_tokenizer = at != std::string::npos && known.compare(at, 7, "TOKENIZ") == 0;
+    if (at != std::string::npos && !is_tokenizer) return true;
   }
   for (const std::string_view word : {"KEY", "PASS", "AUTH", "PAT"}) {
     if (has_word(known, word)) return true;

@@ -108,7 +108,8 @@ TEST(Submission, RedactsSecrets) {
                            "DB_PASSWORD", "HVD_JOB_KEY", "SLURM_JWT", "GITHUB_PAT", "auth"}) {
     EXPECT_EQ(shown(name, "x"), std::string(name) + "=(redacted)\n");
   }
-  for (const char* name : {"KEYBOARD", "MONKEY", "COMPASS", "AUTHOR", "PATH", "XAUTHORITY"}) {
+  for (const char* name : {"KEYBOARD", "MONKEY", "COMPASS", "AUTHOR", "PATH", "XAUTHORITY",
+                           "TOKENIZERS_PARALLELISM"}) {
     EXPECT_EQ(shown(name, "x"), std::string(name) + "=x\n");
   }
   EXPECT_EQ(shown("PROXY", "http://me:pw@proxy:80/"), "PROXY=(redacted)\n");
