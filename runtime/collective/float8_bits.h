@@ -6,8 +6,17 @@
 
 // Conversions between float32 and the two 8-bit formats of the OCP "8-bit floating point
 // specification" (OFP8, 2023): round to nearest even, finite values beyond the largest saturate.
-// `static` on purpose: see reduce_loops.h. Branch-free, so that loops over them are vectorised.
+// `static` on purpose: see reduce_loops.h. Without branches, so that loops over them are
+// vectorised.
 namespace hvd {
+
+/// `yes` or `no`. A conditional expression is a branch to gcc where a side of it is made by
+/// floating-point arithmetic.
+[[maybe_unused]] static constexpr std::uint32_t either(bool condition, std::uint32_t yes,
+                                                       std::uint32_t no) {
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
 
 /// One sign bit, 4 exponent bits (bias 7), 3 mantissa bits; no infinity, NaN is s.1111.111.
 struct Float8E4m3 {
@@ -42,9 +51,9 @@ template <typename Format>
   const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, aligned) - kSubnormalMagic;
   const std::uint32_t half_step = (1U << (kDropped - 1U)) - 1U + ((clamped >> kDropped) & 1U);
   const std::uint32_t normal = (clamped - ((127U - Format::kBias) << 23) + half_step) >> kDropped;
-  const std::uint32_t finite = clamped < kSmallestNormal ? subnormal : normal;
-  const std::uint32_t special = bits == 0x7f800000U ? Format::kInfinity : Format::kNan;
-  const std::uint32_t code = bits >= 0x7f800000U ? special : finite;
+  const std::uint32_t finite = either(clamped < kSmallestNormal, subnormal, normal);
+  const std::uint32_t special = either(bits == 0x7f800000U, Format::kInfinity, Format::kNan);
+  const std::uint32_t code = either(bits >= 0x7f800000U, special, finite);
   return static_cast<std::uint8_t>(code | (all >> 24 & 0x80U));
 }
 
@@ -54,9 +63,10 @@ template <typename Format>
   // The multiplication moves the exponent to float32's bias; subnormals become normal on the way.
   const float scaled = __builtin_bit_cast(float, magnitude << (23U - Format::kMantissaBits)) *
                        __builtin_bit_cast(float, (254U - Format::kBias) << 23);
-  std::uint32_t bits = __builtin_bit_cast(std::uint32_t, scaled);
-  if (magnitude >= Format::kInfinity) bits = 0x7fc00000U;
-  if (magnitude == Format::kInfinity && Format::kInfinity != Format::kNan) bits = 0x7f800000U;
+  const bool is_infinite = magnitude == Format::kInfinity && Format::kInfinity != Format::kNan;
+  const std::uint32_t special = either(is_infinite, 0x7f800000U, 0x7fc00000U);
+  const std::uint32_t bits =
+      either(magnitude >= Format::kInfinity, special, __builtin_bit_cast(std::uint32_t, scaled));
   return __builtin_bit_cast(float, bits | (code & 0x80U) << 24);
 }
 
