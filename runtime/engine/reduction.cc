@@ -231,7 +231,8 @@ void Reducer::give_up(bool together) {
   for (FusedBatch& fused : waiting_) {
     take(fused.owners, fused.batch.device.kind != DeviceKind::kCpu);
   }
-  // What tasks were lent to by others stays: memory of their backends, and of the callers.
+  // Others (MPI, ranks of the node, devices) may be at work still, but in no memory of a task: what
+  // they were lent is their backend's, which is there until settle() and longer, or the caller's.
   running_.clear();
   waiting_.clear();
   preparation_.reset();

@@ -46,12 +46,15 @@ class FrameSink {
 class LaneLinks {
  public:
   virtual ~LaneLinks() = default;
-  /// Queues a frame. `payload` is borrowed until `*unsent`, raised by one here, is lowered again.
+  /// Queues a frame. `payload` is borrowed until `*unsent`, raised by one here, is lowered again,
+  /// and may be for ever where that never comes: it lies in memory of the backend, as places do
+  /// (slots, buffers of rounds), never in a task's. `unsent`, which may, is touched by pump()
+  /// alone.
   virtual void queue(int node, const FrameHeader& header, std::span<const std::byte> payload,
                      std::size_t* unsent) = 0;
   /// Sends and receives what is possible now; true when anything moved.
   virtual Result<bool> pump(FrameSink& sink) = 0;
-  /// A transfer ended early: drops everything that it lent.
+  /// A transfer ended early: drops everything that it lent. No pump() follows.
   virtual void forget() = 0;
   /// As Backend::needs_polling.
   virtual bool needs_polling() const { return false; }
