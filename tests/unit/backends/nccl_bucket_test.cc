@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t operator""_MiB(unsigned long long count) { return count << 20; }
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
+Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
 
 /// A rank's communicator, with a bucket.
 class Owner {
@@ -30,9 +30,15 @@ class Owner {
     settle();
   }
   NcclBucket& bucket() { return *bucket_; }
-  /// A batch that needs so much, with nothing to wait for.
+  /// A batch that needs so much, once the device is done with what the bucket was before.
   void take(std::size_t bytes) {
-    ASSERT_TRUE(try_to_take(bytes)) << "what it was before is still in use";
+    const Deadline deadline = soon();
+    bool is_taken = try_to_take(bytes);
+    while (!is_taken && !deadline.has_passed()) {
+      std::this_thread::yield();
+      is_taken = try_to_take(bytes);
+    }
+    ASSERT_TRUE(is_taken) << "what it was before is still in use";
   }
   bool try_to_take(std::size_t bytes) {
     const auto taken = bucket_->reserve(bytes, stream_);
