@@ -17,8 +17,8 @@ constexpr std::chrono::milliseconds kReportLimit{1000};
 
 /// Neither abort(), with which a program may answer an error of ours, nor a request to end.
 bool ended_without_a_word(const TaskFailure& failure) {
-  const int signal = failure.exit_code - exit_code_of_signal(0);
-  return signal > 0 && signal != SIGABRT && signal != SIGTERM && signal != SIGINT;
+  return failure.signal != 0 && failure.signal != SIGABRT && failure.signal != SIGTERM &&
+         failure.signal != SIGINT;
 }
 
 bool take(std::string_view& rest, std::string_view text) {
@@ -66,6 +66,7 @@ std::optional<TaskFailure> parse_task_failure(std::string_view line) {
   const bool is_oom = rest.starts_with("Out Of Memory");
   const int signal = is_oom ? SIGKILL : signal_named(rest);
   if (signal == 0) return std::nullopt;
+  failure.signal = signal;
   failure.exit_code = exit_code_of_signal(signal);
   failure.what = is_oom ? "killed, out of memory" : describe_signal(signal);
   return failure;

@@ -15,6 +15,7 @@ struct TaskFailure {
   std::string host;
   std::string what;   ///< "exit code 7", "signal 9 (Killed)"
   int exit_code = 1;  ///< The shell's: 128 + signal.
+  int signal = 0;     ///< That ended it; 0: it exited.
 };
 
 /// Reads "srun: error: jz1: task 2: Exited with exit code 7" and "...: tasks 4-7: Killed" (then the

@@ -186,6 +186,7 @@ class Supervisor {
         send(signal);
         continue;
       }
+      end_task_failures();  // what has failed before is the cause, not the signal
       const int handed_on = ending_.told_to_end(signal, Clock::now());
       if (handed_on != SIGKILL) {
         say(format_text("got {}: the ranks have {} s to end; once more kills them at once",
@@ -214,10 +215,7 @@ class Supervisor {
     const auto index = static_cast<std::size_t>(ended.index);
     drain(2 * index);
     drain(2 * index + 1);
-    if (options_.style.from_srun) {
-      task_failures_.end();
-      report_task_failure();
-    }
+    end_task_failures();
     const int code = exit_code_of(ended.status);
     if (code == 0 || !ending_.rank_failed(code, Clock::now())) return;
     const Command& command = commands_[index];
@@ -237,6 +235,11 @@ class Supervisor {
     }
     if (const auto failure = parse_task_failure(notice))
       task_failures_.told(*failure, Clock::now());
+  }
+
+  void end_task_failures() {
+    task_failures_.end();
+    report_task_failure();
   }
 
   void report_task_failure() {

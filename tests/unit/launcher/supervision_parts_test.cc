@@ -97,10 +97,12 @@ TEST(SrunReport, ReadsFailuresOnly) {
   EXPECT_EQ(exited->rank, 2);
   EXPECT_EQ(exited->host, "jz1");
   EXPECT_EQ(exited->exit_code, 7);
+  EXPECT_EQ(exited->signal, 0);
   const auto killed = parse_task_failure("srun: error: jz2: tasks 4-5,7: Segmentation fault");
   ASSERT_TRUE(killed);
   EXPECT_EQ(killed->rank, 4);
   EXPECT_EQ(killed->what, "signal 11 (Segmentation fault)");
+  EXPECT_EQ(killed->signal, 11);
   const auto starved = parse_task_failure("srun: error: jz1: task 3: Out Of Memory");
   ASSERT_TRUE(starved);
   EXPECT_EQ(starved->what, "killed, out of memory");
@@ -115,7 +117,7 @@ TEST(SrunReport, ReadsFailuresOnly) {
 TEST(TaskFailureOrder, TakesTheKilledRankForTheFirst) {
   const Clock::time_point start = Clock::now();
   const TaskFailure gave_up{0, "jz1", "exit code 1", 1};
-  const TaskFailure killed{2, "jz2", "signal 9 (Killed)", 137};
+  const TaskFailure killed{2, "jz2", "signal 9 (Killed)", 137, 9};
   TaskFailureOrder order;
   EXPECT_TRUE(order.next().is_forever());
   order.told(gave_up, start);
@@ -131,10 +133,12 @@ TEST(TaskFailureOrder, TakesTheKilledRankForTheFirst) {
 TEST(TaskFailureOrder, TakesTheFirstToldWhereNoneWasKilled) {
   const Clock::time_point start = Clock::now();
   const TaskFailure raised{3, "jz2", "exit code 1", 1};
-  const TaskFailure aborted{0, "jz1", "signal 6 (Aborted)", 134};
+  const TaskFailure gave_up{1, "jz1", "exit code 255", 255};
+  const TaskFailure aborted{0, "jz1", "signal 6 (Aborted)", 134, 6};
   TaskFailureOrder order;
   order.told(raised, start);
   order.told(aborted, start);
+  order.told(gave_up, start);
   EXPECT_EQ(order.next().time(), start + seconds(1));
   const auto first = order.take(start + seconds(1));
   ASSERT_TRUE(first);
