@@ -114,17 +114,19 @@ std::optional<PeerAccess> ask_peer_access(const std::string& library,
     if (nvml.by_bus_id(gpu.bus_id.c_str(), &device) == 0) known.push_back({device, &gpu.bus_id});
   }
   PeerAccess access{static_cast<int>(known.size()), {}};
+  bool all_answered = known.size() >= 2;
   for (std::size_t other = 1; other < known.size(); ++other) {
     for (std::size_t one = 0; one < other; ++one) {
       int status = 0;
       constexpr int kRead = 0;  // NVML_P2P_CAPS_INDEX_READ
-      if (nvml.peer_status(known[one].device, known[other].device, kRead, &status) != 0) continue;
-      if (status == 0) continue;
+      const int asked = nvml.peer_status(known[one].device, known[other].device, kRead, &status);
+      all_answered = all_answered && asked == 0;
+      if (asked != 0 || status == 0) continue;
       access.missing.push_back({*known[one].bus_id, *known[other].bus_id, peer_reason(status)});
     }
   }
   (void)nvml.shutdown();
-  return known.size() < 2 ? std::nullopt : std::optional(std::move(access));
+  return all_answered ? std::optional(std::move(access)) : std::nullopt;
 }
 
 void add_nvml_names(const std::string& library, NodeTopology& topology) {

@@ -27,7 +27,8 @@ struct PeerAccess {
   int gpus = 0;
   std::vector<Pair> missing;
 };
-/// Nothing where NVML cannot be asked, or knows fewer than two of the GPUs.
+/// Nothing where NVML cannot be asked, knows fewer than two of the GPUs, or has not answered for
+/// every pair.
 std::optional<PeerAccess> ask_peer_access(const std::string& library, const NodeTopology& topology);
 
 }  // namespace hvd

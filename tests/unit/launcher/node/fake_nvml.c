@@ -35,10 +35,11 @@ EXPORTED int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device)
   return kNotFound;
 }
 
-// HVD_FAKE_NVML_PEERS is an nvmlGpuP2PStatus_t.
+// HVD_FAKE_NVML_PEERS is an nvmlGpuP2PStatus_t, or "error".
 EXPORTED int nvmlDeviceGetP2PStatus(void* one, void* other, int capability, int* status) {
   const char* peers = getenv("HVD_FAKE_NVML_PEERS");
   if (running != 1 || one == other || capability != 0) return kUnknown;
+  if (peers != NULL && strcmp(peers, "error") == 0) return kUnknown;
   *status = peers == NULL ? 0 : atoi(peers);
   return kSuccess;
 }

@@ -55,6 +55,13 @@ TEST(Nvml, SaysNothingOfReachWhereThereIsNothingToAsk) {
   EXPECT_FALSE(ask_peer_access(HVD_FAKE_NVML, topology)) << "it knows one of them";
 }
 
+TEST(Nvml, SaysNothingOfReachWhereAPairHasNoAnswer) {
+  ::setenv("HVD_FAKE_NVML_PEERS", "error", 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  const auto peers = ask_peer_access(HVD_FAKE_NVML, three_gpus());
+  ::unsetenv("HVD_FAKE_NVML_PEERS");  // NOLINT(concurrency-mt-unsafe): one thread
+  EXPECT_FALSE(peers);
+}
+
 TEST(Nvml, ChangesNothingWhereItIsMissingOrRefuses) {
   NodeTopology topology = three_gpus();
   add_nvml_names("libhvd-no-such-nvml.so", topology);
