@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies what run_all.py needs of a build into one folder, for a machine that cannot build.
 
-    python3 tests/gpu/collect.py BUILD FOLDER
+    python3 tests/gpu/collect.py BUILD FOLDER [--nccl [FILE]]
 
 A node with GPUs often has no compiler and no network. The folder has the programs, stripped, at
-their places, and in lib/ the libraries of theirs that such a machine may lack, NCCL where the build
-has one. There: tests/gpu/run.sh FOLDER, with the sources beside it.
+their places, and in lib/ the libraries of theirs that such a machine may lack. NCCL is not among
+them, as it is large and comes with a torch; --nccl adds FILE, or that of scripts/gpu_packages.sh.
+There: tests/gpu/run.sh FOLDER, with the sources beside it.
 """
 
 from __future__ import annotations
@@ -60,8 +61,13 @@ def main() -> int:
     )
     parser.add_argument("build", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--nccl", action="store_true", help="the library of NCCL, too (400 MB)")
+    parser.add_argument(
+        "--nccl", nargs="?", type=Path, const=NCCL, metavar="FILE", help="NCCL, too (250 to 400 MB)"
+    )
     options = parser.parse_args()
+    if options.nccl and not options.nccl.is_file():
+        print(f"no NCCL at {options.nccl}: scripts/gpu_packages.sh brings it, or --nccl names one")
+        return 1
     build = options.build.resolve()
     (options.folder / "lib").mkdir(parents=True, exist_ok=True)
     for program in PROGRAMS:
@@ -73,7 +79,7 @@ def main() -> int:
             if build not in library.resolve().parents:
                 shutil.copy2(library.resolve(), options.folder / "lib" / library.name)
     if options.nccl:
-        shutil.copy2(NCCL, options.folder / "lib")
+        shutil.copy2(options.nccl, options.folder / "lib" / NCCL.name)
     megabytes = (
         sum(file.stat().st_size for file in options.folder.rglob("*") if file.is_file()) / 1e6
     )

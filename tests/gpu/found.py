@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "python"))
+
+from ranks import ON_DOUBLE  # noqa: E402 (the path comes first)
+
 ASK_TORCH = """
 import torch
 print(torch.__version__, torch.cuda.device_count() if torch.cuda.is_available() else 0)
@@ -153,9 +157,8 @@ def sanitizer_command() -> list[str]:
 
 def look_around(build: Path, gpus: Gpus) -> Found:
     """Everything, once."""
-    is_double = "double" in os.environ.get("HVD_CUDA_LIBRARY", "")
     reasons = {}
-    python, without_torch = python_with_torch(is_double)
+    python, without_torch = python_with_torch(ON_DOUBLE)
     if without_torch:
         reasons["torch"] = without_torch
     nccl = nccl_library(build)
@@ -164,19 +167,20 @@ def look_around(build: Path, gpus: Gpus) -> Found:
     sanitizer = sanitizer_command()
     if not sanitizer:
         reasons["sanitizer"] = "no compute-sanitizer: COMPUTE_SANITIZER names one"
-    if is_double:
+    if ON_DOUBLE:
         reasons["sanitizer"] = "the double of the driver is no GPU"
     libraries = [str(build / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
+    packages = [str(ROOT / "runtime" / "python"), os.environ.get("PYTHONPATH", "")]
     environment = {
         "HVD_LIBRARY": str(build / "runtime" / "c" / "libhvd.so"),
         "HVD_TEST_PYTHON": python,
-        "PYTHONPATH": str(ROOT / "runtime" / "python"),
+        "PYTHONPATH": os.pathsep.join(filter(None, packages)),
     }
     if (build / "lib").is_dir():  # made by collect.py
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
     if nccl:
         environment["HVD_NCCL_LIBRARY"] = nccl
-    return Found(python, sanitizer, environment, reasons, gpus.count, is_double)
+    return Found(python, sanitizer, environment, reasons, gpus.count, ON_DOUBLE)
 
 
 if __name__ == "__main__":

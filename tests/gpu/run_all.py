@@ -7,7 +7,8 @@ BUILD is a build folder, or what collect.py made of one. Ranks share a GPU where
 them. A part that lacks something (torch, NCCL, compute-sanitizer) is skipped, and says what. Found
 by themselves, unless these variables name them: HVD_CUDA_LIBRARY, HVD_NCCL_LIBRARY, HVD_TEST_PYTHON
 (whose torch finds a GPU), COMPUTE_SANITIZER. Rows of figures are for docs/reference/performance.md.
-Exit code 77, and a sentence, where there is no GPU; 1 where something failed.
+Exit code 77 where nothing could be run, without a GPU for one; 1 where something failed, or where
+a part that --only named found no time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from found import Found, first_gpu, look_around
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SKIPPED = 77
+WITHIN_S = 540  # less than meson.build lets a test take
 LISTS = [
     ROOT / "tests" / "bench" / f"shapes_{name}.txt" for name in ("resnet50", "vgg16", "bert_base")
 ]
@@ -102,6 +104,8 @@ def sanitizer_parts(build: Path, ranks: int, sanitizer: list[str]) -> list[Part]
     parts = []
     for tool in "memcheck", "racecheck":
         under = [*sanitizer, "--tool", tool, "--error-exitcode", "1"]
+        if tool == "memcheck":  # calls of what a driver may lack fail by design
+            under += ["--report-api-errors", "no"]
         parts.append(Part(f"{tool}-kernels", [*under, *tests], 150, needs=needs))
         parts.append(
             Part(
@@ -242,6 +246,14 @@ def run_parts(parts: list[Part], options: argparse.Namespace, found: Found) -> l
     return outcomes
 
 
+def exit_code(outcomes: list[Outcome], named: bool) -> int:
+    """Of a run whose parts were named one by one, or of one of everything."""
+    results = {outcome.result for outcome in outcomes}
+    if "failed" in results or (named and "left out" in results):
+        return 1
+    return 0 if "passed" in results else SKIPPED
+
+
 def main() -> int:
     """Runs everything; the table comes last."""
     parser = argparse.ArgumentParser(
@@ -250,7 +262,7 @@ def main() -> int:
     parser.add_argument("build", type=Path, help="build folder, or a folder made by collect.py")
     parser.add_argument("--only", action="append", metavar="NAME", help="this part alone (again)")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--within", type=float, default=540, metavar="SECONDS")
+    parser.add_argument("--within", type=float, default=WITHIN_S, metavar="SECONDS")
     parser.add_argument("--logs", type=Path, help="folder of the outputs (default: a new one)")
     parser.add_argument("--quick", action="store_true", help="little data: that all works")
     parser.add_argument("--list", action="store_true", help="the names of the parts")
@@ -278,7 +290,7 @@ def main() -> int:
     failed = sum(outcome.result == "failed" for outcome in outcomes)
     passed = sum(outcome.result == "passed" for outcome in outcomes)
     print(f"{passed} passed, {failed} failed, {len(outcomes) - passed - failed} not run")
-    return 1 if failed else 0
+    return exit_code(outcomes, bool(options.only))
 
 
 if __name__ == "__main__":

@@ -6,15 +6,22 @@ Usage: run_all_test.py BUILD CUDA_DOUBLE NCCL_DOUBLE [unittest arguments]
 
 from __future__ import annotations
 
+import argparse
+import ast
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
+
+import found
+import run_all
 
 BUILD, CUDA_DOUBLE, NCCL_DOUBLE = sys.argv[1:4]
 HERE = Path(__file__).resolve().parent
+PYTHON_TESTS = found.ROOT / "tests" / "python"
 # Programs that need neither torch nor a GPU; the Python suite has the cases of torch.
 PARTS = [
     "table",
@@ -78,21 +85,31 @@ class TestRun(unittest.TestCase):
     def test_figures_of_torch_are_printed(self) -> None:
         parts = ["torch-hooks", "torch-step", "torch-allreduce"]
         done = run("run_all.py", BUILD, "--quick", *[w for p in parts for w in ("--only", p)])
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        found = results(done.stdout)
+        outcomes = results(done.stdout)
         if "no torch in " in done.stdout:
+            self.assertEqual(done.returncode, 77, "a run in which nothing ran")
             self.skipTest("no torch here")
-        self.assertEqual(found, {part: "passed" for part in parts}, done.stdout)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(outcomes, {part: "passed" for part in parts}, done.stdout)
         self.assertRegex(done.stdout, r"step \| ResNet-50, 2 images, us \| [\d.]+ \| [\d.]+ \|")
 
     def test_programs_that_were_collected_run_elsewhere(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            done = run("collect.py", BUILD, folder)
+            done = run("collect.py", BUILD, folder, "--nccl", NCCL_DOUBLE)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            collected = Path(folder) / "lib" / "libnccl.so.2"
+            self.assertEqual(collected.read_bytes(), Path(NCCL_DOUBLE).read_bytes())
             done = run("run.sh", folder, "--quick", "--only", "table", "--only", "steps-waits")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         wanted = {"table": "passed", "steps-waits": "passed"}
         self.assertEqual(results(done.stdout), wanted, done.stdout)
+
+    def test_nccl_that_is_not_there_is_not_collected(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("collect.py", BUILD, folder, "--nccl", f"{folder}/none")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stderr, "")
+        self.assertIn("no NCCL at ", done.stdout)
 
     def test_headers_that_came_with_a_torch_are_found(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -112,6 +129,10 @@ class TestRun(unittest.TestCase):
     def test_what_finds_no_time_is_left_out(self) -> None:
         done = run("run_all.py", BUILD, "--quick", "--within", "0", "--only", "table")
         self.assertEqual(results(done.stdout), {"table": "left"}, done.stdout + done.stderr)
+        self.assertEqual(done.returncode, 1, "it was named")
+        done = run("run_all.py", BUILD, "--quick", "--within", "0")
+        self.assertEqual(set(results(done.stdout).values()), {"left", "skipped"}, done.stdout)
+        self.assertEqual(done.returncode, 77, "nothing ran")
 
     def test_a_failing_part_fails_the_run_and_shows_its_output(self) -> None:
         with tempfile.TemporaryDirectory() as build:
@@ -130,6 +151,74 @@ class TestRun(unittest.TestCase):
         done = run("run_all.py", BUILD, "--only", "no-such-part")
         self.assertEqual(done.returncode, 2)
         self.assertIn("table-3-ranks", done.stdout)
+
+
+def all_parts() -> dict[str, run_all.Part]:
+    """Every part there is, by its name."""
+    options = argparse.Namespace(build=Path(BUILD), ranks=2, quick=False)
+    machine = found.Found("python", ["sanitizer"], {}, {}, 1, False)
+    return {part.name: part for part in run_all.parts_of(options, machine, Path())}
+
+
+class TestParts(unittest.TestCase):
+    def test_those_of_a_test_have_time_for_their_limits(self) -> None:
+        parts = all_parts()
+        lines = (HERE / "meson.build").read_text().splitlines()
+        lists = [line.partition(":")[2].strip(" ,") for line in lines if line.startswith("  'gpu_")]
+        self.assertGreater(len(lists), 1)
+        for names in map(ast.literal_eval, lists):
+            limits = sum(parts[name].limit_s for name in names)
+            self.assertLessEqual(limits, run_all.WITHIN_S, names)
+
+    def test_memcheck_allows_calls_that_a_driver_lacks(self) -> None:
+        for name, part in all_parts().items():
+            said = " ".join(part.command)
+            is_memcheck = name.startswith("memcheck-")
+            self.assertEqual("--report-api-errors no" in said, is_memcheck, said)
+
+
+class TestMachine(unittest.TestCase):
+    def says(self, *command: str, **variables: str) -> str:
+        """What a Python prints, with more variables."""
+        environment = {k: v for k, v in os.environ.items() if k != "HVD_CUDA_LIBRARY"}
+        done = subprocess.run(
+            [sys.executable, "-B", *command],
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout.strip()
+
+    def test_only_the_double_is_taken_for_the_double(self) -> None:
+        asked = "import ranks; print(ranks.ON_DOUBLE)"
+        for variables, wanted in (
+            ({"HVD_CUDA_LIBRARY": CUDA_DOUBLE}, "True"),
+            ({"HVD_CUDA_LIBRARY": "/opt/doubles/libcuda.so.1"}, "False"),
+            ({}, "False"),
+        ):
+            said = self.says("-c", asked, PYTHONPATH=str(PYTHON_TESTS), **variables)
+            self.assertEqual(said, wanted, variables)
+
+    def test_a_package_that_came_by_the_variable_is_there_behind_ours(self) -> None:
+        program = "import importlib.util as u, brought; print(u.find_spec('hvd').origin)"
+        ours = str(found.ROOT / "runtime" / "python" / "hvd" / "__init__.py")
+        with tempfile.TemporaryDirectory() as folder:
+            for module in "brought", "hvd":
+                Path(folder, f"{module}.py").touch()
+            cases = Path(folder, "cases", "own.py")
+            cases.parent.mkdir()
+            cases.write_text(program)
+            for count in "0", "1":
+                words = ["--needs", "brought", "--ranks", count, str(cases)]
+                said = self.says(str(PYTHON_TESTS / "ranks.py"), *words, PYTHONPATH=folder)
+                self.assertEqual(said.splitlines()[-1:], [ours], said)
+            with mock.patch.dict(os.environ, PYTHONPATH=folder):
+                machine = found.look_around(Path(BUILD), found.Gpus(1, ""))
+            path = machine.environment["PYTHONPATH"]
+            self.assertEqual(self.says("-c", program, PYTHONPATH=path), ours)
 
 
 if __name__ == "__main__":

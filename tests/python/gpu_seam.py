@@ -5,7 +5,7 @@ With HVD_CUDA_LIBRARY naming the double of the driver, "device" memory is host m
 tells hvd.torch that tensors of the CPU are on GPU 0, 1, ... of the rank. The double's streams run on
 threads of their own, and torch on the CPU waits for no stream: so what waits in a stream's order also
 waits for it to be empty. A torch that brings a real NCCL keeps its double out: then all goes through host memory.
-Without that variable a real GPU is used; exit code 77 where none is.
+Otherwise a real GPU is used; exit code 77 where none is.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import ranks
 import torch
 
 from hvd import _lib, api
 from hvd.gradients import Gradients
 from hvd.torch import devices
 
-IS_DOUBLE = "HVD_CUDA_LIBRARY" in os.environ
+IS_DOUBLE = ranks.ON_DOUBLE
 LOCAL_RANK = int(os.environ.get("HVD_LOCAL_DEVICE", os.environ.get("LOCAL_RANK", "0")))
 NUMBER = LOCAL_RANK if os.environ.get("HVD_SHARE_GPU") != "1" else 0  # of this rank's GPU
 

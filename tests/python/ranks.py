@@ -23,8 +23,11 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 TENSORFLOW = HERE.parent / "tensorflow"
 RUNTIME = HERE.parent.parent / "runtime"
-# hvd, then horovod, then what tests import.
-PACKAGES = os.pathsep.join(map(str, (RUNTIME / "python", RUNTIME / "horovod", HERE, TENSORFLOW)))
+# hvd, then horovod, then what tests import, then what came by the variable: a torch, maybe.
+OURS = os.pathsep.join(map(str, (RUNTIME / "python", RUNTIME / "horovod", HERE, TENSORFLOW)))
+PACKAGES = os.pathsep.join(filter(None, (OURS, os.environ.get("PYTHONPATH"))))
+# Whether the driver of GPUs is the double of tests/doubles; the variable may name a real one, too.
+ON_DOUBLE = "double" in Path(os.environ.get("HVD_CUDA_LIBRARY", "")).name
 SKIPPED = 77
 # Ranks share the cores; and TensorFlow tells at its start what it was built with.
 TENSORFLOW_VARIABLES = {
