@@ -69,14 +69,21 @@ stage_newest_torch() {
 
 # rocm_roots: folders with the headers of HIP and RCCL. A ROCm that is there comes first; else HIP's come with triton,
 # the compiler of PyTorch, and RCCL's, which is in no package, is NCCL's header with HIP's names, as RCCL makes it.
+# 77, and what is missing, where there are none.
 rocm_roots() {
-  local place=$root/build-tools/rocm nccl=$root/build-tools/gpu/nvidia/nccl/include/nccl.h hip
+  local place=$root/build-tools/rocm nccl=$root/build-tools/gpu/nvidia/nccl/include/nccl.h hip missing=()
   [ ! -f /opt/rocm/include/rccl/rccl.h ] || {
     echo /opt/rocm
     return
   }
   hip=("$root"/build-newest-torch/lib/python3*/site-packages/triton/backends/amd)
-  [[ -f ${hip[0]}/include/hip/hip_runtime_api.h && -f $nccl ]] || return 77
+  [ -f "${hip[0]}/include/hip/hip_runtime_api.h" ] ||
+    missing+=("headers of HIP (PyPI gave no triton with build-newest-torch)")
+  [ -f "$nccl" ] || missing+=("header of NCCL for RCCL's (scripts/gpu_packages.sh brings it)")
+  [ ${#missing[@]} -eq 0 ] || {
+    echo "${missing[0]}${missing[1]:+, and no ${missing[1]}}"
+    return 77
+  }
   mkdir -p "$place/include/rccl"
   sed -e 's|<cuda_runtime.h>|<hip/hip_runtime_api.h>|; /#include <cuda_/d; s/cudaStream_t/hipStream_t/g' "$nccl" \
     >"$place/include/rccl/rccl.h"
@@ -87,7 +94,7 @@ rocm_roots() {
 stage_rocm() {
   local dir=$root/build-rocm roots
   roots=$(rocm_roots) || {
-    say "there are no headers of HIP: no ROCm is here, and PyPI gave no triton with build-newest-torch"
+    say "there is no ROCm here, and no $roots"
     return 77
   }
   configure "$dir" -Dbuildtype=release -Dexamples=disabled -Dgpu=rocm -Dgpu_roots="$roots" || return 1
