@@ -25,15 +25,21 @@ bool has_word(const std::string& name, std::string_view word) {
   return false;
 }
 
+/// The word is anywhere in the name; "TOKENIZERS_PARALLELISM" has no "TOKEN".
+bool has_telling_text(const std::string& name, std::string_view text) {
+  for (std::size_t at = name.find(text); at != std::string::npos; at = name.find(text, at + 1)) {
+    if (name.compare(at, 7, "TOKENIZ") != 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool is_secret(const std::string& name, const std::string& value) {
   const std::string known = uppercase(name);
   for (const std::string_view text :
        {"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "JWT", "COOKIE", "APIKEY"}) {
-    const std::size_t at = known.find(text);
-    const bool is_tokenizer = at != std::string::npos && known.compare(at, 7, "TOKENIZ") == 0;
-    if (at != std::string::npos && !is_tokenizer) return true;
+    if (has_telling_text(known, text)) return true;
   }
   for (const std::string_view word : {"KEY", "PASS", "AUTH", "PAT"}) {
     if (has_word(known, word)) return true;

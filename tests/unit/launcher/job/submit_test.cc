@@ -105,7 +105,8 @@ std::string shown(const std::string& name, const std::string& value) {
 
 TEST(Submission, RedactsSecrets) {
   for (const char* name : {"HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "MY_KEYS",
-                           "DB_PASSWORD", "HVD_JOB_KEY", "SLURM_JWT", "GITHUB_PAT", "auth"}) {
+                           "DB_PASSWORD", "HVD_JOB_KEY", "SLURM_JWT", "GITHUB_PAT", "auth",
+                           "TOKENIZER_API_TOKEN", "tokenizers_token"}) {
     EXPECT_EQ(shown(name, "x"), std::string(name) + "=(redacted)\n");
   }
   for (const char* name : {"KEYBOARD", "MONKEY", "COMPASS", "AUTHOR", "PATH", "XAUTHORITY",
