@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "topology/identity.h"
 #include "topology/launch_env.h"
+#include "topology/launch_source.h"
 #include "transport/interfaces.h"
 
 namespace hvd {
@@ -54,11 +54,16 @@ std::string with_suffix(const std::string& host, const std::string& suffix) {
   return host.substr(0, end) + suffix + host.substr(end);
 }
 
+/// True where srun alone made this process a rank, and says the nodes. A rank of mpirun inherits
+/// the variables of the step that mpirun's daemon is a task of, and that may be of fewer nodes.
+bool is_task_of_srun(const Allocation& allocation) {
+  return allocation.identity && allocation.identity->source == kSlurmStep &&
+         allocation.environment.has("SLURM_STEP_NODELIST");
+}
+
 void find_first_host(const Allocation& allocation, MeetingFacts& meeting) {
   const Environment& environment = allocation.environment;
-  const bool in_step =
-      environment.has("SLURM_STEP_NODELIST") && in_slurm_step(environment) && allocation.identity;
-  if (allocation.way != Way::kSlurmShell && !in_step) return;
+  if (allocation.way != Way::kSlurmShell && !is_task_of_srun(allocation)) return;
   if (environment.get("SLURM_HET_SIZE").value_or("1") != "1") {
     meeting.no_host = "a heterogeneous job: the node of rank 0 may lie in another part";
   } else if (environment.get("SLURM_DISTRIBUTION").value_or("").starts_with("arbitrary")) {

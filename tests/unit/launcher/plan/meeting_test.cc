@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "launcher/plan/machine_environment.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
@@ -51,6 +54,9 @@ Allocation task_with(const std::map<std::string, std::string>& more = {}) {
   Allocation allocation;
   allocation.way = Way::kTask;
   allocation.identity.emplace();
+  allocation.identity->source = kSlurmStep;
+  allocation.identity->details.resize(1);
+  allocation.identity->details[0].source = kSlurmStep;
   allocation.hosts = {"jwb0001", "jwb0002"};
   for (const auto& [name, value] :
        std::map<std::string, std::string>{{"SLURM_JOB_ID", "123456"},
@@ -60,6 +66,21 @@ Allocation task_with(const std::map<std::string, std::string>& more = {}) {
     allocation.environment.set(name, value);
   }
   for (const auto& [name, value] : more) allocation.environment.set(name, value);
+  return allocation;
+}
+
+/// A task in a recorded situation, on the nodes of the step around it.
+Allocation recorded_task(const std::string& file) {
+  Allocation allocation;
+  allocation.way = Way::kTask;
+  std::ifstream stream(std::filesystem::path(HVD_ENVIRONMENTS_DIR) / file);
+  for (std::string line; std::getline(stream, line);) {
+    const std::size_t sign = line.find('=');
+    if (line.starts_with("#") || sign == std::string::npos) continue;
+    allocation.environment.set(line.substr(0, sign), line.substr(sign + 1));
+  }
+  allocation.identity = derive_identity(allocation.environment).value();
+  allocation.hosts = {"jz1", "jz2"};
   return allocation;
 }
 
@@ -168,11 +189,40 @@ TEST(MasterAddress, IsLeftOutWhereTheNodeOfRankZeroIsNotKnown) {
   };
   EXPECT_THAT(reason("SLURM_HET_SIZE", "2"), HasSubstr("heterogeneous"));
   EXPECT_THAT(reason("SLURM_DISTRIBUTION", "arbitrary"), HasSubstr("any node"));
-  Allocation other = task_with();  // a task of mpirun
+  Allocation other = task_with();  // of a Slurm that does not say the nodes
   other.environment.unset("SLURM_STEP_NODELIST");
   const auto none = offer_master(site, on_nodes(2), read_meeting(other, true), false);
   EXPECT_THAT(none.variables, IsEmpty());
   EXPECT_THAT(none.unset, IsEmpty());
+}
+
+TEST(MasterAddress, IsNotTakenFromTheStepOfMpirunsDaemons) {
+  const auto offered = [](const Allocation& allocation) {
+    return offer_master(SiteConfig(), on_nodes(2), read_meeting(allocation, false), false);
+  };
+  for (const char* file :
+       {"openmpi_4_in_salloc.env", "openmpi_5_in_salloc.env", "mpich_in_salloc.env",
+        "intel_mpi_in_salloc.env", "flux_in_slurm.env", "torchrun_in_step.env"}) {
+    const OfferedEnvironment none = offered(recorded_task(file));
+    EXPECT_THAT(none.variables, IsEmpty()) << file;
+    EXPECT_THAT(none.unset, IsEmpty()) << file;
+  }
+  for (const char* file : {"slurm_step_pmix.env", "slurm_step_pmi2.env"}) {
+    EXPECT_EQ(offered_values(offered(recorded_task(file)).variables)["MASTER_ADDR"], "jz1") << file;
+  }
+}
+
+/// One rank a node, of the same numbers as the daemons: some ranks could not tell the two apart.
+TEST(MasterAddress, IsNotTakenFromDaemonsThatAgreeWithTheirRanks) {
+  Allocation allocation = recorded_task("openmpi_5_in_salloc.env");
+  for (const auto& [name, value] : std::map<std::string, std::string>{
+           {"RANK", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_SIZE", "1"}, {"SIZE", "2"}}) {
+    allocation.environment.set("OMPI_COMM_WORLD_" + name, value);
+  }
+  allocation.environment.set("PMIX_RANK", "1");
+  allocation.identity = derive_identity(allocation.environment).value();
+  ASSERT_TRUE(is_started_by(*allocation.identity, kSlurmStep));
+  EXPECT_EQ(read_meeting(allocation, false).first_host, "");
 }
 
 TEST(MasterPort, DiffersBetweenStepsAndIsOneForAllTasks) {
