@@ -5,6 +5,7 @@
 #include <array>
 #include <string_view>
 
+#include "launcher/plan/master_mark.h"
 #include "launcher/site/secret.h"
 #include "topology/launch_env.h"
 
@@ -51,6 +52,7 @@ Environment submission_environment(const Environment& environment) {
         launch_env::kLossPipe}) {
     outside.unset(name);
   }
+  for (const std::string& name : masters_of_other_steps(environment, "")) outside.unset(name);
   if (!environment.has("SLURM_JOB_ID")) return outside;
   for (const auto& [name, value] : environment.variables()) {
     if (is_of_a_job(name)) outside.unset(name);

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/format.h"
+#include "launcher/plan/master_mark.h"
 #include "launcher/site/secret.h"
 #include "topology/launch_env.h"
 
@@ -210,14 +211,44 @@ std::vector<std::string> cleared_variables(Way way, const Environment& user) {
   return inherited_of(user, std::array{kStepRequest});
 }
 
+/// The name of the step whose tasks the ranks are; empty: there is none yet, or no step.
+std::string step_of_ranks(Way way, const Environment& environment) {
+  return way == Way::kTask ? slurm_step_name(environment) : std::string();
+}
+
+/// `plan` holds the command line's variables already, and none of the machine's.
+void offer_machine(const MachineEnvironment& machine, const Environment& user, Way way,
+                   EnvironmentPlan& plan) {
+  // Where the user says which interfaces there are, those of the site do not come before them.
+  const bool says_interfaces = names(plan.all, launch_env::kInterface) ||
+                               !user.get(launch_env::kInterface).value_or("").empty();
+  // srun takes none of them: the hvdrun in each task sets them, and can say where they are from.
+  const bool later = way == Way::kSlurmShell;
+  plan.unset = machine.unset;
+  for (const PlannedVariable& variable : machine.offered) {
+    if (says_interfaces && variable.name == launch_env::kBootstrapInterface) {
+      plan.unset.push_back({variable.name, variable.value, variable.origin,
+                            "HVD_INTERFACE is set: it counts at the start, too",
+                            variable.provenance});
+    } else if (later && names(plan.all, variable.name)) {
+      add(variable, plan.all);
+    } else {
+      offer(variable, user, later ? plan.by_task : plan.all);
+    }
+  }
+}
+
 }  // namespace
 
 EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& allocation,
                                  const MachineEnvironment& machine, const Placement& placement,
                                  const JobFacts& job) {
-  const Environment& user = allocation.environment;
+  Environment user = allocation.environment;
+  const std::string step = step_of_ranks(placement.way, user);
   EnvironmentPlan plan;
   plan.cleared = cleared_variables(placement.way, user);
+  const std::vector<std::string> left_over = masters_of_other_steps(user, step);
+  for (const std::string& name : left_over) user.unset(name);
   for (const RankPlacement& rank : placement.ranks) {
     Variables variables;
     if (placement.way == Way::kLocal) add_identity(rank, placement, variables);
@@ -226,16 +257,14 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
   }
   add_job(placement, job, plan.all);
   add_command_line(options, user, plan.all);
-  for (const PlannedVariable& variable : machine.offered) {
-    // srun takes none of them: the hvdrun in each task sets them, and can say where they are from.
-    const bool later = placement.way == Way::kSlurmShell;
-    if (later && names(plan.all, variable.name)) {
-      add(variable, plan.all);
-    } else {
-      offer(variable, user, later ? plan.by_task : plan.all);
-    }
+  offer_machine(machine, user, placement.way, plan);
+  const std::string mark = mark_masters(plan.all, user, step);
+  if (!mark.empty()) {
+    add(ours(launch_env::kMasterOf, mark, "whose MASTER_ADDR and MASTER_PORT these are"), plan.all);
   }
-  plan.unset = machine.unset;
+  for (const std::string& name : left_over) {
+    if (!names(plan.all, name)) plan.cleared.push_back(name);
+  }
   offer_defaults(user, placement, plan);
   return plan;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "launcher/plan/master_mark.h"
 #include "topology/launch_env.h"
 #include "topology/launch_source.h"
 #include "transport/interfaces.h"
@@ -135,8 +136,8 @@ OfferedEnvironment offer_interfaces(const SiteConfig& site, const SiteFacts& fac
 
 OfferedEnvironment offer_master(const SiteConfig& site, const SiteFacts& facts,
                                 const MeetingFacts& meeting, bool assume) {
-  const std::string address = "MASTER_ADDR";
-  const std::string port = "MASTER_PORT";
+  const std::string address(kMasterAddress);
+  const std::string port(kMasterPort);
   OfferedEnvironment offered;
   if (!meeting.no_host.empty()) {
     offered.unset.push_back({address, "", "default", meeting.no_host, {}});

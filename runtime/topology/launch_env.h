@@ -29,13 +29,16 @@ inline constexpr std::string_view kJobMarker = "HVD_JOB_MARKER";
 /// "FD:INODE" of a pipe that hvdrun reads: a rank that loses a peer writes "RANK LOST\n" into it,
 /// so that hvdrun names the peer first, however the ends of the two are ordered.
 inline constexpr std::string_view kLossPipe = "HVD_LOSS_PIPE";
+/// "JOB.STEP/ADDRESS:PORT": MASTER_ADDR and MASTER_PORT of these values are hvdrun's, for the tasks
+/// of that Slurm step, and not the user's own. Either may be empty.
+inline constexpr std::string_view kMasterOf = "HVD_MASTER_OF";
 /// Folder of the rendezvous file (default ~/.cache/hvd), for steps without PMI-2 or hvdrun.
 inline constexpr std::string_view kRendezvousDir = "HVD_RENDEZVOUS_DIR";
 /// Network interfaces, comma-separated, under which other hosts may reach this one. The user sets
 /// it.
 inline constexpr std::string_view kInterface = "HVD_INTERFACE";
-/// Network interfaces, comma-separated, under which the other ranks look for rank 0 first. hvdrun
-/// sets it from the site, or the user does; else those of HVD_INTERFACE.
+/// Network interfaces, comma-separated, under which the other ranks look for rank 0 first. The user
+/// sets it; else those of HVD_INTERFACE; where that is unset, too, hvdrun sets it from the site.
 inline constexpr std::string_view kBootstrapInterface = "HVD_BOOTSTRAP_INTERFACE";
 /// TCP connections for each lane and pair of nodes; that of rank 0 counts. The user sets it.
 inline constexpr std::string_view kTcpSockets = "HVD_TCP_SOCKETS";

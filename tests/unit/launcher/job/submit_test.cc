@@ -90,11 +90,24 @@ TEST(Submission, LeavesOutWhatAnOuterJobSaidOfItself) {
                             {"HVD_SITE_PATH", "/s"},
                             {"HVD_RANK", "0"},
                             {"HVD_JOB_KEY", "f"},
+                            {"HVD_MASTER_OF", "1.0/n1:20001"},
+                            {"MASTER_ADDR", "n1"},
+                            {"MASTER_PORT", "20001"},
                             {"PATH", "/bin"}});
   EXPECT_EQ(describe_environment(submission_environment(inside)),
             "HVD_SITE_PATH=/s\nPATH=/bin\nSLURM_CONF=/etc/s.conf\n");
   const Environment login({{"SLURM_TIME_FORMAT", "relative"}, {"SLURM_EXPORT_ENV", "ALL"}});
   EXPECT_EQ(submission_environment(login).variables(), login.variables());
+}
+
+TEST(Submission, KeepsAMasterOfTheUsersOwn) {
+  const Environment inside({{"SLURM_JOB_ID", "1"},
+                            {"HVD_MASTER_OF", "1.0/n1:20001"},
+                            {"MASTER_ADDR", "mine"},
+                            {"MASTER_PORT", "20001"}});
+  EXPECT_EQ(describe_environment(submission_environment(inside)), "MASTER_ADDR=mine\n");
+  const Environment unmarked({{"MASTER_ADDR", "n1"}, {"PATH", "/bin"}});
+  EXPECT_EQ(submission_environment(unmarked).variables(), unmarked.variables());
 }
 
 std::string shown(const std::string& name, const std::string& value) {

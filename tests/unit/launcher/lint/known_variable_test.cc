@@ -35,7 +35,7 @@ TEST(KnownVariable, WhatHvdrunWritesIsKnown) {
        {launch_env::kRank, launch_env::kSize, launch_env::kLocalRank, launch_env::kLocalSize,
         launch_env::kNode, launch_env::kStore, launch_env::kJobKey, launch_env::kVirtualNode,
         launch_env::kLocalDevice, launch_env::kJobMarker, launch_env::kRendezvousDir,
-        launch_env::kStartTimeout}) {
+        launch_env::kMasterOf, launch_env::kStartTimeout}) {
     EXPECT_NE(find_variable(name), nullptr) << name;
   }
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// MASTER_ADDR and MASTER_PORT that hvdrun set for one step, seen from within it and from others.
+#include "launcher/plan/master_mark.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "launcher/plan/environment_plan.h"
+#include "launcher/plan/placement.h"
+#include "topology/identity.h"
+
+namespace hvd {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+const Variables kOfStepNine{
+    {"HVD_MASTER_OF", "7.9/old:20009"}, {"MASTER_ADDR", "old"}, {"MASTER_PORT", "20009"}};
+
+Variables with(Variables first, const Variables& more) {
+  for (const auto& [name, value] : more) first.insert_or_assign(name, value);
+  return first;
+}
+
+/// Rank 1 of two, of step 4 of job 7, on n1 and n2.
+Allocation srun_task(const Variables& more) {
+  Allocation allocation;
+  allocation.way = Way::kTask;
+  allocation.environment = Environment(with({{"SLURM_JOB_ID", "7"},
+                                             {"SLURM_STEP_ID", "4"},
+                                             {"SLURM_PROCID", "1"},
+                                             {"SLURM_LOCALID", "0"},
+                                             {"SLURM_NODEID", "1"},
+                                             {"SLURM_STEP_NUM_TASKS", "2"},
+                                             {"SLURM_STEP_NUM_NODES", "2"},
+                                             {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                                             {"SLURM_STEP_NODELIST", "n[1-2]"}},
+                                            more));
+  allocation.identity = derive_identity(allocation.environment).value();
+  allocation.host = "n2";
+  allocation.hosts = {"n1", "n2"};
+  allocation.mask = {0, 1};
+  return allocation;
+}
+
+/// The lines of what the program gets.
+std::vector<std::string> started_with(const Allocation& allocation, const RunOptions& options = {},
+                                      const SiteConfig& site = {}) {
+  const Placement placement = place(options, allocation).value();
+  SiteFacts facts;
+  facts.nodes = placement.node_count;
+  const MachineEnvironment machine =
+      plan_machine(site, {}, facts, false, read_meeting(allocation, false));
+  const EnvironmentPlan plan = plan_environment(options, allocation, machine, placement, {});
+  return rank_environment(plan, allocation.environment, 0);
+}
+
+TEST(MasterMark, StandsBesideWhatHvdrunSets) {
+  EXPECT_THAT(started_with(srun_task({})),
+              AllOf(Contains("MASTER_ADDR=n1"), Contains("MASTER_PORT=24043"),
+                    Contains("HVD_MASTER_OF=7.4/n1:24043")));
+}
+
+TEST(MasterMark, LeavesOutWhatIsTheUsersOwn) {
+  EXPECT_THAT(started_with(srun_task({{"MASTER_ADDR", "mine"}})),
+              AllOf(Contains("MASTER_ADDR=mine"), Contains("HVD_MASTER_OF=7.4/:24043")));
+  RunOptions options;
+  options.variables = {{"MASTER_ADDR", "typed"}};
+  EXPECT_THAT(started_with(srun_task({{"MASTER_PORT", "5"}}), options),
+              AllOf(Contains("MASTER_ADDR=typed"), Contains("MASTER_PORT=5"),
+                    Not(Contains(StartsWith("HVD_MASTER_OF=")))));
+}
+
+TEST(MasterMark, MakesWayInAnotherStepAndInAnotherJob) {
+  for (const char* mark : {"7.9/old:20009", "6.4/old:20009"}) {
+    const auto lines = started_with(srun_task(with(kOfStepNine, {{"HVD_MASTER_OF", mark}})));
+    EXPECT_THAT(lines,
+                AllOf(Contains("MASTER_ADDR=n1"), Contains("MASTER_PORT=24043"),
+                      Contains("HVD_MASTER_OF=7.4/n1:24043"), Not(Contains(HasSubstr("old")))))
+        << mark;
+  }
+}
+
+TEST(MasterMark, HoldsWithinItsStep) {
+  const auto lines = started_with(srun_task(
+      {{"HVD_MASTER_OF", "7.4/there:20009"}, {"MASTER_ADDR", "there"}, {"MASTER_PORT", "20009"}}));
+  EXPECT_THAT(lines, AllOf(Contains("MASTER_ADDR=there"), Contains("MASTER_PORT=20009"),
+                           Contains("HVD_MASTER_OF=7.4/there:20009")));
+}
+
+TEST(MasterMark, DoesNotTakeAwayWhatWasChangedSince) {
+  const auto lines = started_with(srun_task(with(kOfStepNine, {{"MASTER_ADDR", "mine"}})));
+  EXPECT_THAT(lines, AllOf(Contains("MASTER_ADDR=mine"), Contains("MASTER_PORT=24043"),
+                           Contains("HVD_MASTER_OF=7.4/:24043")));
+}
+
+TEST(MasterMark, IsDroppedWithBothWhereRanksAreStartedHere) {
+  Allocation nested = srun_task(
+      {{"HVD_MASTER_OF", "7.4/n1:24043"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "24043"}});
+  nested.way = Way::kLocal;
+  nested.identity.reset();
+  nested.hosts = {"n2"};
+  RunOptions options;
+  options.ranks = 2;
+  EXPECT_THAT(started_with(nested, options), Each(Not(HasSubstr("MASTER_"))));
+  nested.environment.unset("HVD_MASTER_OF");
+  EXPECT_THAT(started_with(nested, options), Contains("MASTER_ADDR=n1"));
+}
+
+TEST(MasterMark, IsNotHandedToSrunByAShell) {
+  Allocation shell;
+  shell.way = Way::kSlurmShell;
+  shell.environment =
+      Environment(with(kOfStepNine, {{"SLURM_JOB_ID", "8"}, {"SLURM_NTASKS", "2"}}));
+  shell.hosts = {"n1", "n2"};
+  shell.tasks_per_node = {1, 1};
+  EXPECT_THAT(started_with(shell), Each(Not(HasSubstr("MASTER_"))));
+}
+
+TEST(MasterMark, ThatCannotBeReadTakesNothingAway) {
+  for (const char* mark : {"", "x", "7.9", ":/", "7.9/:"}) {
+    const Environment environment(with(kOfStepNine, {{"HVD_MASTER_OF", mark}}));
+    EXPECT_EQ(masters_of_other_steps(environment, "7.4"), std::vector<std::string>{"HVD_MASTER_OF"})
+        << mark;
+  }
+  EXPECT_THAT(masters_of_other_steps(Environment(), ""), IsEmpty());
+}
+
+TEST(BootstrapInterfaces, OfTheSiteDoNotComeBeforeTheUsersInterfaces) {
+  SiteConfig site;
+  site.id = "x";
+  site.bootstrap_if = "hsn0";
+  site.provenance = {"page", "2026-10", "documented"};
+  const auto has_ours = Contains("HVD_BOOTSTRAP_INTERFACE=hsn0");
+  EXPECT_THAT(started_with(srun_task({}), {}, site), has_ours);
+  EXPECT_THAT(started_with(srun_task({{"HVD_INTERFACE", ""}}), {}, site), has_ours);
+  EXPECT_THAT(started_with(srun_task({{"HVD_INTERFACE", "eth0"}}), {}, site),
+              AllOf(Not(has_ours), Contains("NCCL_SOCKET_IFNAME=hsn0")));
+  RunOptions options;
+  options.variables = {{"HVD_INTERFACE", "eth0"}};
+  EXPECT_THAT(started_with(srun_task({}), options, site), Not(has_ours));
+  EXPECT_THAT(
+      started_with(srun_task({{"HVD_INTERFACE", "eth0"}, {"HVD_BOOTSTRAP_INTERFACE", "eth1"}}), {},
+                   site),
+      Contains("HVD_BOOTSTRAP_INTERFACE=eth1"));
+}
+
+}  // namespace
+}  // namespace hvd
