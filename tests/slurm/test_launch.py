@@ -3,6 +3,7 @@
 
 import json
 import re
+import shutil
 import unittest
 
 import slurm_test
@@ -136,6 +137,31 @@ class TestHvdrun(slurm_test.SlurmTest):
             output = self.run_ok(["salloc", "-N2", "-n2", *dry])
             self.assertRegex(output, r"MASTER_ADDR=jz1i +site lab: .*master_addr_suffix: i")
             self.assertRegex(output, r"MASTER_PORT= +default: each task makes it")
+
+    def test_ranks_take_no_master_of_another_step(self):
+        site = self.cluster.root / "lab.json"
+        site.write_text(json.dumps(_SITE))
+        show = "echo [$MASTER_ADDR $MASTER_PORT]"
+        hvdrun = [slurm_test.HVDRUN, "--site", site]
+        with self.subTest("of another job"):
+            old = {"HVD_MASTER_OF": "99999.0/old:1", "MASTER_ADDR": "old", "MASTER_PORT": "1"}
+            for way in (["srun", "-N2", "-n2"], ["salloc", "-N2", "-n2"]):
+                lines = self.run_ok([*way, *hvdrun, "bash", "-c", show], **old).splitlines()
+                self.assertEqual(len(lines), 2, lines)
+                for line in lines:
+                    self.assertRegex(line, r"\[jz\di 2\d{4}\]$")
+        with self.subTest("of the task around them"):
+            inner = [slurm_test.HVDRUN, "-np", "1", "bash", "-c", show]
+            output = self.run_ok(["srun", "-N2", "-n2", *hvdrun, *inner])
+            self.assertEqual(output.count("[ ]"), 2, output)
+        if shutil.which("mpirun.openmpi") is None:
+            return
+        with self.subTest("of the daemons of mpirun"):
+            mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
+            output = self.run_ok(
+                ["salloc", "-Q", "-N2", "-n4", *mpirun, *hvdrun, "bash", "-c", show]
+            )
+            self.assertEqual(output.count("[ ]"), 4, output)
 
     def test_digits_over_four_nodes(self):
         output = self.run_ok(["srun", "-N4", slurm_test.HVDRUN, _DIGITS], timeout=120)
