@@ -81,8 +81,9 @@ namespace {
 
 void at_exit(int exit_code, void*) { Process::instance().end(exit_code); }
 
-/// The GPUs of the process. Drivers end at the exit of the program, before what was registered
-/// before they began: so the job is left once more at a place that comes earlier.
+/// The GPUs of the process. Drivers, and NCCL with its copy of CUDA's runtime, end at the exit of
+/// the program, before what was registered before they began: so the job is left once more at
+/// places that come earlier.
 class ProcessGpus final : public Gpus {
  public:
   explicit ProcessGpus(std::unique_ptr<Gpus> gpus) : gpus_(std::move(gpus)) {}
@@ -94,6 +95,10 @@ class ProcessGpus final : public Gpus {
     return gpu;
   }
   Result<int> count() override { return gpus_->count(); }
+  void note_library() override {
+    static const int registered = ::on_exit(at_exit, nullptr);
+    static_cast<void>(registered);
+  }
 
  private:
   std::unique_ptr<Gpus> gpus_;

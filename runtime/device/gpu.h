@@ -153,6 +153,9 @@ class Gpus {
   virtual Result<Gpu*> open(Device device) = 0;
   /// How many there are; kUnsupported as open().
   virtual Result<int> count() = 0;
+  /// A library was loaded that works on GPUs. At the exit of the program it ends before what was
+  /// registered earlier: whoever has to use it then hears of it here.
+  virtual void note_library() {}
 };
 
 /// The kind of GPU that this build serves: kCuda or kRocm; nothing (kCpu) in a build without.

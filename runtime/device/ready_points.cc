@@ -38,8 +38,13 @@ Status ReadyPoints::close() {
     Lock lock(mutex_);
     closing = std::exchange(open_, {});
   }
-  for (const ReadyPointPtr& point : closing) HVD_TRY(point->event().status());
-  return Status::ok();
+  // All of them: streams may end after this.
+  Status first;
+  for (const ReadyPointPtr& point : closing) {
+    const auto event = point->event();
+    if (first.is_ok() && !event.is_ok()) first = event.status();
+  }
+  return first;
 }
 
 }  // namespace hvd

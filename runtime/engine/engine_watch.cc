@@ -88,8 +88,9 @@ std::string Engine::Impl::lost_text(int rank, const std::string& cause) const {
 }
 
 void Engine::Impl::suspect(int rank, std::string text) {
-  // The end of a connection names the peer; a failure of ours does not.
-  if (suspicion_ && suspicion_->rank != wiring_.rank) return;
+  // The end of a connection names the peer; a failure of ours does not, and the first one is told.
+  const bool is_ours = rank == wiring_.rank;
+  if (suspicion_ && (is_ours || suspicion_->rank != wiring_.rank)) return;
   const auto due = suspicion_ ? suspicion_->due : Clock::now() + kPatience;
   suspicion_ = Suspicion{rank, std::move(text), due};
 }

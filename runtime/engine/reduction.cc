@@ -222,7 +222,7 @@ bool Reducer::needs_polling() const {
 }
 
 void Reducer::give_up(bool together) {
-  const bool is_idle = running_.empty() && waiting_.empty() && preparation_ == nullptr;
+  const bool is_idle = !has_gpu_work() && preparation_ == nullptr;
   const auto take = [this](std::vector<PendingPtr>& owners, bool on_gpu) {
     std::vector<PendingPtr>& taken = on_gpu ? given_up_on_gpu_ : given_up_;
     std::move(owners.begin(), owners.end(), std::back_inserter(taken));

@@ -205,7 +205,7 @@ say("FINE")
 class Ends(GpuJobCase):
     """A program that ends without a shutdown."""
 
-    def test_the_job_is_left_before_the_driver_ends(self) -> None:
+    def test_the_job_is_left_before_driver_and_nccl_end(self) -> None:
         program = """
 hvd.init()
 gpu = Gpu(RANK)

@@ -40,6 +40,7 @@ Status NcclSession::open(const Environment& environment, Device device) {
   }
   HVD_TRY_ASSIGN(gpu_, context_.gpus->open(device));
   HVD_TRY_ASSIGN(library_, NcclLibrary::open(environment));
+  context_.gpus->note_library();
   log(LogLevel::kInfo, "nccl", "{}", library_->describe());
   return Status::ok();
 }

@@ -10,12 +10,14 @@
 #include "backends/nccl/nccl_launch.h"
 #include "backends/nccl/told_by_all.h"
 #include "backends/shm/moving_counts.h"
+#include "base/log.h"
 
 namespace hvd {
 namespace {
 
-/// All ranks have the batch, and need nothing but memory.
-constexpr std::chrono::seconds kBucketTime{60};
+/// All ranks have the batch; others may still have to wait for another set that connects (which has
+/// a limit of its own), or for what their device does.
+constexpr std::chrono::minutes kBucketTime{10};
 /// How long a failure of the system may be the end of another rank, which the host tells of.
 constexpr std::chrono::milliseconds kDoubtTime{500};
 
@@ -95,6 +97,8 @@ class NcclTask : public Task {
   /// ends the epoch with its name before this does.
   Progress doubt(Status status) {
     if (status.code() != Code::kSystem) return fail(std::move(status));
+    log(LogLevel::kWarning, "nccl", "rank {}: {}", session_.context().communicator.world_rank(),
+        status.message());
     status_ = std::move(status);
     stage_ = Stage::kDoubt;
     doubted_until_ = Deadline::after(kDoubtTime);

@@ -126,9 +126,20 @@ void add_order(Order order) {
   all.orders.push_back(std::move(order));
 }
 
+/// NCCL's copy of CUDA's runtime ends at the exit of the program, by a handler that is registered
+/// as the library is loaded.
+std::atomic<bool> has_ended{false};
+const int end_is_registered = std::atexit([] { has_ended.store(true); });
+
 }  // namespace
 
 std::optional<ncclResult_t> enter(const char* function, int rank) {
+  if (has_ended.load()) {
+    if (std::getenv("HVD_DOUBLE_TELL_LATE") != nullptr) {
+      std::fprintf(stderr, "double of NCCL: %s after its end\n", function);
+    }
+    return ncclUnhandledCudaError;
+  }
   Controls& all = controls();
   const hvd::Lock lock(all.mutex);
   ++all.calls[function];

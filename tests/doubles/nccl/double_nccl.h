@@ -13,6 +13,7 @@
 //   HVD_DOUBLE_NCCL_DEATH_CODE=CODE                double_nccl_death_code
 //   HVD_DOUBLE_NCCL_ONE_AT_A_TIME=1                double_nccl_one_at_a_time
 //   HVD_DOUBLE_NCCL_PROGRESS_POLLS=N               double_nccl_progress_polls
+//   HVD_DOUBLE_TELL_LATE=1                         standard error says what is called too late
 //   HVD_DOUBLE_NCCL_RAS=1                          double_nccl_ras at NCCL_RAS_ADDR
 // Ranks are those of the communicator. All are thread-safe.
 extern "C" {

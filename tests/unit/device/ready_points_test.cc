@@ -54,6 +54,16 @@ TEST_F(ReadyPointsTest, IsRecordedByWhoComesFirst) {
   EXPECT_EQ(double_calls("cuEventRecord"), 1U);
 }
 
+TEST_F(ReadyPointsTest, RecordsTheOthersWhereOneFails) {
+  ReadyPoints points;
+  const ReadyPointPtr first = points.join(*gpu_, stream());
+  const ReadyPointPtr second = points.join(*gpu_, stream());
+  double_fail("cuEventRecord", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_FALSE(points.close().is_ok());
+  EXPECT_FALSE(first->is_recorded());
+  EXPECT_TRUE(second->is_recorded()) << "its stream may end now";
+}
+
 TEST_F(ReadyPointsTest, SaysThatItCannotRecord) {
   ReadyPoints points;
   (void)points.join(*gpu_, stream());
