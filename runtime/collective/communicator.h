@@ -29,6 +29,7 @@ struct Communicator {
   int world_rank() const {
     return world_ranks.empty() ? rank : world_ranks[static_cast<std::size_t>(rank)];
   }
+  const std::string& host() const { return hosts[static_cast<std::size_t>(rank)]; }
   int local_size() const { return static_cast<int>(nodes[static_cast<std::size_t>(node)].size()); }
   int node_count() const { return static_cast<int>(nodes.size()); }
 };

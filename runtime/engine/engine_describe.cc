@@ -25,7 +25,7 @@ Device gpu_of(const EngineOptions& options) {
 std::string Engine::Impl::describe() const {
   std::string text = format_text("{} ranks on {} node{}; this is rank {} on host {}\n", world_.size,
                                  world_.node_count(), world_.node_count() == 1 ? "" : "s",
-                                 world_.rank, world_.hosts[static_cast<std::size_t>(world_.rank)]);
+                                 world_.rank, world_.host());
   for (int node = 0; node < world_.node_count(); ++node) {
     RankSet ranks(world_.size);
     for (const int rank : world_.nodes[static_cast<std::size_t>(node)]) ranks.add(rank);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <map>
+#include <thread>
 
 #include "world/nccl_world.h"
 
@@ -199,6 +200,27 @@ TEST_F(NcclFailures, OfTheSystemWhileItIsUnderWayIsNoLossByItself) {
     const Status status = sum(rank, engine, "second");
     expect_told(status, "NCCL_DEBUG=INFO");
     EXPECT_EQ(status.code(), rank == 1 ? Code::kSystem : Code::kPeerLost);
+  });
+}
+
+TEST_F(NcclFailures, OfADeviceIsToldInTheWordsOfItsDriver) {
+  NcclRanks world({1, 1});
+  world.run([](int rank, Engine& engine) { ASSERT_TRUE(sum(rank, engine, "first").is_ok()); });
+  const int before = calls("ncclAllReduce");
+  double_nccl_block("ncclAllReduce", 1, 0, 1);
+  double_nccl_fail("ncclAllReduce", 1, ncclUnhandledCudaError, 1);
+  world.run([&](int rank, Engine& engine) {
+    const auto tensors = gpu_tensors(rank, {5, 100'000});
+    const auto handle = engine.submit(gpu_request("second", rank, tensors));
+    ASSERT_TRUE(handle.is_ok());
+    if (rank == 1) {
+      while (calls("ncclAllReduce") < before + world.size()) std::this_thread::yield();
+      double_spoil(1, CUDA_ERROR_LAUNCH_FAILED);
+      double_nccl_release();
+    }
+    const Status status = engine.wait(handle.value(), soon());
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 1 on host "), HasSubstr("unhandled cuda"),
+                                        HasSubstr("GPU 1 "), HasSubstr("CUDA_ERROR_LAUNCH")));
   });
 }
 

@@ -45,8 +45,8 @@ class NcclBucket {
     bool is_nccls = false;  ///< From ncclMemAlloc.
     bool is_told = false;   ///< NCCL was asked to register it.
     void* registration = nullptr;
-    ncclWindow_vidmem* window =
-        nullptr;  ///< Written when the communicator is settled, or left null.
+    /// Written when the communicator is settled, or left null.
+    ncclWindow_vidmem* window = nullptr;
     GpuEventPtr last_use = nullptr;
   };
   Result<std::unique_ptr<Piece>> make(std::size_t bytes);

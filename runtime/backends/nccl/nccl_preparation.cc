@@ -89,7 +89,7 @@ class Preparation : public Task {
   Progress connect() {
     const CurrentGpu current(session_.gpu());
     const auto settled = session_.communicator().is_settled();
-    if (!settled.is_ok()) return fail(settled.status());
+    if (!settled.is_ok()) return fail(session_.with_cause(settled.status()));
     if (settled.value()) return Progress::kDone;
     if (!deadline_.has_passed()) return Progress::kBlocked;
     return fail(error(Code::kTimeout,

@@ -26,12 +26,12 @@ NcclSession::~NcclSession() {
   bell_->close();
   if (is_given_up_) begin_abort();
   if (is_aborted_by(abort_patience_)) return;
+  const Communicator& communicator = context_.communicator;
   log(LogLevel::kWarning, "nccl",
-      "rank {}: GPU {} has not come to an end within {} s; its streams, buckets and communicator "
-      "of "
-      "process set {} are freed when it has",
-      context_.communicator.world_rank(), gpu_->device().index, kDevicePatience.count(),
-      context_.communicator.process_set);
+      "rank {} on host {}: GPU {} has not come to an end within {} s; what process set {} has "
+      "there is freed when it has",
+      communicator.world_rank(), communicator.host(), gpu_->device().index, kDevicePatience.count(),
+      communicator.process_set);
 }
 
 Status NcclSession::open(const Environment& environment, Device device) {
@@ -52,6 +52,13 @@ Status NcclSession::begin(const ncclUniqueId& id) {
                                                {.registers = settings_.registers,
                                                 .uses_graphs = settings_.uses_graphs}));
   return communicator().begin(id, context_.communicator.rank, context_.communicator.size);
+}
+
+Status NcclSession::with_cause(const Status& failure) const {
+  if (failure.code() != Code::kSystem) return failure;
+  const Status device = gpu_->record(stream()).status();
+  if (device.is_ok()) return failure;
+  return error(failure.code(), "{}; {}", failure.message(), device.message());
 }
 
 std::shared_ptr<NcclSession::Arrival> NcclSession::watch(GpuEventPtr event) {

@@ -96,6 +96,10 @@ class NcclSession {
     board_.count_launched();
     ++head_;
   }
+  /// NCCL's failure, with what the driver says of the GPU where that has failed for good: NCCL
+  /// itself says little ("unhandled cuda error").
+  Status with_cause(const Status& failure) const;
+
   /// Tells the user about a batch that does not end.
   void report(const StalledBatch& batch) const;
   /// What it says.

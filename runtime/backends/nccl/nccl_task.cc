@@ -95,10 +95,12 @@ class NcclTask : public Task {
   }
   /// What failed in NCCL: where that may be due to a rank that is lost, whoever hears of the loss
   /// ends the epoch with its name before this does.
-  Progress doubt(Status status) {
-    if (status.code() != Code::kSystem) return fail(std::move(status));
-    log(LogLevel::kWarning, "nccl", "rank {}: {}", session_.context().communicator.world_rank(),
-        status.message());
+  Progress doubt(const Status& failure) {
+    if (failure.code() != Code::kSystem) return fail(failure);
+    Status status = session_.with_cause(failure);
+    const Communicator& communicator = session_.context().communicator;
+    log(LogLevel::kWarning, "nccl", "rank {} on host {}: {}", communicator.world_rank(),
+        communicator.host(), status.message());
     status_ = std::move(status);
     stage_ = Stage::kDoubt;
     doubted_until_ = Deadline::after(kDoubtTime);

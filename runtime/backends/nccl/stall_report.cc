@@ -44,10 +44,9 @@ std::string stall_text(const StalledBatch& batch, const Communicator& communicat
   const bool is_begun = batch.stage != Stage::kBucket;
   std::string_view state = "waits for all ranks to tell NCCL of its bucket";
   if (is_begun) state = batch.stage == Stage::kGroup ? "is not taken up by NCCL" : "is on the GPU";
-  std::string text = format_text(
-      "rank {} on host {}: batch {} of process set {} ({}) {} for {} s", communicator.world_rank(),
-      communicator.hosts[static_cast<std::size_t>(communicator.rank)], batch.number,
-      communicator.process_set, batch.what, state, batch.time.count());
+  std::string text = format_text("rank {} on host {}: batch {} of process set {} ({}) {} for {} s",
+                                 communicator.world_rank(), communicator.host(), batch.number,
+                                 communicator.process_set, batch.what, state, batch.time.count());
   std::string missing;
   const auto& local = communicator.nodes[static_cast<std::size_t>(communicator.node)];
   for (int rank = 0; rank < communicator.local_size(); ++rank) {
