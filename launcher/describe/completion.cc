@@ -38,12 +38,6 @@ std::string menu_text(std::string_view meaning) {
   return text;
 }
 
-std::string joined(const std::vector<std::string>& words, std::string_view separator) {
-  std::string text;
-  for (const std::string& word : words) text.append(text.empty() ? "" : separator).append(word);
-  return text;
-}
-
 std::string replaced(std::string text, std::string_view mark, std::string_view by) {
   for (std::size_t at = text.find(mark); at != std::string::npos;
        at = text.find(mark, at + by.size())) {

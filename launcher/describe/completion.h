@@ -28,9 +28,6 @@ Candidates operands_of(const CommandDescription& command);
 /// The beginning of a meaning, short enough for a menu, without quotes and brackets.
 std::string menu_text(std::string_view meaning);
 
-/// "a b c"
-std::string joined(const std::vector<std::string>& words, std::string_view separator = " ");
-
 /// `text` with every `mark` replaced.
 std::string replaced(std::string text, std::string_view mark, std::string_view by);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/format.h"
+#include "launcher/console/words.h"
 #include "launcher/describe/completion.h"
 
 namespace hvd {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job/job_plan.h"
+#include "launcher/console/words.h"
 
 #include <algorithm>
 
@@ -81,19 +82,16 @@ void append_meeting(const SiteConfig& site, const JobPlan& plan, const SiteFacts
                     std::vector<std::string>& texts) {
   MeetingFacts meeting;
   meeting.partition = facts.partition.value_or("");
-  std::string names;
+  std::vector<std::string> names;
   for (const PlannedVariable& variable : offer_interfaces(site, facts, meeting, false).variables) {
     const bool is_set =
         std::any_of(plan.environment.begin(), plan.environment.end(),
                     [&](const PlannedVariable& other) { return other.name == variable.name; });
-    if (!is_set) names += (names.empty() ? "" : ", ") + variable.name;
+    if (!is_set) names.push_back(variable.name);
   }
   if (!names.empty()) {
-    std::string interfaces;
-    for (const std::string& name : bootstrap_interfaces(site, meeting.partition)) {
-      interfaces += (interfaces.empty() ? "" : ",") + name;
-    }
-    texts.push_back(format_text("{} (those of {} that it has)", names, interfaces));
+    texts.push_back(format_text("{} (those of {} that it has)", joined(names, ", "),
+                                joined(bootstrap_interfaces(site, meeting.partition), ",")));
   }
   if (facts.nodes < 2 || site.master_addr_suffix.empty()) return;
   if (provenance_of(site, "master_addr_suffix").is_assumed()) return;

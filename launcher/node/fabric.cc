@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/node/fabric.h"
+#include "launcher/console/words.h"
 
 #include <algorithm>
 #include <array>
@@ -75,12 +76,6 @@ void add_new(std::vector<std::string>& names, const std::string& name) {
   }
 }
 
-std::string comma_list(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 /// Why a port is not used where the fabric is `kind` and its fastest port has `gigabits`; empty:
 /// it is used.
 std::string reason_against(const NodeNic& nic, const FabricRule& kind, double gigabits) {
@@ -112,7 +107,7 @@ Fabric describe(const std::vector<NodeNic>& nics, const FabricRule& kind) {
     add_new(fabric.interfaces, nic.name);
     add_new(names, label(nic));
   }
-  fabric.evidence = format_text("{}: {}", comma_list(names), kind.says);
+  fabric.evidence = format_text("{}: {}", joined(names, ", "), kind.says);
   if (gigabits > 0) fabric.evidence += format_text(", {} Gb/s each", gigabits);
   return fabric;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plan/meeting.h"
+#include "launcher/console/words.h"
 
 #include <algorithm>
 
@@ -17,22 +18,6 @@ constexpr int kFirstPort = 20000;
 constexpr int kPorts = 10000;
 /// Steps of one job lie far from the jobs before and behind it.
 constexpr int kPortsBetweenSteps = 1009;
-
-std::vector<std::string> split_names(const std::string& text) {
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) names.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return names;
-}
-
-std::string comma_list(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
-  return text;
-}
 
 const SitePartition* partition_of(const SiteConfig& site, const std::string& name) {
   const auto found =
@@ -102,7 +87,7 @@ MeetingFacts read_meeting(const Allocation& allocation, bool looks) {
 std::vector<std::string> bootstrap_interfaces(const SiteConfig& site,
                                               const std::string& partition) {
   const SitePartition* found = partition_of(site, partition);
-  return split_names(found == nullptr ? site.bootstrap_if : found->bootstrap_if);
+  return split(found == nullptr ? site.bootstrap_if : found->bootstrap_if, ',');
 }
 
 OfferedEnvironment offer_interfaces(const SiteConfig& site, const SiteFacts& facts,
@@ -121,8 +106,8 @@ OfferedEnvironment offer_interfaces(const SiteConfig& site, const SiteFacts& fac
   const Provenance source = source_of_interfaces(site, meeting.partition);
   const std::string why = "the interfaces by which processes find each other (bootstrap_if)";
   const std::vector<SiteVariable> variables{
-      {std::string(launch_env::kBootstrapInterface), comma_list(names), "nodes>1", why, source},
-      {"NCCL_SOCKET_IFNAME", comma_list(names), "nodes>1", why, source},
+      {std::string(launch_env::kBootstrapInterface), joined(names, ","), "nodes>1", why, source},
+      {"NCCL_SOCKET_IFNAME", joined(names, ","), "nodes>1", why, source},
       {"GLOO_SOCKET_IFNAME", names.front(), "nodes>1", why, source}};
   OfferedEnvironment offered = offer_variables(variables, "site " + site.id, facts, assume);
   if (is_any) return offered;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/site/site_index.h"
+#include "launcher/console/words.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -17,17 +18,6 @@ namespace hvd {
 namespace {
 
 constexpr std::string_view kSitePath = "HVD_SITE_PATH";
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    if (end > begin) parts.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 /// A field of a document that nothing has checked yet.
 std::string text_at(const Json& object, const char* key) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/site/site_schema.h"
+#include "launcher/console/words.h"
 
 #include <nlohmann/json.hpp>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
@@ -39,12 +40,6 @@ const Json* schema_at(const Json& root, const std::vector<std::string>& path) {
   return node;
 }
 
-std::string joined_words(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 std::vector<std::string> keys_of(const Json& object) {
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
@@ -77,14 +72,14 @@ std::string expectation(const Json& value, const Json& schema) {
   if (schema.contains("enum")) {
     std::vector<std::string> allowed;
     for (const Json& item : schema.at("enum")) allowed.push_back(item.get<std::string>());
-    return format_text("it is {}, but must be one of {}", shown(value), joined_words(allowed));
+    return format_text("it is {}, but must be one of {}", shown(value), joined(allowed, ", "));
   }
   if (schema.contains("type") && schema.at("type").get<std::string>() == "object" &&
       value.is_object() && schema.contains("properties")) {
     for (const std::string& name : keys_of(value)) {
       if (!schema.at("properties").contains(name)) {
         return format_text("unknown field '{}'; the known ones are {}", name,
-                           joined_words(keys_of(schema.at("properties"))));
+                           joined(keys_of(schema.at("properties")), ", "));
       }
     }
     for (const Json& required : schema.value("required", Json::array())) {
