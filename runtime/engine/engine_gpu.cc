@@ -64,7 +64,8 @@ void Engine::Impl::mark_enqueued(SetPlane& plane) {
     for (const PendingPtr& owner : batch.owners) {
       owner->finish_points.push_back(batch.finish_point);
       if (--owner->batches_to_enqueue > 0) continue;
-      if (owner->request.process_set != 0 && !owner->done.load()) plane.enqueued.fetch_add(1);
+      const bool counts = owner->request.process_set != 0 && !owner->is_stand_in;
+      if (counts && !owner->done.load()) plane.unattended.fetch_add(1);
       owner->enqueued.store(true);  // seq_cst: publishes the points, before the look for sleepers
       is_news = true;
     }
@@ -72,13 +73,13 @@ void Engine::Impl::mark_enqueued(SetPlane& plane) {
   if (is_news) completion_.wake_all();
 }
 
-/// Waits for the requests of a set that streams of ours hold: they end by themselves, and callers
-/// of wait_stream() think of them as done. What is in flight then.
-std::size_t Engine::Impl::await_enqueued(const SetPlane* plane, Deadline deadline) {
+/// Waits for the requests of a set that end by themselves: callers of wait_stream(), or of join(),
+/// think of them as done. What is in flight then.
+std::size_t Engine::Impl::await_unattended(const SetPlane* plane, Deadline deadline) {
   if (plane == nullptr) return 0;
-  if (plane->enqueued.load() > 0) {
+  if (plane->unattended.load() > 0) {
     wiring_.node.doorbell->ring_self();
-    completion_.wait_until([&] { return plane->enqueued.load() == 0 || is_over(); }, deadline);
+    completion_.wait_until([&] { return plane->unattended.load() == 0 || is_over(); }, deadline);
   }
   return plane->in_flight.load();
 }

@@ -161,7 +161,7 @@ class Engine::Impl {
   std::int32_t gpu_of_stand_in(const SetPlane& plane) const;
   void mark_enqueued(SetPlane& plane) HVD_REQUIRES(progress_);
   void end_if_left() HVD_REQUIRES(progress_);
-  std::size_t await_enqueued(const SetPlane* plane, Deadline deadline);
+  std::size_t await_unattended(const SetPlane* plane, Deadline deadline);
 
   // Process sets: engine_sets.cc.
   Status enter_set(Request& request);

@@ -148,7 +148,9 @@ void Engine::Impl::run_together(RunTogether& run) {
   for (const PendingPtr& pending : run.requests) {
     if (!pending->is_stand_in) continue;
     ++in_progress_;
-    if (run.process_set != 0) plane->in_flight.fetch_add(1);
+    if (run.process_set == 0) continue;
+    plane->in_flight.fetch_add(1);
+    plane->unattended.fetch_add(1);
   }
   for (FusedBatch& fused : make_batches(run.requests)) {
     if (auto* allreduce = std::get_if<Allreduce>(&fused.batch.operation)) {
@@ -193,7 +195,7 @@ void Engine::Impl::finish(const PendingPtr& pending, const Status& status) {
   if (pending->request.process_set != 0) {
     // Before the caller is told: it may remove the set at once.
     if (SetPlane* plane = find_plane(pending->request.process_set)) {
-      if (pending->enqueued.load()) plane->enqueued.fetch_sub(1);
+      if (pending->ends_by_itself()) plane->unattended.fetch_sub(1);
       plane->in_flight.fetch_sub(1);
     }
   }

@@ -338,7 +338,7 @@ Status Engine::Impl::remove_process_set(int process_set, Deadline deadline) {
   if (is_over()) return over_status();
   Lock change(change_mutex_);
   HVD_TRY_ASSIGN(const SetPlane* const closed, close_set(process_set));
-  const std::uint64_t in_flight = await_enqueued(closed, deadline);
+  const std::uint64_t in_flight = await_unattended(closed, deadline);
   const std::uint64_t number = changes_++;
   SetProposal proposal{
       .kind = SetProposal::Kind::kRemove, .process_set = process_set, .in_flight = in_flight};

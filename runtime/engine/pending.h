@@ -48,6 +48,9 @@ struct Pending {
 
   Status status;
   std::atomic<bool> done{false};
+
+  /// No caller has to wait for it: a stream of ours holds it, or no caller knows of it.
+  bool ends_by_itself() const { return is_stand_in || enqueued.load(); }
 };
 
 /// Shared by the handle table (until released) and the stage that works on it.

@@ -36,8 +36,9 @@ struct SetPlane {
   std::uint64_t schedules = 0;  ///< Times that buckets were frozen.
   /// Requests that were submitted and have not completed. Thread-safe.
   std::atomic<std::size_t> in_flight{0};
-  /// Those of them that a stream of ours holds; not counted for set 0. Thread-safe.
-  std::atomic<std::size_t> enqueued{0};
+  /// Those of them that end by themselves (Pending::ends_by_itself()); not counted for set 0.
+  /// Thread-safe.
+  std::atomic<std::size_t> unattended{0};
   /// The GPU that the tensors of this rank are on, from the first of them; before that kNoGpu.
   /// Thread-safe.
   std::atomic<std::int32_t> gpu{kNoGpu};

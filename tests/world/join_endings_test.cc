@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -188,6 +189,33 @@ TEST_P(JoinEndings, ManyEpochsInOverlappingSetsAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Worlds, JoinEndings,
                          testing::Values(std::vector<int>{2}, std::vector<int>{4},
                                          std::vector<int>{1, 1, 1}, std::vector<int>{2, 2}));
+
+/// Rank 0 has nothing to add, and its join is over before the sum is.
+TEST(Join, ASetMayBeRemovedWhileARankStillStandsIn) {
+  for (const auto& nodes : {std::vector<int>{3}, {1, 1, 1}, {2, 2}}) {
+    World world(nodes);
+    world.run([&](int rank, Engine& engine) {
+      const int last = world.size() - 1;
+      const int id = engine.add_process_set({0, last}, soon()).value();
+      std::vector<float> large(4'000'000, 1.0F);
+      std::optional<Engine::Handle> handle;
+      if (rank == last) {
+        Request request = allreduce_request("large", large);
+        request.process_set = id;
+        handle = engine.submit(std::move(request)).value();
+      }
+      if (rank == 0 || rank == last) {
+        EXPECT_TRUE(engine.join(id, false, soon()).is_ok());
+      }
+      if (handle) {
+        EXPECT_TRUE(engine.wait(*handle, soon()).is_ok());
+        engine.release(*handle);
+      }
+      const Status removed = engine.remove_process_set(id, soon());
+      EXPECT_TRUE(removed.is_ok()) << removed.message();
+    });
+  }
+}
 
 }  // namespace
 }  // namespace hvd
