@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes through host memory: operation x type x size x world, bit for bit as on CPU memory.
+#include <sched.h>
+
 #include "backends/staged/staging.h"
+#include "doubles/cuda/double_cuda.h"
 #include "world/gpu_cases.h"
 
 namespace hvd {
@@ -37,6 +40,42 @@ TEST_P(StagedWorld, GivesTheBitsOfCpuMemoryForEverySize) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, StagedWorld,
                          testing::Values(std::vector<int>{2}, std::vector<int>{2, 1}));
+
+/// False: so many copies were not begun in time.
+bool copies_begin(std::uint64_t count) {
+  for (const Deadline deadline = soon(); !deadline.has_passed(); sched_yield()) {
+    if (double_calls("cuMemcpyAsync") >= count) return true;
+  }
+  return false;
+}
+
+TEST(StagedPieces, AreOnTheirWayTogether) {
+  double_reset();
+  GpuWorld world({1});
+  Engine& engine = world.engine(0);
+  Gpu& gpu = GpuWorld::gpu(0);
+  const OwnStream stream(gpu);
+  constexpr std::size_t kPieces = 2 * Staging::kChunks;
+  constexpr std::size_t kCount = kPieces * Staging::kChunkBytes / sizeof(float);
+  const DeviceTensor<float> tensor(gpu, std::vector<float>(kCount, 1.0F));
+  const std::uint64_t before = double_calls("cuMemcpyAsync");
+  double_hang(static_cast<CUstream>(stream.get()));
+  const auto handle = engine.submit(
+      gpu_request("x", 0, tensor, stream.get(), Allreduce{.op = ReduceOp::kSum, .postscale = 3.0}));
+  ASSERT_TRUE(handle.is_ok()) << handle.status().message();
+  // All chunks are to be filled, though nothing has come to the host.
+  EXPECT_TRUE(copies_begin(before + Staging::kChunks));
+  double_hang_at("cuMemcpyAsync", 1);  // the copy of the first piece back to the device
+  double_release();
+  // The host goes on with the other chunks, and the next copies to the host are in their stream.
+  EXPECT_TRUE(copies_begin(before + 3 * Staging::kChunks));
+  EXPECT_FALSE(engine.poll(handle.value()).value());
+  double_release();
+  EXPECT_TRUE(engine.wait(handle.value(), soon()).is_ok());
+  EXPECT_TRUE(tensor.values() == std::vector<float>(kCount, 3.0F));
+  engine.release(handle.value());
+  double_reset();
+}
 
 }  // namespace
 }  // namespace hvd

@@ -29,6 +29,11 @@ TEST_P(NcclOperations, GiveWhatCpuMemoryGivesForEverySize) {
                            {.operation = operation, .rows = rows, .values = GpuValues::kFew});
     }
   }
+  // None of them took the way through host memory.
+  for (const char* const call :
+       {"ncclAllReduce", "ncclReduce", "ncclReduceScatter", "ncclBroadcast", "ncclSend"}) {
+    EXPECT_GT(calls(call), 0) << call;
+  }
 }
 
 TEST_P(NcclOperations, AddFloat8InNcclFrom224On) {

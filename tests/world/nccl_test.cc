@@ -30,11 +30,10 @@ TEST_P(NcclTensors, AveragesSmallAndLargeTensorsStepAfterStep) {
   EXPECT_GT(double_nccl_calls("ncclCommWindowRegister"), 0);
 }
 
-TEST_P(NcclTensors, MovesRowsOfAnyNumber) {
-  NcclRanks world(GetParam());
-  const int size = world.size();
-  world.run([size](int rank, Engine& engine) {
-    auto tensors = gpu_tensors(rank, {static_cast<std::size_t>(rank) * 3});
+/// Each rank gives `counts[rank]` numbers, and gets those of all.
+void expect_gathered(World& world, const std::vector<std::size_t>& counts) {
+  world.run([&](int rank, Engine& engine) {
+    auto tensors = gpu_tensors(rank, {counts[static_cast<std::size_t>(rank)]});
     Request request = gpu_request("gather", rank, tensors, Allgather{});
     request.tensors[0].output = nullptr;
     const auto handle = engine.submit(std::move(request));
@@ -44,11 +43,27 @@ TEST_P(NcclTensors, MovesRowsOfAnyNumber) {
     const auto gathered = engine.gathered(handle.value(), 0);
     ASSERT_TRUE(gathered.is_ok()) << gathered.status().message();
     const auto* floats = reinterpret_cast<const float*>(gathered.value()->begin());
-    for (int from = 0; from < size; ++from) {
-      for (int i = 0; i < from * 3; ++i) ASSERT_EQ(*floats++, static_cast<float>(from + i));
+    for (std::size_t from = 0; from < counts.size(); ++from) {
+      for (std::size_t i = 0; i < counts[from]; ++i) {
+        ASSERT_EQ(*floats++, static_cast<float>(from + i));
+      }
     }
     engine.release(handle.value());
   });
+}
+
+TEST_P(NcclTensors, MovesRowsOfAnyNumber) {
+  NcclRanks world(GetParam());
+  std::vector<std::size_t> counts(static_cast<std::size_t>(world.size()));
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) counts[rank] = rank * 3;
+  expect_gathered(world, counts);
+}
+
+TEST_P(NcclTensors, GathersEqualPartsInOneCall) {
+  NcclRanks world(GetParam());
+  expect_gathered(world, std::vector<std::size_t>(static_cast<std::size_t>(world.size()), 100));
+  EXPECT_EQ(double_nccl_calls("ncclAllGather"), world.size()) << "one on each rank";
+  EXPECT_EQ(double_nccl_calls("ncclBroadcast"), 0);
 }
 
 TEST_P(NcclTensors, BroadcastsAndReduces) {
