@@ -5,9 +5,6 @@
 // one GPU. Prints FINE at the end; exit code 77 where there is no GPU.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -78,16 +75,9 @@ std::string wrong_plane(const hvd::Context& job, const std::string& backend) {
   return "another plane than " + backend + ": " + text;
 }
 
-int run(const std::string& backend, std::span<const std::size_t> sizes) {
-  hvd_test::be_a_host_of_ones_own();
-  const hvd::Context job;
-  std::string why;
-  const std::unique_ptr<RankGpu> gpu = RankGpu::open(why);
-  if (gpu == nullptr) {
-    std::printf("skipped: rank %d: %s\n", job.rank(), why.c_str());
-    return 77;
-  }
-  Memory memory(*gpu);
+int run(const hvd::Context& job, RankGpu& gpu, const std::string& backend,
+        std::span<const std::size_t> sizes) {
+  Memory memory(gpu);
   std::string wrong = wrong_in(hvd::ProcessSet(), sizes, memory);
   if (wrong.empty()) wrong = wrong_in_sets(memory);
   if (wrong.empty()) wrong = wrong_plane(job, backend);
@@ -100,13 +90,9 @@ int run(const std::string& backend, std::span<const std::size_t> sizes) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  try {
+  return hvd_test::run_on_gpu([&](const hvd::Context& job, RankGpu& gpu) {
     auto sizes = hvd_test::table_sizes();
     if (argc > 2) sizes = sizes.first(std::min(sizes.size(), std::size_t{std::stoul(argv[2])}));
-    return run(argv[1], sizes);
-  } catch (const std::exception& failure) {
-    std::printf("FAILED %s\n", failure.what());
-    std::fflush(stdout);
-    std::_Exit(9);
-  }
+    return run(job, gpu, argv[1], sizes);
+  });
 }

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <stdexcept>
 
 namespace hvd_test {
@@ -36,6 +38,12 @@ void check(CUresult code, const char* what) {
   if (code == CUDA_SUCCESS) return;
   throw std::runtime_error(std::string(what) + ": error " + std::to_string(code) +
                            " of the driver");
+}
+
+void be_a_host_of_ones_own() {
+  const char* const rank = std::getenv("HVD_RANK");
+  if (!shares_gpu() || rank == nullptr) return;
+  ::setenv("NCCL_HOSTID", (std::string("rank-") + rank).c_str(), 0);  // before there are threads
 }
 
 }  // namespace
@@ -120,10 +128,20 @@ void RankGpu::get(void* host, const void* device, std::size_t bytes) {
 
 void RankGpu::finish() { check(driver_->finish_stream(stream_), "waiting for the stream"); }
 
-void be_a_host_of_ones_own() {
-  const char* const rank = std::getenv("HVD_RANK");
-  if (!shares_gpu() || rank == nullptr) return;
-  ::setenv("NCCL_HOSTID", (std::string("rank-") + rank).c_str(), 0);  // before there are threads
+int run_on_gpu(const std::function<int(const hvd::Context& job, RankGpu& gpu)>& work) {
+  try {
+    be_a_host_of_ones_own();
+    const hvd::Context job;
+    std::string why;
+    const std::unique_ptr<RankGpu> gpu = RankGpu::open(why);
+    if (gpu != nullptr) return work(job, *gpu);
+    std::printf("skipped: rank %d: %s\n", job.rank(), why.c_str());
+    return 77;
+  } catch (const std::exception& failure) {
+    std::printf("FAILED %s\n", failure.what());
+    std::fflush(stdout);
+    std::_Exit(9);  // another rank may never leave the job
+  }
 }
 
 }  // namespace hvd_test

@@ -4,10 +4,12 @@
 #include <cuda.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "hvd/gpu.hpp"
+#include "hvd/hvd.hpp"
 
 namespace hvd_test {
 
@@ -44,7 +46,9 @@ class RankGpu {
   CUstream stream_ = nullptr;
 };
 
-/// Gives this rank an NCCL_HOSTID that no other has, where ranks share a GPU; before hvd_init().
-void be_a_host_of_ones_own();
+/// Joins the job, takes this rank's GPU and runs `work`; for main() to return. Exit code: that of
+/// `work`; 77, and a line "skipped: ...", where there is no GPU; 9, and "FAILED ...", where it
+/// throws. Where ranks share a GPU each gets an NCCL_HOSTID that no other has, if it has none.
+int run_on_gpu(const std::function<int(const hvd::Context& job, RankGpu& gpu)>& work);
 
 }  // namespace hvd_test
