@@ -7,11 +7,12 @@ What a GPU gives must be what the same program gives in CPU memory.
 from __future__ import annotations
 
 import copy
+import os
 import unittest
 from collections.abc import Callable
 
 import torch
-from gpu_seam import IS_DOUBLE, another_stream, captured_graph, own_device
+from gpu_seam import IS_DOUBLE, another_stream, captured_graph, idle_stream, own_device
 
 import hvd.torch as ht
 from hvd.torch import devices
@@ -170,6 +171,46 @@ class Operations(Case):
         second = ht.allreduce_async(on_host(here(2)), name="mixed.cpu", op=ht.Sum)
         self.assertEqual(ht.synchronize(second).tolist(), [2.0 * ht.size()])
         self.same(ht.synchronize(first), torch.tensor([1.0 * ht.size()]))
+
+
+@unittest.skipUnless(IS_DOUBLE, "a real stream cannot be told to do nothing")
+@unittest.skipIf(os.environ.get("HVD_BACKEND") == "staged", "through host memory all waits")
+class StreamOrder(Case):
+    """The host goes on while the device has not even made the inputs."""
+
+    def test_of_operations(self) -> None:
+        total = torch.tensor([1.0 * sum(range(ht.size()))])
+        self.same(ht.allreduce(here(ht.rank()), name="order", op=ht.Sum), total)
+        with idle_stream() as go_on:
+            mine = [here(ht.rank()) for _ in range(3)]
+            found = ht.allreduce(mine[0], name="order", op=ht.Sum)
+            self.assertIs(ht.synchronize(ht.allreduce_async_(mine[1], op=ht.Sum)), mine[1])
+            handle = ht.allreduce_async_(mine[2], op=ht.Sum)
+            self.assertFalse(ht.poll(handle))
+            self.same(mine[1], here(ht.rank()))
+            go_on()
+            self.same(ht.synchronize(handle, host=True), total)
+        self.same(found, total)
+        self.same(mine[1], total)
+
+    def test_of_an_optimizer(self) -> None:
+        weights = [torch.nn.Parameter(torch.zeros(5, device=DEVICE)) for _ in range(4)]
+        optimizer = ht.DistributedOptimizer(
+            torch.optim.SGD(weights, lr=0.0), [(f"order.{i}", w) for i, w in enumerate(weights)]
+        )
+        for is_idle in (False, True):  # the first step connects, and makes a bucket
+            for weight in weights:
+                weight.grad = None
+            with idle_stream() as go_on:
+                if not is_idle:
+                    go_on()
+                sum((ht.rank() * weight).sum() for weight in weights).backward()
+                optimizer.step()
+                if ht.size() > 1 and is_idle:
+                    for weight in weights:
+                        self.same(weight.grad, torch.full((5,), float(ht.rank())))
+            for weight in weights:
+                self.same(weight.grad, torch.full((5,), (ht.size() - 1) / 2))
 
 
 class Refusals(Case):

@@ -14,7 +14,7 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ranks
@@ -25,6 +25,7 @@ from hvd.gradients import Gradients
 from hvd.torch import devices
 
 IS_DOUBLE = ranks.ON_DOUBLE
+_WAITS = (api.wait_stream, Gradients.wait_stream)  # as users have them
 LOCAL_RANK = int(os.environ.get("HVD_LOCAL_DEVICE", os.environ.get("LOCAL_RANK", "0")))
 NUMBER = LOCAL_RANK if os.environ.get("HVD_SHARE_GPU") != "1" else 0  # of this rank's GPU
 
@@ -78,6 +79,10 @@ class Driver:
         if code := getattr(self._library, name)(*arguments):
             raise AssertionError(f"{name} of the double of the driver: code {code}")
 
+    def tell(self, name: str, *arguments: Any) -> None:
+        """Calls what gives no code."""
+        getattr(self._library, name)(*arguments)
+
 
 @contextlib.contextmanager
 def captured_graph() -> Iterator[None]:
@@ -98,6 +103,29 @@ def captured_graph() -> Iterator[None]:
         driver.call("cuStreamEndCapture", stream, ctypes.byref(graph))
         driver.call("cuGraphDestroy", graph)
         driver.call("cuStreamDestroy_v2", stream)
+
+
+@contextlib.contextmanager
+def idle_stream() -> Iterator[Callable[[], None]]:
+    """Of the double: within it the current stream does nothing before this function is called.
+
+    Waits are those of users: nothing waits for the device that they do not wait for.
+    """
+    gpus, stream = devices.gpus, ctypes.c_void_p()
+    ours = (api.wait_stream, Gradients.wait_stream)
+    with Driver(NUMBER) as driver:
+        driver.call("cuStreamCreate", ctypes.byref(stream), 1)
+        driver.tell("double_hang", stream)
+        gpus.current = stream.value  # type: ignore[attr-defined]
+        api.wait_stream, Gradients.wait_stream = _WAITS  # type: ignore[method-assign]
+        try:
+            yield lambda: driver.tell("double_release")
+        finally:
+            api.wait_stream, Gradients.wait_stream = ours  # type: ignore[method-assign]
+            gpus.current = 0  # type: ignore[attr-defined]
+            driver.tell("double_release")
+            driver.call("cuStreamSynchronize", stream)
+            driver.call("cuStreamDestroy_v2", stream)
 
 
 @contextlib.contextmanager
