@@ -4,8 +4,9 @@
 hooks      host time of submitting 161 gradients, and of synchronize() until it returns
 step       one training step of ResNet-50: DistributedOptimizer beside DistributedDataParallel
 allreduce  sizes from 1 KB to 1 GB beside all_reduce
-Rank 0 prints rows "table | case | ours | theirs | ratio"; medians of the slowest rank. --quick: little
-data, to see that it works; over the double of the driver, too, where torch.distributed takes gloo.
+Rank 0 prints rows "table | case | ours | theirs | ratio"; medians of the slowest rank, ours and theirs
+in turns. --quick: little data, to see that it works; over the double of the driver, too, where
+torch.distributed takes gloo.
 """
 
 from __future__ import annotations
@@ -54,19 +55,25 @@ def slowest(times: list[float]) -> float:
     return hvd.allreduce(mine, op=hvd.Max).item()
 
 
-def median_us(run: Callable[[], None], repeats: int) -> float:
+def once_us(run: Callable[[], None]) -> float:
     """Microseconds until the device is done."""
-    times = []
-    warm_up = 1 if QUICK else 5
-    for turn in range(repeats + warm_up):
-        finish()
-        hvd.barrier()
-        begin = time.perf_counter()
-        run()
-        finish()
-        if turn >= warm_up:
-            times.append(1e6 * (time.perf_counter() - begin))
-    return slowest(times)
+    finish()
+    hvd.barrier()
+    begin = time.perf_counter()
+    run()
+    finish()
+    return 1e6 * (time.perf_counter() - begin)
+
+
+def compare(seconds: float, ours: Callable[[], None], theirs: Callable[[], None]) -> list[float]:
+    """Medians of both, in turns: whatever slows the machine down meets both. As often as fits into
+    the seconds, by how long they took to warm up, which all ranks agree on."""
+    runs = (ours, theirs)
+    for _ in range(1 if QUICK else 4):
+        warm = sum(map(once_us, runs))
+    turns = 1 if QUICK else min(max(int(1e6 * seconds / slowest([warm])), 3), 100)
+    times = [[once_us(run) for run in runs] for _ in range(turns)]
+    return [slowest(list(of_one)) for of_one in zip(*times)]
 
 
 def row(table: str, case: str, ours: float, theirs: float | None = None) -> None:
@@ -102,7 +109,7 @@ def hooks(device: torch.device) -> None:
 
 def step(device: torch.device) -> None:
     join_nccl(device)
-    count, pixels, repeats = (2, 32, 1) if QUICK else (16, 224, 30)
+    count, pixels = (2, 32) if QUICK else (16, 224)
     images = torch.randn(count, 3, pixels, pixels, device=device)
     labels = torch.randint(1000, (count,), device=device)
 
@@ -120,13 +127,16 @@ def step(device: torch.device) -> None:
         torch.optim.SGD(mine.parameters(), lr=0.01), mine.named_parameters()
     )
     hvd.broadcast_parameters(mine.state_dict(), 0)
-    wrapped = torch.nn.parallel.DistributedDataParallel(theirs, gradient_as_bucket_view=True)
+    wrapped = torch.nn.parallel.DistributedDataParallel(
+        theirs,
+        gradient_as_bucket_view=True,
+        broadcast_buffers=False,  # nor does the optimizer of ours send them
+    )
     plain = torch.optim.SGD(theirs.parameters(), lr=0.01)
     row(
         "step",
         f"ResNet-50, {count} images, us",
-        median_us(stepping(mine, optimizer), repeats),
-        median_us(stepping(wrapped, plain), repeats),
+        *compare(15, stepping(mine, optimizer), stepping(wrapped, plain)),
     )
 
 
@@ -134,12 +144,14 @@ def allreduce(device: torch.device) -> None:
     join_nccl(device)
     for power in range(10, 15 if QUICK else 31, 2):
         tensor = torch.zeros((1 << power) // 4, device=device)
-        repeats = 5 if power > 25 else 20 if power > 19 else 200
         row(
             "allreduce",
             f"{1 << power} bytes, us",
-            median_us(lambda t=tensor: hvd.allreduce_(t, name="bench", op=hvd.Sum), repeats),
-            median_us(lambda t=tensor: dist.all_reduce(t), repeats),
+            *compare(
+                3,
+                lambda t=tensor: hvd.allreduce_(t, name="bench", op=hvd.Sum),
+                lambda t=tensor: dist.all_reduce(t),
+            ),
         )
 
 
