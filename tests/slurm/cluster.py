@@ -6,6 +6,7 @@ one pipe that the starting process holds.
 By hand: python3 cluster.py jz sinfo -N
 """
 
+import contextlib
 import os
 import pathlib
 import secrets
@@ -30,6 +31,7 @@ _NAMESPACES = [
     "--mount-proc",
 ]
 _PROGRAMS = ["slurmctld", "slurmd", "srun", "munged", "ip", "unshare", "nsenter"]
+_STARTERS = ("srun", "salloc", "sbatch", "script")
 _FOREIGN_PREFIXES = ("SLURM", "SRUN", "SBATCH", "SALLOC", "PMI", "OMPI_", "HVD_")
 
 
@@ -117,6 +119,8 @@ class Cluster:
         )
 
     def on_login(self, command: list) -> list[str]:
+        if command[0] in _STARTERS:
+            self._await_free_nodes()
         return self._enter(self._init) + ["--wdns=" + str(self.root), "--", *map(str, command)]
 
     def on(self, node: str, command: list, timeout: float = 30) -> subprocess.CompletedProcess:
@@ -211,6 +215,15 @@ class Cluster:
         children = pathlib.Path(f"/proc/{self._unshare.pid}/task/{self._unshare.pid}/children")
         await_true(lambda: children.read_text().strip() != "", 10, "process 1 of the cluster")
         return int(children.read_text().split()[0])
+
+    def _await_free_nodes(self) -> None:
+        """Until the nodes of ended jobs are free again, or 10 s, as where a node crashed: else Slurm takes others."""
+
+        def is_free() -> bool:
+            return not self.login(["squeue", "-h", "-t", "completing"], timeout=20).stdout.strip()
+
+        with contextlib.suppress(TimeoutError):
+            await_true(is_free, 10, "end of ended jobs")
 
     def _await_nodes(self, names: set, states: tuple = ("idle",)) -> None:
         def ready() -> bool:
