@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong on GPUs, in whole jobs over the doubles of the driver and of NCCL.
+"""What goes wrong on GPUs, in whole jobs over the doubles of the driver and of NCCL; what is there.
 
 Usage: gpu_failures_test.py HVDRUN LIBHVD CUDA_DOUBLE NCCL_DOUBLE [unittest arguments]
 """
@@ -7,10 +7,62 @@ Usage: gpu_failures_test.py HVDRUN LIBHVD CUDA_DOUBLE NCCL_DOUBLE [unittest argu
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
 
 import gpu_jobs
 import jobs
 from gpu_jobs import HOST, LAYOUTS, GpuJobCase, free_port
+
+
+class Check(unittest.TestCase):
+    """hvdrun check --build, of a build with a part for GPUs."""
+
+    def line(self, start: str, **variables: str) -> str:
+        """What stands behind the name of one part."""
+        done = subprocess.run(
+            [jobs.arguments()[0], "check", "--build"],
+            env=jobs.clean_environment(**variables),
+            capture_output=True,
+            text=True,
+            timeout=jobs.LIMIT_S,
+            check=True,
+        )
+        found = [line for line in done.stdout.splitlines() if line.startswith(f"  {start} ")]
+        self.assertGreater(len(found), 0, done.stdout)
+        return found[0].removeprefix(f"  {start}").strip()
+
+    def test_names_the_driver_and_uses_no_gpu(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            calls = Path(folder, "calls")
+            said = self.line(
+                "[x] CUDA driver", HVD_CUDA_LIBRARY=sys.argv[3], HVD_DOUBLE_CALLS=str(calls)
+            )
+            self.assertRegex(said, re.escape(sys.argv[3]) + r", up to CUDA \d+\.\d")
+            self.assertEqual(
+                [line.split()[0] for line in calls.read_text().splitlines()], ["cuDriverGetVersion"]
+            )
+        self.assertRegex(
+            self.line("[ ] CUDA driver", HVD_CUDA_LIBRARY="/nowhere"),
+            "/nowhere: .*HVD_CUDA_LIBRARY",
+        )
+        self.assertRegex(self.line("[x] GPU kernels"), r"^sm_\d+, .*newer GPUs")
+
+    def test_names_the_nccl_that_would_be_used_and_why(self) -> None:
+        begin = "NCCL is loaded at the first tensor in GPU memory: "
+        for named, says in (
+            (sys.argv[4], f"{sys.argv[4]} (HVD_NCCL_LIBRARY names it)"),
+            (
+                "/nowhere/nccl.so",
+                "/nowhere/nccl.so (HVD_NCCL_LIBRARY names it, but it is not there)",
+            ),
+            ("libmine.so", "libmine.so (HVD_NCCL_LIBRARY names it)"),
+            ("", "libnccl.so.2 (the system's loader finds it by this name, if it does)"),
+        ):
+            self.assertEqual(self.line("[x] nccl", HVD_NCCL_LIBRARY=named), begin + says)
 
 
 class Disagreement(GpuJobCase):
@@ -100,6 +152,12 @@ say("FINE")
                     self.assertEqual(len(said), 1, ended.text())
                     self.assertRegex(said[0], f"rank {missing[0]} on host {HOST}.*/nowhere/libnccl")
                     self.assertIn("HVD_NCCL_LIBRARY", said[0])
+
+    def test_an_nccl_that_is_too_old_is_none(self) -> None:
+        ended = self.run_gpus([], self.SUMS.format(missing=()), HVD_DOUBLE_NCCL_VERSION="21704")
+        self.assert_all_fine(ended)
+        old = "rank 0 on host .* is NCCL 2.17.4; 2.18.0 or newer is needed.*said once"
+        self.assertRegex(ended.stderr, f"allreduce.* on GPUs does not go by nccl: .*{old}")
 
     def test_a_rank_without_gpu_says_so(self) -> None:
         program = """

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/nccl/nccl_backend.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "backends/nccl/nccl_plan.h"
@@ -88,10 +90,15 @@ const BackendEntry kNcclBackend = {
     .name = "nccl", .memory_bytes = &LaunchBoard::bytes, .create = &create_nccl, .on_gpu = true};
 
 NcclBuild describe_nccl_build(const Environment& environment) {
-  const NcclSource source =
-      NcclSource::choose(loaded_nccl_path(), environment.get("HVD_NCCL_LIBRARY").value_or(""));
-  return {true, format_text("{} is loaded at the first tensor in GPU memory: {} ({})", kNcclTitle,
-                            source.path, source.reason)};
+  const std::string wanted = environment.get("HVD_NCCL_LIBRARY").value_or("");
+  const NcclSource source = NcclSource::choose(loaded_nccl_path(), wanted);
+  std::string_view unless;
+  if (!source.is_loaded && wanted.empty()) unless = ", if it does";
+  if (source.path.find('/') != std::string::npos && ::access(source.path.c_str(), R_OK) != 0) {
+    unless = ", but it is not there";
+  }
+  return {true, format_text("{} is loaded at the first tensor in GPU memory: {} ({}{})", kNcclTitle,
+                            source.path, source.reason, unless)};
 }
 
 }  // namespace hvd

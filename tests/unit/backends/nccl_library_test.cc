@@ -56,6 +56,12 @@ TEST(NcclLibrary, LoadsARealOneAndFindsItAgainInTheProcess) {
   ASSERT_TRUE(again.is_ok()) << again.status().message();
   EXPECT_EQ(again.value().path(), nccl.value().path());
   EXPECT_NE(again.value().describe().find("the process had loaded it"), std::string::npos);
+  testing::internal::CaptureStderr();
+  const auto other = NcclLibrary::open(naming("/mine/libnccl.so.2"));
+  const std::string warning = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(other.is_ok()) << other.status().message();
+  EXPECT_EQ(other.value().path(), nccl.value().path()) << "never two in a process";
+  EXPECT_NE(warning.find("HVD_NCCL_LIBRARY=/mine/libnccl.so.2 is not used"), std::string::npos);
 }
 
 }  // namespace
