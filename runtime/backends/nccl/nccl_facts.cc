@@ -20,9 +20,6 @@ std::string place_of(const Communicator& communicator, std::size_t rank) {
   return format_text("rank {} on host {}", world_rank, communicator.hosts[rank]);
 }
 
-/// Patches of one minor version talk to each other.
-int without_patch(std::int32_t version) { return version / 100; }
-
 std::string version_text(std::int32_t version) {
   return format_text("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
@@ -40,13 +37,14 @@ Status check_problems(std::span<const NcclFacts> facts, const Communicator& comm
   return Status::ok();
 }
 
+/// NCCL refuses ranks that differ in the patch alone ("Mismatched NCCL version detected").
 Status check_versions(std::span<const NcclFacts> facts, const Communicator& communicator) {
   for (std::size_t rank = 1; rank < facts.size(); ++rank) {
-    if (without_patch(facts[rank].version) == without_patch(facts[0].version)) continue;
+    if (facts[rank].version == facts[0].version) continue;
     return error(Code::kMismatch,
-                 "{} has NCCL {}, and {} has {}: versions of NCCL do not talk to each other; use "
-                 "one environment (module, container, virtual environment) on all ranks, or name "
-                 "one library in HVD_NCCL_LIBRARY",
+                 "{} has NCCL {}, and {} has {}: NCCL wants the same version on all ranks, to the "
+                 "last number; use one environment (module, container, virtual environment), or "
+                 "name one library in HVD_NCCL_LIBRARY",
                  place_of(communicator, rank), version_text(facts[rank].version),
                  place_of(communicator, 0), version_text(facts[0].version));
   }
@@ -76,10 +74,24 @@ Status check_shared_gpu(std::span<const NcclFacts> facts, const Communicator& co
   return Status::ok();
 }
 
+std::vector<int> nodes_of_ranks(const Communicator& communicator) {
+  std::vector<int> nodes(static_cast<std::size_t>(communicator.size));
+  for (std::size_t node = 0; node < communicator.nodes.size(); ++node) {
+    for (const int rank : communicator.nodes[node]) {
+      nodes[static_cast<std::size_t>(rank)] = static_cast<int>(node);
+    }
+  }
+  return nodes;
+}
+
+/// NCCL tells GPUs by their places on the bus: MIG instances of one have uuids of their own.
 Status check_gpus(std::span<const NcclFacts> facts, const Communicator& communicator) {
+  const std::vector<int> nodes = nodes_of_ranks(communicator);
   for (std::size_t second = 1; second < facts.size(); ++second) {
     for (std::size_t first = 0; first < second; ++first) {
-      if (facts[first].uuid != facts[second].uuid) continue;
+      const bool is_one_place = nodes[first] == nodes[second] &&
+                                text_of(facts[first].bus_id) == text_of(facts[second].bus_id);
+      if (!is_one_place && facts[first].uuid != facts[second].uuid) continue;
       HVD_TRY(check_shared_gpu(facts, communicator, first, second));
     }
   }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <string>
 
 namespace hvd {
 namespace {
@@ -32,7 +33,7 @@ std::vector<NcclFacts> facts_of_three() {
     facts[rank].version = 22809;
     facts[rank].visible_gpus = 4;
     facts[rank].uuid[0] = static_cast<std::uint8_t>(rank + 1);
-    put_text(facts[rank].bus_id, "0000:1b:00.0");
+    put_text(facts[rank].bus_id, rank == 1 ? "0000:43:00.0" : "0000:1b:00.0");
     put_text(facts[rank].gpu, "Test GPU");
   }
   return facts;
@@ -45,7 +46,7 @@ NcclAgreement agree(const std::function<void(std::vector<NcclFacts>&)>& change) 
 }
 
 TEST(NcclFacts, AgreeWhereEveryRankHasAGpuAndTheSameNccl) {
-  const NcclAgreement agreement = agree([](auto& facts) { facts[2].version = 22803; });
+  const NcclAgreement agreement = agree([](auto&) {});
   EXPECT_TRUE(agreement.status.is_ok()) << agreement.status.message();
   EXPECT_TRUE(agreement.notices.empty());
 }
@@ -84,9 +85,15 @@ TEST(NcclFacts, RefuseWithASentenceThatNamesTheRanks) {
        Code::kInvalidArgument, "rank 5 on host a: the GPU fell off the bus", ""},
       {[](auto& facts) { facts[1].version = 22703; }, Code::kMismatch,
        "rank 5 on host a has NCCL 2.27.3, and rank 4 on host a has 2.28.9", "HVD_NCCL_LIBRARY"},
+      {[](auto& facts) { facts[2].version = 22803; }, Code::kMismatch,
+       "rank 6 on host b has NCCL 2.28.3, and rank 4 on host a has 2.28.9", "to the last number"},
       {[](auto& facts) { facts[1].uuid = facts[0].uuid; }, Code::kInvalidArgument,
        "rank 4 on host a and rank 5 on host a use the same GPU (Test GPU, 0000:1b:00.0)",
        "--gpu-bind=none"},
+      // Two MIG instances.
+      {[](auto& facts) { facts[1].bus_id = facts[0].bus_id; }, Code::kInvalidArgument,
+       "rank 4 on host a and rank 5 on host a use the same GPU (Test GPU, 0000:1b:00.0)",
+       "which NCCL refuses"},
       {share, Code::kInvalidArgument, "rank 4 on host a and rank 5 on host a use the same GPU",
        "another NCCL_HOSTID"},
   };
@@ -165,6 +172,7 @@ TEST(NcclFacts, CountThePairsOfTheFirstNodeThatLacksPeerAccess) {
   communicator.nodes = {{0, 1}, {2, 3, 4, 5}, {6, 7, 8, 9}};
   for (std::size_t rank = 0; rank < facts.size(); ++rank) {
     facts[rank].uuid[0] = static_cast<std::uint8_t>(rank + 1);
+    put_text(facts[rank].bus_id, std::to_string(rank));
     facts[rank].visible_gpus = 4;
     communicator.hosts.push_back(rank < 2 ? "a" : rank < 6 ? "b" : "c");
   }
