@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -27,23 +28,34 @@ class Listener {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(fd_.get(), 1), 0);
-    ::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length);
-    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    listen_at(reinterpret_cast<sockaddr*>(&address), sizeof address);
   }
-  const std::string& address() const { return address_; }
+  explicit Listener(const addrinfo& place)
+      : fd_(::socket(place.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    listen_at(place.ai_addr, place.ai_addrlen);
+  }
+  std::string port() const { return std::to_string(port_); }
+  std::string address() const { return "127.0.0.1:" + port(); }
+  int fd() const { return fd_.get(); }
   UniqueFd accept() { return UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
 
  private:
+  void listen_at(const sockaddr* address, socklen_t length) {
+    EXPECT_EQ(::bind(fd_.get(), address, length), 0);
+    EXPECT_EQ(::listen(fd_.get(), 1), 0);
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    ::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&bound), &size);
+    // The port is in the same place for both families.
+    port_ = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
+  }
   UniqueFd fd_;
-  std::string address_;
+  int port_ = 0;
 };
 
 TEST(NcclRas, IsWhereItsVariableSays) {
-  EXPECT_EQ(ras_address(Environment()), "127.0.0.1:28028");
-  EXPECT_EQ(ras_address(with("NCCL_RAS_ADDR", "localhost:1")), "127.0.0.1:1");
+  EXPECT_EQ(ras_address(Environment()), "localhost:28028");
+  EXPECT_EQ(ras_address(with("NCCL_RAS_ADDR", "localhost:1")), "localhost:1");
   EXPECT_EQ(ras_address(with("NCCL_RAS_ADDR", "10.0.0.1:2")), "10.0.0.1:2");
   EXPECT_EQ(ras_address(with("NCCL_RAS_ENABLE", "0")), "");
 }
@@ -70,12 +82,43 @@ TEST(NcclRas, TellsWhatIsAskedOfIt) {
   EXPECT_EQ(asked.rfind("CLIENT PROTOCOL", 0), 0U);
 }
 
+TEST(NcclRas, IsFoundAtEachAddressOfItsName) {
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* places = nullptr;
+  ASSERT_EQ(::getaddrinfo("localhost", nullptr, &wanted, &places), 0);
+  for (const addrinfo* place = places; place != nullptr; place = place->ai_next) {
+    Listener listener(*place);
+    std::thread server([&] {
+      const UniqueFd client = listener.accept();
+      const std::string_view answer = "SERVER PROTOCOL 2\n";
+      EXPECT_EQ(::send(client.get(), answer.data(), answer.size(), 0),
+                static_cast<ssize_t>(answer.size()));
+      ::shutdown(client.get(), SHUT_WR);
+      char rest[64];
+      while (::recv(client.get(), rest, sizeof rest, 0) > 0) {
+      }
+    });
+    const auto answer =
+        ask_ras("localhost:" + listener.port(), Deadline::after(std::chrono::seconds(30)));
+    if (!answer.is_ok()) ::shutdown(listener.fd(), SHUT_RDWR);
+    server.join();
+    EXPECT_EQ(answer.value_or(answer.status().message()), "SERVER PROTOCOL 2\n");
+  }
+  ::freeaddrinfo(places);
+}
+
 TEST(NcclRas, MayBeSilentOrAbsent) {
   Listener listener;
   const auto silent = ask_ras(listener.address(), Deadline::after(std::chrono::milliseconds(20)));
   EXPECT_EQ(silent.status().code(), Code::kTimeout);
   const auto absent = ask_ras("127.0.0.1:1", Deadline::after(std::chrono::seconds(30)));
   EXPECT_EQ(absent.status().code(), Code::kSystem);
+  for (const char* const wrong : {"localhost", "localhost:port", "no such host:1"}) {
+    const auto nowhere = ask_ras(wrong, Deadline::after(std::chrono::seconds(30)));
+    EXPECT_EQ(nowhere.status().code(), Code::kInvalidArgument) << wrong;
+    EXPECT_NE(nowhere.status().message().find(wrong), std::string::npos) << wrong;
+  }
 }
 
 TEST(NcclRas, FindsErrorsAndWarningsInAnAnswer) {
