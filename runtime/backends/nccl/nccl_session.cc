@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/nccl/nccl_session.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "backends/nccl/nccl_ras.h"
 #include "base/log.h"
 
 namespace hvd {
+namespace {
+
+/// As NCCL reads a number of its own: "" and what is none are 0. A rank that takes for on what NCCL
+/// takes for off would leave the order of kernels to nobody.
+bool is_on_for_nccl(const Environment& environment, std::string_view name) {
+  return std::strtoll(environment.get(name).value_or("").c_str(), nullptr, 0) != 0;
+}
+
+}  // namespace
 
 Result<NcclSettings> NcclSettings::from(const Environment& environment) {
   NcclSettings settings;
@@ -17,7 +27,7 @@ Result<NcclSettings> NcclSettings::from(const Environment& environment) {
   settings.registers = registers.value_or(1) != 0;
   settings.uses_graphs = graphs.value_or(0) != 0;
   settings.ras = ras_address(environment);
-  settings.wants_order = environment.get("NCCL_LAUNCH_ORDER_IMPLICIT").value_or("0") != "0";
+  settings.wants_order = is_on_for_nccl(environment, "NCCL_LAUNCH_ORDER_IMPLICIT");
   settings.host_id = environment.get("NCCL_HOSTID").value_or("");
   return settings;
 }

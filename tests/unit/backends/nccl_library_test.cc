@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "backends/nccl/nccl_session.h"
+
 namespace hvd {
 namespace {
 
@@ -23,6 +25,20 @@ TEST(NcclSource, TakesTheOneOfTheProcessBeforeAllOthers) {
 TEST(NcclSource, TakesTheOneThatIsNamedThenTheOneThatIsInstalled) {
   EXPECT_EQ(NcclSource::choose("", "/mine/libnccl.so.2").path, "/mine/libnccl.so.2");
   EXPECT_EQ(NcclSource::choose("", "").path, kNcclSoname);
+}
+
+TEST(NcclSettings, TakeForOnWhatNcclTakesForOn) {
+  const auto wants_order = [](const char* text) {
+    Environment environment;
+    if (text != nullptr) environment.set("NCCL_LAUNCH_ORDER_IMPLICIT", text);
+    const auto settings = NcclSettings::from(environment);
+    return settings.is_ok() && settings.value().wants_order;
+  };
+  for (const char* const on : {"1", "2", "-1", " 1", "0x1"}) EXPECT_TRUE(wants_order(on)) << on;
+  for (const char* const off : {"", "0", "00", "0x0", "no", "true"}) {
+    EXPECT_FALSE(wants_order(off)) << off;
+  }
+  EXPECT_FALSE(wants_order(nullptr));
 }
 
 TEST(NcclVersion, ReadsAsPeopleWriteIt) { EXPECT_EQ(nccl_version_text(22809), "2.28.9"); }
