@@ -18,10 +18,11 @@ import sys
 import tempfile
 import typing
 
-# What clusters have: P100, V100, A100, H100, B200. A GPU between runs the code of the one before it
-# with the same first digit; newer ones compile the text of the last.
+# What clusters have: P100, V100, A100, H100, B200, RTX PRO 6000. A GPU between runs the code of the
+# one before it with the same major number. The others compile the text, which a driver takes only
+# if it is not older than the compiler: so what there is gets code.
 _WANTED = {
-    "cuda": ["60", "70", "80", "90", "100"],
+    "cuda": ["60", "70", "80", "90", "100", "120"],
     "rocm": ["gfx906", "gfx908", "gfx90a", "gfx942"],
 }
 _KERNELS = pathlib.Path("device/kernels")
@@ -236,12 +237,13 @@ def usage(log: str) -> dict[str, dict[str, int]]:
 
 
 def make(compiler: Compiler, names: list[str], root: pathlib.Path, folder: pathlib.Path) -> None:
-    """Compiles for all architectures, and the text of the last one; writes what the build needs."""
+    """Compiles for all architectures, and a text; writes what the build needs."""
     jobs = [(name, False) for name in names]
     if isinstance(compiler, Hipcc):
         jobs = [("+".join(names), False)]
     else:
-        jobs.append((names[-1], True))
+        # Of the last but one, which serves as well what lies between it and the last: sm_110.
+        jobs.append((names[-2:][0], True))
     with concurrent.futures.ThreadPoolExecutor() as pool:
         results = list(pool.map(lambda job: compiler.compile(root, *job), jobs))
     images, resources = [], {}

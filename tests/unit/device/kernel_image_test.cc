@@ -125,6 +125,14 @@ TEST(KernelImage, ServesNewFamiliesByText) {
   }
 }
 
+TEST(KernelImage, ServesFamiliesBetweenTwoOfItsOwnByText) {
+  const std::vector<int> own = kernel_architectures();
+  ASSERT_GE(own.size(), 2U);
+  const int between = (own[own.size() - 2] / 10 + 1) * 10;  // sm_110 of 100 and 120
+  if (between == own.back()) GTEST_SKIP() << "this compiler knows no family with a gap before it";
+  EXPECT_EQ(kernel_image(between).data(), kernel_image(990).data());
+}
+
 TEST(KernelImage, HasNothingForOlderGpus) {
   EXPECT_TRUE(kernel_image(30).empty());
   EXPECT_TRUE(kernel_image(architectures_of_build().front() - 1).empty());
