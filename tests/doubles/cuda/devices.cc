@@ -80,6 +80,7 @@ bool is_device(CUdevice device) { return device >= 0 && device < device_count();
 bool has_driver_ended() { return has_ended.load(); }
 bool is_initialised() { return initialised_by.load() == ::getpid(); }
 int device_count() { return static_cast<int>(devices().contexts.size()); }
+int architecture() { return devices().architecture; }
 CUcontext context_of(int device) {
   return is_device(device) ? devices().contexts[static_cast<std::size_t>(device)].get() : nullptr;
 }

@@ -24,6 +24,8 @@ bool is_initialised();
 bool has_driver_ended();
 /// GPUs that this process sees.
 int device_count();
+/// Of all of them: 90 for sm_90.
+int architecture();
 /// Null: there is no such GPU.
 CUcontext context_of(int device);
 /// That of the thread; null: none.

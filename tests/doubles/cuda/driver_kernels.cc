@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and kernels: whatever the image holds, the kernels are those of the host build.
+// Modules and kernels: whatever the image of a GPU holds, the kernels are those of the host build.
 #include <cuda.h>
+#include <elf.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -25,15 +27,32 @@ using namespace double_cuda;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-/// Code for a GPU, or text that the driver compiles.
-bool is_image(const void* image) {
-  const auto* const text = static_cast<const char*>(image);
-  if (std::memcmp(text,
-                  "\x7f"
-                  "ELF",
-                  4) == 0)
-    return true;
-  return std::string_view(text).find(".version") != std::string_view::npos;
+/// 90 for sm_90. Code has it in its flags, since CUDA 12.8 elsewhere for GPUs from sm_100 on.
+int architecture_of_code(const void* image) {
+  constexpr int kElsewhere = 8;
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof(header));
+  const bool is_elsewhere = header.e_ident[EI_ABIVERSION] >= kElsewhere;
+  return static_cast<int>(is_elsewhere ? header.e_flags >> 8 & 0xffffU : header.e_flags & 0xffU);
+}
+
+/// The first architecture that text is for; 0: it does not say.
+int architecture_of_text(std::string_view text) {
+  constexpr std::string_view kTarget = ".target sm_";
+  const auto place = text.find(kTarget);
+  return place == text.npos ? 0 : std::atoi(text.data() + place + kTarget.size());
+}
+
+/// Code of the GPU's family, or text that the driver compiles; neither may be for newer GPUs.
+CUresult check_image(const void* image, int architecture) {
+  if (std::memcmp(image, ELFMAG, SELFMAG) == 0) {
+    const int own = architecture_of_code(image);
+    const bool runs = own / 10 == architecture / 10 && own <= architecture;
+    return runs ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  const std::string_view text(static_cast<const char*>(image));
+  if (text.find(".version") == text.npos) return CUDA_ERROR_INVALID_IMAGE;
+  return architecture_of_text(text) <= architecture ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
 }  // namespace
@@ -41,7 +60,8 @@ bool is_image(const void* image) {
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   DOUBLE_BEGIN(cuModuleLoadData, kContext);
   if (const CUresult code = forbid_in_capture(); code != CUDA_SUCCESS) return code;
-  if (image == nullptr || !is_image(image)) return CUDA_ERROR_INVALID_IMAGE;
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult code = check_image(image, architecture()); code != CUDA_SUCCESS) return code;
   *module = new CUmod_st{current_context()};
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels and graphs, through a driver that takes any image and runs the kernels of the host build.
+// Kernels and graphs, through a driver that runs the kernels of the host build, whatever the image.
+#include <elf.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -22,6 +23,22 @@ std::span<const std::byte> some_text(int) {
 std::span<const std::byte> no_image(int) { return {}; }
 std::span<const std::byte> broken_image(int) {
   static constexpr char kText[] = "neither code nor text";
+  return std::as_bytes(std::span(kText));
+}
+
+/// The begin of code for sm_90, which GPUs of sm_80 do not run.
+std::span<const std::byte> code_of_another_family(int) {
+  static const Elf64_Ehdr header = [] {
+    Elf64_Ehdr made{};
+    std::memcpy(made.e_ident, ELFMAG, SELFMAG);
+    made.e_ident[EI_ABIVERSION] = 7;
+    made.e_flags = 90;
+    return made;
+  }();
+  return std::as_bytes(std::span(&header, 1));
+}
+std::span<const std::byte> text_of_newer_gpus(int) {
+  static constexpr char kText[] = ".version 8.8\n.target sm_100\n";
   return std::as_bytes(std::span(kText));
 }
 
@@ -85,7 +102,16 @@ TEST_F(GpuGraphTest, SaysThatTheBuildHasNoKernelsForTheGpu) {
               HasSubstr("GPU 0 (Double of a GPU): this build has no kernels for sm_80"));
   const auto broken = open(broken_image);
   EXPECT_THAT(broken->kernel("hvd_fill").status().message(),
-              HasSubstr("cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE"));
+              AllOf(HasSubstr("cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE"),
+                    HasSubstr("a newer driver, or a build with an older CUDA")));
+}
+
+TEST_F(GpuGraphTest, LoadsNoKernelsOfOtherGpus) {
+  for (const KernelImages images : {&code_of_another_family, &text_of_newer_gpus}) {
+    EXPECT_THAT(open(images)->kernel("hvd_fill").status().message(),
+                AllOf(HasSubstr("cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU"),
+                      HasSubstr("hvdrun check --build")));
+  }
 }
 
 TEST_F(GpuGraphTest, SaysThatALaunchFailed) {

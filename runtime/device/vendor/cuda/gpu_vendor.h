@@ -143,8 +143,11 @@ inline const char* remedy(ErrorCode code) {
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
       return "another process holds the GPU for itself: one rank per GPU, or compute mode Default";
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
       return "hvdrun check --build lists the architectures that this build has kernels for";
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+      return "the driver is older than the CUDA that compiled the kernels of this build: a newer "
+             "driver, or a build with an older CUDA (-Dgpu_roots=), is needed";
     case CUDA_ERROR_ECC_UNCORRECTABLE:
       return "the memory of this GPU is damaged: leave the node out (--exclude) and report it";
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
