@@ -3,8 +3,8 @@
 
     python3 tests/gpu/collect.py BUILD FOLDER [--nccl [FILE]]
 
-A node with GPUs often has no compiler and no network. The folder has the programs, stripped, at
-their places, and in lib/ the libraries of theirs that such a machine may lack. NCCL is not among
+A node with GPUs often has no compiler and no network. The folder has the programs, at their
+places, and in lib/ the libraries of theirs that such a machine may lack. NCCL is not among
 them, as it is large and comes with a torch; --nccl adds FILE, or that of scripts/gpu_packages.sh.
 There: tests/gpu/run.sh FOLDER, with the sources beside it.
 """
@@ -74,7 +74,7 @@ def main() -> int:
         source, target = build / program, options.folder / program
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source.resolve(), target)
-        subprocess.run(["strip", str(target)], check=True)
+        subprocess.run(["strip", "--strip-debug", str(target)], check=True)  # stacks have names
         for library in libraries_of(source):
             if build not in library.resolve().parents:
                 shutil.copy2(library.resolve(), options.folder / "lib" / library.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine has that tests on GPUs need: a driver, NCCL, torch, compute-sanitizer.
+"""What the machine has that tests on GPUs need: a driver, NCCL, torch, compute-sanitizer, MPS.
 
 python3 tests/gpu/found.py      the headers and NVRTC that came with a torch, for -Dgpu_roots=
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,24 @@ from ranks import ON_DOUBLE  # noqa: E402 (the path comes first)
 ASK_TORCH = """
 import torch
 print(torch.__version__, torch.cuda.device_count() if torch.cuda.is_available() else 0)
+"""
+ASK_DRIVER = """
+import ctypes, os
+driver = ctypes.CDLL(os.environ.get("HVD_CUDA_LIBRARY", "libcuda.so.1"))
+count, cuda, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+if code:
+    raise SystemExit(f"no GPU: error {code} of the driver")
+driver.cuDeviceGetName(name, 256, 0)
+driver.cuDriverGetVersion(ctypes.byref(cuda))
+print(count.value)
+print(f"{name.value.decode()}, CUDA {cuda.value // 1000}.{cuda.value % 1000 // 10}")
+"""
+ASK_NCCL_VERSION = """
+import ctypes, sys
+version = ctypes.c_int()
+ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(version))
+print(f"{version.value // 10000}.{version.value // 100 % 100}.{version.value % 100}")
 """
 ASK_NCCL = """
 import importlib.util, pathlib
@@ -42,10 +61,11 @@ for folder in found.submodule_search_locations if found else ():
 
 
 class Gpus(NamedTuple):
-    """How many GPUs the driver sees; 0: why."""
+    """How many GPUs the driver sees, and what the first is; 0: why."""
 
     count: int
     reason: str
+    what: str = ""
 
 
 class Found(NamedTuple):
@@ -57,36 +77,38 @@ class Found(NamedTuple):
     reasons: dict[str, str]
     gpus: int
     is_double: bool
-
-    def describe(self) -> str:
-        """One line for people."""
-        nccl = self.environment.get("HVD_NCCL_LIBRARY", "none")
-        return f"NCCL: {nccl}; Python: {self.python}; sanitizer: {' '.join(self.sanitizer)}"
+    mps: str = ""  # the control program of the Multi-Process Service
+    debugger: str = ""
+    machine: str = ""  # GPU, driver, NCCL, torch, for people
 
 
 def first_gpu() -> Gpus:
     """Asks the driver in a process of its own, so that this one holds no GPU."""
-    program = (
-        "import ctypes, os, sys\n"
-        "driver = ctypes.CDLL(os.environ.get('HVD_CUDA_LIBRARY', 'libcuda.so.1'))\n"
-        "code = driver.cuInit(0)\n"
-        "count = ctypes.c_int()\n"
-        "code = code or driver.cuDeviceGetCount(ctypes.byref(count))\n"
-        "print(count.value if code == 0 else f'no GPU: error {code} of the driver')\n"
-    )
     asked = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", ASK_DRIVER], capture_output=True, text=True, check=False
     )
-    said = asked.stdout.strip() or (asked.stderr.strip().splitlines() or ["no answer"])[-1]
-    return Gpus(int(said), "") if said.isdigit() else Gpus(0, said)
+    lines = asked.stdout.splitlines()
+    if asked.returncode == 0 and lines and lines[0] != "0":
+        return Gpus(int(lines[0]), "", lines[-1])
+    said = asked.stderr.strip().splitlines() or ["no GPU: the driver counts none"]
+    return Gpus(0, said[-1])
 
 
-def ask(python: str, program: str) -> str:
-    """What a Python prints; "" where it fails."""
+def driver_version() -> str:
+    """Of the driver's part in the kernel; "": not known."""
     try:
-        asked = subprocess.run(
-            [python, "-c", program], capture_output=True, text=True, timeout=120, check=False
-        )
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return ""
+    found = re.search(r"Module.*?\s(\d+\.[\d.]+)\s", text)
+    return found.group(1) if found else ""
+
+
+def ask(python: str, program: str, *arguments: str) -> str:
+    """What a Python prints; "" where it fails."""
+    command = [python, "-c", program, *arguments]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return asked.stdout.strip() if asked.returncode == 0 else ""
@@ -101,17 +123,24 @@ def pythons() -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def python_with_torch(is_double: bool) -> tuple[str, str]:
-    """A Python whose torch finds a GPU (any torch, over the double); and what is missing."""
-    with_torch = ""
+class Torch(NamedTuple):
+    """A Python; its torch; and what is missing."""
+
+    python: str
+    version: str
+    missing: str
+
+
+def python_with_torch(is_double: bool) -> Torch:
+    """A Python whose torch finds a GPU (any torch, over the double)."""
+    blind = None
     for python in pythons():
         said = ask(python, ASK_TORCH).split()
-        with_torch = with_torch or (python if said else "")
         if said and (is_double or said[-1] != "0"):
-            return python, ""
-    if with_torch:
-        return with_torch, f"the torch of {with_torch} finds no GPU"
-    return sys.executable, "no torch in " + ", ".join(pythons())
+            return Torch(python, said[-2], "")
+        if said and blind is None:
+            blind = Torch(python, said[-2], f"the torch of {python} finds no GPU")
+    return blind or Torch(sys.executable, "none", "no torch in " + ", ".join(pythons()))
 
 
 def nccl_library(build: Path) -> str:
@@ -155,12 +184,19 @@ def sanitizer_command() -> list[str]:
     return [path]
 
 
+def first_program(variable: str, *names: str) -> str:
+    """What the variable names, else the first of the names on the path, or at such a path; "": none."""
+    named = os.environ.get(variable)
+    programs = [named] if named else names
+    return next(filter(None, map(shutil.which, programs)), "")
+
+
 def look_around(build: Path, gpus: Gpus) -> Found:
     """Everything, once."""
     reasons = {}
-    python, without_torch = python_with_torch(ON_DOUBLE)
-    if without_torch:
-        reasons["torch"] = without_torch
+    torch = python_with_torch(ON_DOUBLE)
+    if torch.missing:
+        reasons["torch"] = torch.missing
     nccl = nccl_library(build)
     if not nccl:
         reasons["nccl"] = "no libnccl.so.2: HVD_NCCL_LIBRARY names one"
@@ -169,18 +205,33 @@ def look_around(build: Path, gpus: Gpus) -> Found:
         reasons["sanitizer"] = "no compute-sanitizer: COMPUTE_SANITIZER names one"
     if ON_DOUBLE:
         reasons["sanitizer"] = "the double of the driver is no GPU"
+    control = "nvidia-cuda-mps-control"
+    places = () if ON_DOUBLE else (control, f"/usr/local/nvidia/bin/{control}")
+    mps = first_program("MPS_CONTROL", *places)
+    if not mps:
+        reasons["mps"] = f"no {control}: MPS_CONTROL names one"
+    debugger = first_program("DEBUGGER", "gdb", "cuda-gdb", "/usr/local/cuda/bin/cuda-gdb")
     libraries = [str(build / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
     packages = [str(ROOT / "runtime" / "python"), os.environ.get("PYTHONPATH", "")]
     environment = {
         "HVD_LIBRARY": str(build / "runtime" / "c" / "libhvd.so"),
-        "HVD_TEST_PYTHON": python,
+        "HVD_TEST_PYTHON": torch.python,
         "PYTHONPATH": os.pathsep.join(filter(None, packages)),
     }
     if (build / "lib").is_dir():  # made by collect.py
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
     if nccl:
         environment["HVD_NCCL_LIBRARY"] = nccl
-    return Found(python, sanitizer, environment, reasons, gpus.count, ON_DOUBLE)
+    version = ask(sys.executable, ASK_NCCL_VERSION, nccl) if nccl else "none"
+    machine = (
+        f"{gpus.count} x {gpus.what}, driver {driver_version() or 'not known'}; NCCL {version} "
+        f"({nccl}); torch {torch.version} ({torch.python}); {' '.join(sanitizer) or 'no sanitizer'}; "
+        f"{mps or 'no MPS'}; {debugger or 'no debugger'}"
+    )
+    return Found(
+        *(torch.python, sanitizer, environment, reasons, gpus.count, ON_DOUBLE),
+        *(mps, debugger, machine),
+    )
 
 
 if __name__ == "__main__":

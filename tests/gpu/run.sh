@@ -23,6 +23,6 @@ elif [ ! -x "$build/tests/gpu/gpu_bench" ]; then
   ninja -C "$build" "${programs[@]}"
 fi
 if command -v nvidia-smi >/dev/null; then
-  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv || true
+  timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv || true
 fi
 exec "$python" -B "$root/tests/gpu/run_all.py" "$build" "$@"

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that there is to run on GPUs, the most telling first, and a table of what came of it.
 
-    python3 tests/gpu/run_all.py BUILD [--only NAME]... [--ranks 2] [--within 540] [--logs FOLDER]
+    python3 tests/gpu/run_all.py BUILD [--only NAME]... [--ranks 2] [--within 480] [--logs FOLDER]
+        [--results FILE]
 
 BUILD is a build folder, or what collect.py made of one. Ranks share a GPU where there are more of
-them. A part that lacks something (torch, NCCL, compute-sanitizer) is skipped, and says what. Found
-by themselves, unless these variables name them: HVD_CUDA_LIBRARY, HVD_NCCL_LIBRARY, HVD_TEST_PYTHON
-(whose torch finds a GPU), COMPUTE_SANITIZER. Rows of figures are for docs/reference/performance.md.
-Exit code 77 where nothing could be run, without a GPU for one; 1 where something failed, or where
-a part that --only named found no time.
+them. A part that lacks something (torch, NCCL, compute-sanitizer, MPS) is skipped, and says what.
+Found by themselves, unless these variables name them: HVD_CUDA_LIBRARY, HVD_NCCL_LIBRARY,
+HVD_TEST_PYTHON (whose torch finds a GPU), COMPUTE_SANITIZER, MPS_CONTROL, DEBUGGER (for the stacks
+of what does not end). What is printed stands in FILE, too, as it comes, with more of what failed.
+Rows of figures are for docs/reference/performance.md. Exit code 77 where nothing could be run,
+without a GPU for one; 1 where something failed, or where a part that --only named found no time.
 """
 
 from __future__ import annotations
@@ -25,26 +27,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from found import Found, first_gpu, look_around
+from parts import Part, parts_of
+from stacks import stacks_below
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 SKIPPED = 77
-WITHIN_S = 540  # less than meson.build lets a test take
-LISTS = [
-    ROOT / "tests" / "bench" / f"shapes_{name}.txt" for name in ("resnet50", "vgg16", "bert_base")
-]
-
-
-class Part(NamedTuple):
-    """One program, as so many ranks."""
-
-    name: str
-    command: list[str]
-    limit_s: float
-    ranks: int = 0  # 0: starts them itself, at most 3, or is none
-    environment: dict[str, str] = {}
-    wants: str = ""  # what the output must match
-    needs: tuple[str, ...] = ()  # of "nccl", "torch", "sanitizer"
+WITHIN_S = 480  # with what ends a part, less than meson.build lets a test take
+STACKS_S = 25
+MOST_STACKS = 2  # parts whose stacks are looked at
+# Unless they are set: NCCL tells why it fails, ranks meet on the loopback, what hangs is told early.
+DEFAULTS = {
+    "NCCL_DEBUG": "WARN",
+    "NCCL_SOCKET_IFNAME": "lo",
+    "HVD_STALL_CHECK_TIME_SECONDS": "20",
+}
 
 
 class Outcome(NamedTuple):
@@ -56,113 +52,36 @@ class Outcome(NamedTuple):
     remark: str
 
 
-def table_parts(build: Path, ranks: int, sizes: list[str]) -> list[Part]:
-    """Operation x type x size in GPU memory, over every way there is."""
-    program = str(build / "tests" / "gpu" / "gpu_table_rank")
-    nccl, staged = [program, "nccl", *sizes], [program, "staged", *sizes]
-    fine = r"\bFINE\b"
-    return [
-        Part("table", nccl, 120, ranks, wants=fine, needs=("nccl",)),
-        Part("table-3-ranks", nccl, 120, 3, wants=fine, needs=("nccl",)),
-        Part("table-graphs", nccl, 120, ranks, {"HVD_GPU_GRAPHS": "1"}, fine, ("nccl",)),
-        Part("table-staged", staged, 120, ranks, {"HVD_BACKEND": "staged"}, fine),
-    ]
+class Report:
+    """What is printed, in a file as well: a run that is cut short leaves what it had."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file.open("w")
+
+    def say(self, text: str) -> None:
+        """To both."""
+        print(text, flush=True)
+        self.keep(text)
+
+    def keep(self, text: str) -> None:
+        """To the file alone."""
+        print(text, file=self._file, flush=True)
 
 
-def step_parts(build: Path, ranks: int, counts: Path, steps: str, most_bytes: str) -> list[Part]:
-    """Steps of a model with right values, graphs, waits and times; and beside plain NCCL."""
-    bench = str(build / "tests" / "gpu" / "gpu_bench")
-    run = [bench, "steps", str(counts), steps]
-    waits = {"HVD_CUDA_LIBRARY": str(build / "tests" / "gpu" / "libgpu_waits.so")}
-    graphs = {"HVD_GPU_GRAPHS": "1", "HVD_LOG": "nccl"}
-    right, replayed = "steps are right", r"[1-9]\d* replayed"
-    return [
-        Part("steps", run, 90, ranks, wants=right, needs=("nccl",)),
-        Part("steps-graphs", run, 90, ranks, graphs, replayed, ("nccl",)),
-        Part("steps-waits", run, 90, ranks, waits, r"program's thread.*\| 0\.0 \|", ("nccl",)),
-        Part("allreduce", [bench, "allreduce", most_bytes], 120, ranks, needs=("nccl",)),
-    ]
-
-
-def kernel_parts(build: Path, lists: list[Path], bench: list[str]) -> list[Part]:
-    """The kernels by themselves."""
-    tests = [str(build / "tests" / "unit" / "device" / "kernels_test"), "--need-gpu"]
-    pack = str(build / "tests" / "gpu" / "pack_bench")
-    parts = [Part("kernels", tests, 120)]
-    for mib in "25", "128":
-        command = [pack, "--bucket-mib", mib, *bench, *map(str, lists)]
-        parts.append(Part(f"packing-{mib}", command, 60))
-    return parts
-
-
-def sanitizer_parts(build: Path, ranks: int, sanitizer: list[str]) -> list[Part]:
-    """The kernels, and one world of ranks, under compute-sanitizer."""
-    # Racecheck looks at shared memory, which these kernels do not use; it is for those that may come.
-    tests = [str(build / "tests" / "unit" / "device" / "kernels_test"), "--need-gpu"]
-    table = [str(build / "tests" / "gpu" / "gpu_table_rank"), "nccl", "3"]
-    needs = ("sanitizer",)
-    parts = []
-    for tool in "memcheck", "racecheck":
-        under = [*sanitizer, "--tool", tool, "--error-exitcode", "1"]
-        if tool == "memcheck":  # calls of what a driver may lack fail by design
-            under += ["--report-api-errors", "no"]
-        parts.append(Part(f"{tool}-kernels", [*under, *tests], 150, needs=needs))
-        parts.append(
-            Part(
-                f"{tool}-world", [*under, *table], 150, ranks, wants="FINE", needs=(*needs, "nccl")
-            )
-        )
-    return parts
-
-
-def torch_parts(python: str, ranks: int, quick: list[str]) -> list[Part]:
-    """hvd.torch: its cases, a killed rank, and figures beside torch.distributed."""
-    start = [python, str(ROOT / "tests" / "python" / "ranks.py")]
-    cases = [*start, "--ranks", str(ranks), "--timeout", "180", "gpu_cases.py"]
-    bench = [python, str(HERE / "torch_bench.py")]
-    needs = ("torch",)
-    return [
-        Part("torch-cases", cases, 200, needs=needs),
-        Part("killed-rank", [*start, "gpu_failure_cases.py"], 90, needs=needs),
-        *[
-            Part(f"torch-{table}", [*bench, table, *quick], 120, ranks, needs=needs)
-            for table in ("hooks", "step", "allreduce")
-        ],
-    ]
-
-
-def parts_of(options: argparse.Namespace, found: Found, scratch: Path) -> list[Part]:
-    """Everything, in the order in which it is worth most."""
-    build, ranks = options.build, options.ranks
-    counts, sizes, steps, most, bench = LISTS[0], [], "60", str(1 << 30), []
-    lists = LISTS
-    if options.quick:
-        counts = scratch / "counts.txt"
-        counts.write_text("".join(f"{64 + i}\n" for i in range(161)))
-        sizes, steps, most, bench, lists = ["3"], "3", "16384", ["--repeats", "1"], [counts]
-    tables = table_parts(build, ranks, sizes)
-    step = step_parts(build, ranks, counts, steps, most)
-    kernels = kernel_parts(build, lists, bench)
-    sanitized = sanitizer_parts(build, ranks, found.sanitizer)
-    torch = torch_parts(found.python, ranks, ["--quick"] if options.quick else [])
-    return [
-        kernels[0], tables[0], *torch[:2], *step, *torch[2:], *kernels[1:], *tables[1:], *sanitized
-    ]  # fmt: skip
-
-
-def started_by(build: Path, part: Part) -> list[str]:
+def started_by(build: Path, part: Part, mps: str) -> list[str]:
     """The command of a part, by way of hvdrun where it needs ranks."""
     if part.ranks == 0:
         return part.command
     # A host of its own for each rank: NCCL takes ranks of one host on one GPU for a mistake.
     own_host = '[ "$HVD_SHARE_GPU" != 1 ] || export NCCL_HOSTID="gpu-tests-$HVD_RANK"; exec "$@"'
     hvdrun = [str(build / "launcher" / "hvdrun"), "-np", str(part.ranks), "--"]
-    return [*hvdrun, "sh", "-c", own_host, "sh", *part.command]
+    service = ["bash", str(HERE / "with_mps.sh"), mps] if "mps" in part.needs else []
+    return [*service, *hvdrun, "sh", "-c", own_host, "sh", *part.command]
 
 
 def environment_of(part: Part, found: Found) -> dict[str, str]:
     """What a part sees."""
-    environment = {**os.environ, **found.environment, **part.environment}
+    environment = {**DEFAULTS, **os.environ, **found.environment, **part.environment}
     if (part.ranks or 3) > found.gpus:
         environment["HVD_SHARE_GPU"] = "1"
     if "torch" in part.needs and not found.is_double:
@@ -170,10 +89,21 @@ def environment_of(part: Part, found: Found) -> dict[str, str]:
     return environment
 
 
+def end(process: subprocess.Popen[bytes]) -> None:
+    """With all that it has started."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def run_part(
-    command: list[str], environment: dict[str, str], log: Path, seconds: float
+    command: list[str], environment: dict[str, str], log: Path, seconds: float, debugger: str
 ) -> tuple[int, str]:
-    """Runs it to its end, or to its limit; exit code (124: the limit) and output."""
+    """Runs it to its end, or to its limit; exit code (124: the limit) and output, with stacks."""
+    stacks = ""
     with log.open("w+b") as output:
         process = subprocess.Popen(
             command,
@@ -187,13 +117,11 @@ def run_part(
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             code = 124
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    return code, log.read_text(errors="replace")
+            stacks = stacks_below(process.pid, debugger, STACKS_S)
+        finally:
+            if process.poll() is None:
+                end(process)
+    return code, log.read_text(errors="replace") + stacks
 
 
 def remark_on(text: str) -> str:
@@ -216,34 +144,67 @@ def judge(part: Part, code: int, text: str, seconds: float) -> Outcome:
     return Outcome(part.name, "passed", seconds, remark_on(text))
 
 
-def run_parts(parts: list[Part], options: argparse.Namespace, found: Found) -> list[Outcome]:
-    """Runs what can be run in time; prints the output of what failed, and every figure."""
-    deadline = time.monotonic() + options.within
-    outcomes = []
-    for part in parts:
-        lacks = [found.reasons[need] for need in part.needs if need in found.reasons]
-        left = deadline - time.monotonic()
+class Runner:
+    """Runs parts one after the other, in the time that there is, and reports."""
+
+    def __init__(self, options: argparse.Namespace, found: Found, report: Report) -> None:
+        self._options = options
+        self._found = found
+        self._report = report
+        self._deadline = options.began + options.within
+        self._hung = 0
+        self.outcomes: list[Outcome] = []
+
+    def run(self, part: Part) -> None:
+        """One part, and with what may help where it fails."""
+        if self._run_once(part) != "failed":
+            return
+        for number, remedy in enumerate(part.remedies, start=2):
+            environment = {**part.environment, **remedy}
+            again = part._replace(name=f"{part.name}-{number}", environment=environment)
+            said = " ".join(f"{name}={value}" for name, value in remedy.items())
+            self._report.say(f"again with {said}")
+            if self._run_once(again) == "passed":
+                self._report.say(f"from here on all parts have {said}")
+                self._found.environment.update(remedy)
+                return
+
+    def _run_once(self, part: Part) -> str:
+        outcome = self._without_a_run(part) or self._outcome_of(part)
+        self.outcomes.append(outcome)
+        return outcome.result
+
+    def _without_a_run(self, part: Part) -> Outcome | None:
+        reasons = self._found.reasons
+        lacks = [reasons[need] for need in part.needs if need in reasons]
         if lacks:
-            outcomes.append(Outcome(part.name, "skipped", 0, lacks[0][:90]))
-            continue
-        if left < 5:
-            outcomes.append(Outcome(part.name, "left out", 0, f"--within {options.within:.0f}"))
-            continue
-        command = started_by(options.build, part)
-        print(f"== {part.name}: {' '.join(part.command)}", flush=True)
+            return Outcome(part.name, "skipped", 0, lacks[0][:90])
+        if self._deadline - time.monotonic() < 5:
+            return Outcome(part.name, "left out", 0, f"--within {self._options.within:.0f}")
+        return None
+
+    def _outcome_of(self, part: Part) -> Outcome:
+        command = started_by(self._options.build, part, self._found.mps)
+        self._report.say(f"== {part.name}: {' '.join(part.command)}")
         began = time.monotonic()
-        log = options.logs / f"{part.name}.log"
-        environment = environment_of(part, found)
-        code, text = run_part(command, environment, log, min(part.limit_s, left))
+        log = self._options.logs / f"{part.name}.log"
+        limit = min(part.limit_s, self._deadline - began)
+        debugger = self._found.debugger if self._hung < MOST_STACKS else ""
+        environment = environment_of(part, self._found)
+        code, text = run_part(command, environment, log, limit, debugger)
         outcome = judge(part, code, text, time.monotonic() - began)
-        rows = [line for line in text.splitlines() if " | " in line or "GB/s" in line]
-        shown = text.splitlines()[-40:] if outcome.result == "failed" else rows
-        if part.name.startswith("packing"):
-            shown = text.splitlines()
-        if shown:
-            print("\n".join(shown), flush=True)
-        outcomes.append(outcome)
-    return outcomes
+        self._hung += code == 124
+        lines = text.splitlines()
+        if outcome.result == "failed":
+            self._report.keep("\n".join(lines[-400:-40]))
+            self._report.say("\n".join(lines[-40:]))
+        elif part.name.startswith("packing"):
+            self._report.say(text.rstrip())
+        else:
+            rows = [line for line in lines if " | " in line or "raised" in line]
+            self._report.say("\n".join(rows) or outcome.remark)
+        self._report.keep(f"-- {outcome.result} after {outcome.seconds:.1f} s: {outcome.remark}")
+        return outcome
 
 
 def exit_code(outcomes: list[Outcome], named: bool) -> int:
@@ -254,8 +215,8 @@ def exit_code(outcomes: list[Outcome], named: bool) -> int:
     return 0 if "passed" in results else SKIPPED
 
 
-def main() -> int:
-    """Runs everything; the table comes last."""
+def arguments() -> argparse.Namespace:
+    """Of the command line, with folders made."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -264,12 +225,23 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--within", type=float, default=WITHIN_S, metavar="SECONDS")
     parser.add_argument("--logs", type=Path, help="folder of the outputs (default: a new one)")
+    parser.add_argument("--results", type=Path, help="file of the report (default: in the logs)")
     parser.add_argument("--quick", action="store_true", help="little data: that all works")
     parser.add_argument("--list", action="store_true", help="the names of the parts")
     options = parser.parse_args()
     options.build = options.build.resolve()
     options.logs = options.logs or Path(tempfile.mkdtemp(prefix="hvd-gpu-"))
     options.logs.mkdir(parents=True, exist_ok=True)
+    options.results = options.results or options.logs / "results.txt"
+    return options
+
+
+def main() -> int:
+    """Runs everything; the table comes last."""
+    began = time.monotonic()
+    options = arguments()
+    options.began = began
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is ended, too
     gpu = first_gpu()
     if gpu.count == 0 and not options.list:
         print(f"skipped: {gpu.reason}")
@@ -281,15 +253,19 @@ def main() -> int:
     if unknown or options.list:
         print("parts:", " ".join(names))
         return 2 if unknown else 0
-    parts = [part for part in parts if part.name in (options.only or names)]
-    print(f"{gpu.count} GPUs; {found.describe()}; outputs in {options.logs}", flush=True)
-    outcomes = run_parts(parts, options, found)
-    print(f"\n{'part':16} {'result':8} {'s':>6}  remark")
+    report = Report(options.results)
+    report.say(f"{found.machine}\noutputs in {options.logs}")
+    runner = Runner(options, found, report)
+    for part in parts:
+        if part.name in (options.only or names):
+            runner.run(part)
+    outcomes = runner.outcomes
+    report.say(f"\n{found.machine}\n{'part':18} {'result':8} {'s':>6}  remark")
     for outcome in outcomes:
-        print(f"{outcome.name:16} {outcome.result:8} {outcome.seconds:6.1f}  {outcome.remark}")
+        report.say(f"{outcome.name:18} {outcome.result:8} {outcome.seconds:6.1f}  {outcome.remark}")
     failed = sum(outcome.result == "failed" for outcome in outcomes)
     passed = sum(outcome.result == "passed" for outcome in outcomes)
-    print(f"{passed} passed, {failed} failed, {len(outcomes) - passed - failed} not run")
+    report.say(f"{passed} passed, {failed} failed, {len(outcomes) - passed - failed} not run")
     return exit_code(outcomes, bool(options.only))
 
 

@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 PYTHON_TESTS = found.ROOT / "tests" / "python"
 # Programs that need neither torch nor a GPU; the Python suite has the cases of torch.
 PARTS = [
+    "nccl",
     "table",
     "table-3-ranks",
     "table-graphs",
@@ -134,18 +135,50 @@ class TestRun(unittest.TestCase):
         self.assertEqual(set(results(done.stdout).values()), {"left", "skipped"}, done.stdout)
         self.assertEqual(done.returncode, 77, "nothing ran")
 
-    def test_a_failing_part_fails_the_run_and_shows_its_output(self) -> None:
+    def with_program(self, script: str, *only: str) -> tuple[subprocess.CompletedProcess[str], str]:
+        """Parts with a script in place of gpu_table_rank; and the report."""
         with tempfile.TemporaryDirectory() as build:
             for folder in "launcher", "runtime":
                 os.symlink(Path(BUILD) / folder, f"{build}/{folder}")
             program = Path(build) / "tests" / "gpu" / "gpu_table_rank"
             program.parent.mkdir(parents=True)
-            program.write_text("#!/bin/sh\necho sum is wrong\nexit 1\n")
+            program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
-            done = run("run_all.py", build, "--quick", "--only", "table")
+            report = Path(build) / "report.txt"
+            words = [word for part in only for word in ("--only", part)]
+            done = run("run_all.py", build, "--quick", "--results", str(report), *words)
+            return done, report.read_text()
+
+    def test_a_failing_part_fails_the_run_and_shows_its_output(self) -> None:
+        script = "seq -f 'line %.0f' 100; echo sum is wrong; exit 1"
+        done, report = self.with_program(script, "table")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertEqual(results(done.stdout), {"table": "failed"})
         self.assertIn("sum is wrong", done.stdout)
+        self.assertNotIn(" line 30\n", done.stdout)
+        self.assertIn(" line 30\n", report)  # more of it
+        self.assertEqual(results(report), {"table": "failed"})
+
+    def test_what_helps_is_kept_for_the_parts_behind(self) -> None:
+        script = '[ "$HVD_NCCL_REGISTER" = 0 ] && echo FINE'
+        done, _ = self.with_program(script, "nccl", "table")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        wanted = {"nccl": "failed", "nccl-2": "passed", "table": "passed"}
+        self.assertEqual(results(done.stdout), wanted, done.stdout)
+        self.assertIn("from here on all parts have HVD_NCCL_REGISTER=0", done.stdout)
+
+    def test_a_service_runs_as_long_as_its_part(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            control, seen = Path(folder, "control"), Path(folder, "seen")
+            control.write_text(
+                '#!/bin/sh\necho "$([ "$1" = -d ] && echo begins || cat)" >>' + f"{seen}\n"
+            )
+            control.chmod(0o755)
+            done = run(
+                "run_all.py", BUILD, "--quick", "--only", "allreduce-mps", MPS_CONTROL=str(control)
+            )
+            self.assertEqual(results(done.stdout), {"allreduce-mps": "passed"}, done.stdout)
+            self.assertEqual(seen.read_text().split(), ["begins", "get_server_list", "quit"])
 
     def test_an_unknown_part_names_those_that_there_are(self) -> None:
         done = run("run_all.py", BUILD, "--only", "no-such-part")
@@ -175,6 +208,19 @@ class TestParts(unittest.TestCase):
             said = " ".join(part.command)
             is_memcheck = name.startswith("memcheck-")
             self.assertEqual("--report-api-errors no" in said, is_memcheck, said)
+
+
+class TestEnds(unittest.TestCase):
+    def test_what_does_not_end_is_ended_and_tells_where_it_stands(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            debugger = Path(folder, "debugger")
+            debugger.write_text("#!/bin/sh\necho '#0 nanosleep ()'\necho noise\n")
+            debugger.chmod(0o755)
+            command = ["sh", "-c", "echo began; sleep 1000; true"]
+            log = Path(folder, "log")
+            code, text = run_all.run_part(command, dict(os.environ), log, 1, str(debugger))
+        self.assertEqual(code, 124)
+        self.assertRegex(text, r"^began\n-- stacks of sleep, process \d+\n#0 nanosleep \(\)$")
 
 
 class TestMachine(unittest.TestCase):
