@@ -51,6 +51,19 @@ Status check_versions(std::span<const NcclFacts> facts, const Communicator& comm
   return Status::ok();
 }
 
+/// NCCL registers buckets on all ranks together, and reads those of others.
+Status check_registration(std::span<const NcclFacts> facts, const Communicator& communicator) {
+  for (std::size_t rank = 1; rank < facts.size(); ++rank) {
+    if (facts[rank].registers == facts[0].registers) continue;
+    return error(Code::kMismatch,
+                 "{} has HVD_NCCL_REGISTER={}, and {} has {}: NCCL would wait for ever; give all "
+                 "ranks the same (1 where it is not set)",
+                 place_of(communicator, rank), facts[rank].registers, place_of(communicator, 0),
+                 facts[0].registers);
+  }
+  return Status::ok();
+}
+
 Status check_shared_gpu(std::span<const NcclFacts> facts, const Communicator& communicator,
                         std::size_t first, std::size_t second) {
   const NcclFacts& one = facts[first];
@@ -214,7 +227,7 @@ void NcclFacts::add_peer(const std::array<std::uint8_t, 16>& gpu, bool is_in_rea
 
 NcclAgreement agree_on_nccl(std::span<const NcclFacts> facts, const Communicator& communicator) {
   NcclAgreement agreement;
-  for (const auto check : {&check_problems, &check_versions, &check_gpus}) {
+  for (const auto check : {&check_problems, &check_versions, &check_registration, &check_gpus}) {
     agreement.status = check(facts, communicator);
     if (!agreement.status.is_ok()) return agreement;
   }

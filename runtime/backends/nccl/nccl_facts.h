@@ -31,7 +31,8 @@ struct NcclFacts {
   std::uint32_t peers_out_of_reach = 0;  ///< A bit for each of them.
   std::array<std::uint64_t, kMostPeers> peer_gpus{};  ///< Hashes of other GPUs that it sees.
   std::uint8_t reduces_float8 = 0;                    ///< Its NCCL and its GPU add 8-bit floats.
-  std::array<char, 7> padding{};
+  std::uint8_t registers = 1;                         ///< HVD_NCCL_REGISTER.
+  std::array<char, 6> padding{};
   std::array<char, 128> unique_id{};  ///< Of rank 0.
   std::array<char, 384> problem{};    ///< Why this rank cannot; empty: it can.
 

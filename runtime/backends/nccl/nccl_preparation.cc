@@ -30,6 +30,7 @@ Status fill_in(NcclFacts& facts, NcclSession& session, const Environment& enviro
   facts.reduces_float8 = nccl_reduces_float8(facts.version, gpu.architecture) ? 1 : 0;
   HVD_TRY_ASSIGN(facts.visible_gpus, session.context().gpus->count());
   facts.shares_gpu = session.settings().shares_gpu ? 1 : 0;
+  facts.registers = session.settings().registers ? 1 : 0;
   facts.is_confined = is_confined_to(facts.visible_gpus, "/dev") ? 1 : 0;
   if (const auto peers = session.gpu().peers(); peers.is_ok()) {
     for (const GpuPeer& peer : peers.value()) facts.add_peer(peer.uuid, peer.is_in_reach);

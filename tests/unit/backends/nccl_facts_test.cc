@@ -90,6 +90,8 @@ TEST(NcclFacts, RefuseWithASentenceThatNamesTheRanks) {
       {[](auto& facts) { facts[1].uuid = facts[0].uuid; }, Code::kInvalidArgument,
        "rank 4 on host a and rank 5 on host a use the same GPU (Test GPU, 0000:1b:00.0)",
        "--gpu-bind=none"},
+      {[](auto& facts) { facts[1].registers = 0; }, Code::kMismatch,
+       "rank 5 on host a has HVD_NCCL_REGISTER=0, and rank 4 on host a has 1", "the same"},
       // Two MIG instances.
       {[](auto& facts) { facts[1].bus_id = facts[0].bus_id; }, Code::kInvalidArgument,
        "rank 4 on host a and rank 5 on host a use the same GPU (Test GPU, 0000:1b:00.0)",
