@@ -288,6 +288,19 @@ TEST_F(NcclFailures, OfOneRanksWindowReachesTheOthersWithTheRemedy) {
   }
 }
 
+TEST_F(NcclFailures, OfOneRanksRegistrationReachesTheOthersWithTheRemedy) {
+  NcclRanks world({1, 1});
+  double_nccl_fail("ncclCommWindowRegister", 1, ncclInvalidUsage, 0);
+  double_nccl_fail("ncclCommWindowRegister", 1, ncclInvalidUsage, 1);
+  double_nccl_fail("ncclCommRegister", 1, ncclInternalError, 1);
+  world.run([](int rank, Engine& engine) {
+    ASSERT_TRUE(sum(rank, engine, "first").is_ok());
+    const Status status = sum(rank, engine, "second");
+    expect_told(status, "cannot register a bucket of 400384 bytes: NCCL: ");
+    EXPECT_THAT(status.message(), HasSubstr("HVD_NCCL_REGISTER=0"));
+  });
+}
+
 TEST_F(NcclFailures, ToRegisterIsNoneWhereHvdNcclRegisterIs0) {
   ASSERT_EQ(::setenv("HVD_NCCL_REGISTER", "0", 1), 0);
   double_nccl_fail("ncclCommWindowRegister later", 1, ncclInternalError, 1);

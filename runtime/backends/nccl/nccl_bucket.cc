@@ -16,6 +16,15 @@ constexpr std::size_t kMostDoubled = std::size_t{64} << 20;
 constexpr std::size_t kGranularity = std::size_t{16} << 20;
 constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older headers lack
 
+/// Without registration all is right, and slower, so that what a call refuses by its arguments,
+/// which are equal on all ranks, is no failure. Anything else is: the others would go on with
+/// memory that NCCL knows, and wait for this rank, also where each rank tells NCCL by itself.
+Status unless_refused(ncclResult_t result, Status status) {
+  if (result != ncclInvalidUsage && result != ncclInvalidArgument) return status;
+  log(LogLevel::kInfo, "nccl", "{}", status.message());
+  return Status::ok();
+}
+
 }  // namespace
 
 void NcclBucket::release() {
@@ -50,7 +59,7 @@ Result<bool> NcclBucket::reserve(std::size_t bytes, StreamHandle stream) {
     }
     current_ = std::move(piece);
   } else if (registers_ && bytes > 0) {
-    tell_nccl(*current_);
+    HVD_TRY(tell_nccl(*current_));
   }
   return true;
 }
@@ -60,11 +69,9 @@ Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {
   piece->bytes = bytes;
   const NcclCalls& calls = communicator_.library().calls();
   if (registers_ && calls.mem_alloc != nullptr && calls.mem_free != nullptr) {
-    const Status status =
-        communicator_.check(calls.mem_alloc(&piece->memory, bytes), "no memory for a bucket");
-    // Other memory makes no window, for which the other ranks would wait.
-    if (!status.is_ok() && calls.comm_window_register != nullptr) return status;
-    piece->is_nccls = status.is_ok();
+    // Other memory cannot be bound to that of the other ranks, which would wait for it.
+    HVD_TRY(communicator_.check(calls.mem_alloc(&piece->memory, bytes), "no memory for a bucket"));
+    piece->is_nccls = true;
   }
   if (!piece->is_nccls) {
     HVD_TRY_ASSIGN(piece->memory, communicator_.gpu().allocate(bytes));
@@ -80,32 +87,24 @@ Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {
 }
 
 /// Windows are made by all ranks together, which all have NCCL's memory, and of one version of
-/// NCCL. Without one all is right, and slower, so that what the call itself refuses, by arguments
-/// that are equal on all ranks, is no failure. What it meets later, on its way to the others, it
-/// tells as the state of the communicator: that is of no more use then, so the batch fails.
+/// NCCL. What a call meets later, on its way to the others, it tells as the state of the
+/// communicator: that is of no more use then, so the batch fails.
 Status NcclBucket::make_window(Piece& piece) {
   const NcclCalls& calls = communicator_.library().calls();
-  if (calls.comm_window_register == nullptr) {
-    tell_nccl(piece);
-    return Status::ok();
-  }
+  if (calls.comm_window_register == nullptr) return tell_nccl(piece);
   const ncclResult_t result = calls.comm_window_register(
       communicator_.handle(), piece.memory, piece.bytes, &piece.window, kSymmetricWindow);
-  Status status = communicator_.check(result, "cannot make a window of a bucket");
-  if (result != ncclInvalidUsage && result != ncclInvalidArgument) return status;
-  log(LogLevel::kInfo, "nccl", "{}", status.message());
-  return Status::ok();
+  return unless_refused(result, communicator_.check(result, "cannot make a window of a bucket"));
 }
 
-/// Where there is no window, for this rank alone; a refusal is no failure.
-void NcclBucket::tell_nccl(Piece& piece) {
+/// Where there is no window.
+Status NcclBucket::tell_nccl(Piece& piece) {
   const NcclCalls& calls = communicator_.library().calls();
-  if (std::exchange(piece.is_told, true) || piece.window != nullptr) return;
-  if (calls.comm_register == nullptr) return;
-  const Status status = communicator_.check(
-      calls.comm_register(communicator_.handle(), piece.memory, piece.bytes, &piece.registration),
-      "cannot register a bucket");
-  if (!status.is_ok()) log(LogLevel::kInfo, "nccl", "{}", status.message());
+  if (std::exchange(piece.is_told, true) || piece.window != nullptr) return Status::ok();
+  if (calls.comm_register == nullptr) return Status::ok();
+  const ncclResult_t result =
+      calls.comm_register(communicator_.handle(), piece.memory, piece.bytes, &piece.registration);
+  return unless_refused(result, communicator_.check(result, "cannot register memory"));
 }
 
 /// The driver waits for all streams of the GPU, of which others may hang: at most until `deadline`

@@ -51,7 +51,7 @@ class NcclBucket {
   };
   Result<std::unique_ptr<Piece>> make(std::size_t bytes);
   Status make_window(Piece& piece);
-  void tell_nccl(Piece& piece);
+  Status tell_nccl(Piece& piece);
   void free(Piece& piece, Deadline deadline);
 
   NcclCommunicator& communicator_;
