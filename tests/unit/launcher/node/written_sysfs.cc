@@ -39,7 +39,7 @@ std::string bridge_of(const NodeTopology& topology, std::size_t g,
 WrittenSysfs::WrittenSysfs() {
   // In memory where that is possible: a node is hundreds of files.
   const fs::path above = fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-  std::string name = (above / "hvd_sysfs.XXXXXX").string();
+  std::string name = (above / "sysfs_of_a_test.XXXXXX").string();
   root_ = ::mkdtemp(name.data());
 }
 
