@@ -135,6 +135,7 @@ class Start {
       records_.push_back(std::move(record));
     }
     HVD_TRY(check_versions(records_));
+    HVD_TRY(check_backends(records_));
     const std::string doubt = doubt_network(records_, rank_);
     if (!doubt.empty()) log(LogLevel::kWarning, "bootstrap", "{}", doubt);
     return check_gpus(records_);

@@ -65,6 +65,7 @@ std::string encode(const PeerRecord& record) {
   writer.put(record.usable_cpus);
   writer.put_string(record.gpu);
   writer.put_string(record.mpi);
+  writer.put_string(record.backend);
   const Bytes bytes = writer.take();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -91,6 +92,7 @@ Result<PeerRecord> decode_record(std::string_view bytes) {
   HVD_TRY_ASSIGN(record.usable_cpus, reader.get<int>());
   HVD_TRY_ASSIGN(record.gpu, reader.get_string());
   HVD_TRY_ASSIGN(record.mpi, reader.get_string());
+  HVD_TRY_ASSIGN(record.backend, reader.get_string());
   return record;
 }
 
@@ -107,6 +109,7 @@ Result<PeerRecord> describe_myself(const Environment& environment) {
   record.sockets = static_cast<int>(sockets.value_or(0));
   record.pid = ::getpid();
   record.usable_cpus = usable_cpus();
+  record.backend = environment.get(launch_env::kBackend).value_or("");
   if (environment.get(launch_env::kShareGpu) != "1") {
     record.gpu = environment.get(launch_env::kGpuId).value_or("");
   }
@@ -176,6 +179,19 @@ Status check_versions(const std::vector<PeerRecord>& records) {
                  "nodes",
                  rank, records[rank].host, records[rank].version, records[0].host,
                  records[0].version);
+  }
+  return Status::ok();
+}
+
+Status check_backends(const std::vector<PeerRecord>& records) {
+  const auto told = [](const PeerRecord& record) {
+    if (record.backend.empty()) return format_text("has no {}", launch_env::kBackend);
+    return format_text("has {}={}", launch_env::kBackend, record.backend);
+  };
+  for (std::size_t rank = 1; rank < records.size(); ++rank) {
+    if (records[rank].backend == records[0].backend) continue;
+    return error(Code::kMismatch, "rank {} on {} {}, rank 0 on {} {}: set it alike for all ranks",
+                 rank, records[rank].host, told(records[rank]), records[0].host, told(records[0]));
   }
   return Status::ok();
 }

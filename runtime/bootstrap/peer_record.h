@@ -25,8 +25,9 @@ struct PeerRecord {
   std::uint16_t port = 0;
   std::int64_t pid = 0;
   int usable_cpus = 1;
-  std::string gpu;  ///< HVD_GPU_ID; empty: none, not known, or free to be shared.
-  std::string mpi;  ///< BootstrapOptions::mpi.
+  std::string gpu;      ///< HVD_GPU_ID; empty: none, not known, or free to be shared.
+  std::string mpi;      ///< BootstrapOptions::mpi.
+  std::string backend;  ///< HVD_BACKEND; all ranks must agree.
 
   /// Ranks with equal group keys try to share memory.
   std::string group_key() const;
@@ -56,6 +57,8 @@ int sockets_per_lane(const std::vector<PeerRecord>& records, int lanes);
 std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records);
 /// kMismatch when two ranks run different versions.
 Status check_versions(const std::vector<PeerRecord>& records);
+/// kMismatch when two ranks were told to use different backends: they would not meet.
+Status check_backends(const std::vector<PeerRecord>& records);
 /// kInvalidArgument, the same on every rank, when two ranks of a host chose one GPU.
 Status check_gpus(const std::vector<PeerRecord>& records);
 

@@ -93,7 +93,12 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
                            std::numeric_limits<std::int64_t>::max()));
   if (fusion) settings.engine.fusion_bytes = static_cast<std::size_t>(*fusion);
   if (options.fusion_bytes != 0) settings.engine.fusion_bytes = options.fusion_bytes;
-  settings.engine.backend = environment.get("HVD_BACKEND").value_or("");
+  settings.engine.backend = environment.get(launch_env::kBackend).value_or("");
+  // Of the GPU plane, which reads them when it begins: a word in place of a number must not keep
+  // one rank from it.
+  for (const char* name : {"HVD_SHARE_GPU", "HVD_NCCL_REGISTER", "HVD_GPU_GRAPHS"}) {
+    HVD_TRY(environment.get_int(name, 0, 1).status());
+  }
   HVD_TRY_ASSIGN(settings.engine.timeline, timeline_of(environment));
 
   HVD_TRY_ASSIGN(

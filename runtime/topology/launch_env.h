@@ -24,6 +24,8 @@ inline constexpr std::string_view kLocalDevice = "HVD_LOCAL_DEVICE";
 inline constexpr std::string_view kGpuId = "HVD_GPU_ID";
 /// "1": several ranks may use one GPU. The user sets it.
 inline constexpr std::string_view kShareGpu = "HVD_SHARE_GPU";
+/// The one backend that its kind of memory may use. The user sets it, alike for all ranks.
+inline constexpr std::string_view kBackend = "HVD_BACKEND";
 /// Unique per job; descendants are found by it when all must go.
 inline constexpr std::string_view kJobMarker = "HVD_JOB_MARKER";
 /// "FD:INODE" of a pipe that hvdrun reads: a rank that loses a peer writes "RANK LOST\n" into it,

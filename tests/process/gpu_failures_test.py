@@ -114,6 +114,26 @@ say("FINE")
         self.assert_all_fine(ended)
         self.assert_refused(ended, "rank 0 on .* and rank 1 on .*another NCCL_HOSTID")
 
+    def test_ranks_told_to_use_other_backends_do_not_begin(self) -> None:
+        program = """
+if RANK == 1:
+    os.environ["HVD_BACKEND"] = "staged"
+try:
+    hvd.init()
+    say("REFUSED by nobody")
+except hvd.HvdError as failure:
+    say("REFUSED", type(failure).__name__, failure)
+"""
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                ended = self.run_gpus(options, program)
+                self.assertEqual(ended.code, 0, ended.text())
+                self.assert_refused(
+                    ended,
+                    f"MismatchError .*: rank 1 on {HOST} has HVD_BACKEND=staged, "
+                    f"rank 0 on {HOST} has no HVD_BACKEND: set it alike for all ranks",
+                )
+
     def test_ranks_share_a_gpu_where_they_are_allowed_to(self) -> None:
         program = """
 os.environ["NCCL_HOSTID"] = f"of-{RANK}"
@@ -122,9 +142,15 @@ gpu = Gpu(0)
 for step in range(10):
     assert gpu_sum(gpu, "x", RANK + step) == 3 + 3 * step
 assert "GPU allreduce moves by nccl" in hvd.describe(), hvd.describe()
+say("DESCRIBED", hvd.describe().replace("\\n", " "))
 say("FINE")
 """
-        self.assert_all_fine(self.run_gpus([], program, HVD_SHARE_GPU="1"))
+        ended = self.run_gpus([], program, HVD_SHARE_GPU="1", HVD_LOG="nccl")
+        self.assert_all_fine(ended)
+        library = rf"NCCL 2\.\d+\.\d+ \({re.escape(sys.argv[4])}: HVD_NCCL_LIBRARY names it\)"
+        self.assertEqual(len(re.findall(library, ended.stderr)), 3, ended.text())
+        for rank in range(3):
+            self.assertRegex(ended.line(rank, "DESCRIBED"), library)
 
 
 class Missing(GpuJobCase):
@@ -158,6 +184,19 @@ say("FINE")
         self.assert_all_fine(ended)
         old = "rank 0 on host .* is NCCL 2.17.4; 2.18.0 or newer is needed.*said once"
         self.assertRegex(ended.stderr, f"allreduce.* on GPUs does not go by nccl: .*{old}")
+
+    def test_hvd_backend_nccl_allows_no_other_way(self) -> None:
+        program = """
+if RANK == 1:
+    os.environ["HVD_NCCL_LIBRARY"] = "/nowhere/libnccl.so.2"
+hvd.init()
+refused(lambda: gpu_sum(Gpu(RANK), "x"))
+allreduce("on the host")
+say("FINE")
+"""
+        ended = self.run_gpus([], program, HVD_BACKEND="nccl")
+        self.assert_all_fine(ended)
+        self.assert_refused(ended, f"rank 1 on host {HOST}: no NCCL was found")
 
     def test_a_rank_without_gpu_says_so(self) -> None:
         program = """

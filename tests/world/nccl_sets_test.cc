@@ -181,6 +181,29 @@ TEST_F(NcclSets, ThatShareOneRankOnlyDoNotWaitForEachOther) {
   });
 }
 
+TEST_F(NcclSets, MayHaveASecondGpuOfTheirRanks) {
+  ASSERT_GE(gpus_of_double().count().value(), 5);
+  NcclRanks world({3});
+  world.run([](int rank, Engine& engine) {
+    const int pair = engine.add_process_set({0, 1}, soon()).value();
+    const int second = rank < 2 ? 3 + rank : rank;
+    const DeviceTensor<float> here(GpuWorld::gpu(rank), std::vector<float>(20, 1.0F));
+    const DeviceTensor<float> there(GpuWorld::gpu(second), std::vector<float>(20, 1.0F));
+    for (int step = 0; step < 3; ++step) {
+      std::vector<Engine::Handle> handles{
+          engine.submit(gpu_request("x", rank, here, nullptr)).value()};
+      if (rank < 2) {
+        Request request = gpu_request("x", second, there, nullptr);
+        request.process_set = pair;
+        handles.push_back(engine.submit(std::move(request)).value());
+      }
+      for (const Engine::Handle handle : handles) expect_done(engine, handle);
+    }
+    EXPECT_EQ(here.values()[19], 27.0F);
+    EXPECT_EQ(there.values()[19], rank < 2 ? 8.0F : 1.0F);
+  });
+}
+
 TEST_F(NcclSets, AreLeftToNcclWhereItKeepsTheOrderOfLaunches) {
   double_nccl_one_at_a_time(0);
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);

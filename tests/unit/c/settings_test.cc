@@ -92,6 +92,18 @@ TEST(Settings, BadValuesNameVariableAndValue) {
   EXPECT_NE(status.message().find("64MB"), std::string::npos);
 }
 
+TEST(Settings, SwitchesOfTheGpuPlaneAreNumbers) {
+  for (const char* name : {"HVD_SHARE_GPU", "HVD_NCCL_REGISTER", "HVD_GPU_GRAPHS"}) {
+    Environment environment;
+    environment.set(name, "yes");
+    const Status status = settings_from(environment, nullptr).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_NE(status.message().find(name), std::string::npos);
+    environment.set(name, "1");
+    EXPECT_TRUE(settings_from(environment, nullptr).is_ok());
+  }
+}
+
 TEST(Settings, BadOptionsAreRefused) {
   hvd_init_options options{};
   EXPECT_EQ(settings_from(Environment(), &options).status().code(), Code::kInvalidArgument);
