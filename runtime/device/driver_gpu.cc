@@ -150,8 +150,17 @@ Status DriverGpu::check_stream(StreamHandle stream) {
   const CurrentGpu current(*this);
   HVD_TRY(current.status());
   vendor::StreamOwner owner{};
-  if (const Status known = run(calls_.stream_owner, stream_of(stream), &owner); !known.is_ok()) {
-    return error(Code::kInvalidArgument, "{}: {}", name_of(stream), known.message());
+  const vendor::ErrorCode known = calls_.stream_owner.call(stream_of(stream), &owner);
+  if (known != vendor::kSuccess) {
+    const Status failure = about(driver_.failure(calls_.stream_owner.name, known));
+    if (known == vendor::kInvalidHandle) {
+      return error(Code::kInvalidArgument, "{}: {}", name_of(stream), failure.message());
+    }
+    if (known != vendor::kNotSupported) return failure;  // what ran before spoilt the GPU
+    return error(Code::kUnsupported,
+                 "{}: {}; streams of a green context are not served: give another one (PyTorch: "
+                 "torch.cuda.Stream), or the default stream",
+                 name_of(stream), failure.message());
   }
   if (!vendor::is_of(owner, context_, number_)) {
     return about(error(Code::kInvalidArgument,

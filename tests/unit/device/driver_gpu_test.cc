@@ -158,6 +158,20 @@ TEST_F(DriverGpuTest, RefusesWhatIsNoStreamOrMeansOneOfEachThread) {
   const Status status = gpu_->check_stream(CU_STREAM_PER_THREAD);
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_THAT(status.message(), HasSubstr("on every thread"));
+  // As a driver answers for a stream of a green context.
+  double_fail("cuStreamGetCtx", 1, CUDA_ERROR_NOT_SUPPORTED);
+  const Status green = gpu_->check_stream(stream());
+  EXPECT_EQ(green.code(), Code::kUnsupported);
+  EXPECT_THAT(green.message(), HasSubstr("green context"));
+}
+
+TEST_F(DriverGpuTest, BlamesNoStreamForAFaultOfTheGpu) {
+  const StreamHandle queue = stream();
+  double_spoil(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+  const Status status = gpu_->check_stream(queue);
+  EXPECT_EQ(status.code(), Code::kSystem);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"), HasSubstr("compute-sanitizer")));
 }
 
 TEST_F(DriverGpuTest, GivesMemoryBack) {

@@ -91,6 +91,8 @@ inline constexpr const char* kKernelsNote = "; the driver compiles for newer GPU
 inline constexpr ErrorCode kSuccess = CUDA_SUCCESS;
 inline constexpr ErrorCode kNotReady = CUDA_ERROR_NOT_READY;
 inline constexpr ErrorCode kNoDevice = CUDA_ERROR_NO_DEVICE;
+inline constexpr ErrorCode kInvalidHandle = CUDA_ERROR_INVALID_HANDLE;
+inline constexpr ErrorCode kNotSupported = CUDA_ERROR_NOT_SUPPORTED;
 /// The default stream, while a stream is captured that takes turns with it.
 inline constexpr ErrorCode kCaptureInTurn = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 inline constexpr DeviceAttribute kMajor = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;

@@ -93,6 +93,8 @@ inline constexpr const char* kKernelsNote = "";
 inline constexpr ErrorCode kSuccess = hipSuccess;
 inline constexpr ErrorCode kNotReady = hipErrorNotReady;
 inline constexpr ErrorCode kNoDevice = hipErrorNoDevice;
+inline constexpr ErrorCode kInvalidHandle = hipErrorInvalidHandle;
+inline constexpr ErrorCode kNotSupported = hipErrorNotSupported;
 /// The default stream, while a stream is captured that takes turns with it.
 inline constexpr ErrorCode kCaptureInTurn = hipErrorStreamCaptureImplicit;
 inline constexpr DeviceAttribute kMajor = hipDeviceAttributeComputeCapabilityMajor;
