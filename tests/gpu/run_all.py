@@ -16,6 +16,7 @@ without a GPU for one; 1 where something failed, or where a part that --only nam
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import signal
@@ -28,7 +29,7 @@ from typing import NamedTuple
 
 from found import Found, first_gpu, look_around
 from parts import Part, parts_of
-from stacks import stacks_below
+from stacks import abort_pythons, stacks_below
 
 HERE = Path(__file__).resolve().parent
 SKIPPED = 77
@@ -40,6 +41,7 @@ DEFAULTS = {
     "NCCL_DEBUG": "WARN",
     "NCCL_SOCKET_IFNAME": "lo",
     "HVD_STALL_CHECK_TIME_SECONDS": "20",
+    "PYTHONFAULTHANDLER": "1",
 }
 
 
@@ -118,6 +120,7 @@ def run_part(
         except subprocess.TimeoutExpired:
             code = 124
             stacks = stacks_below(process.pid, debugger, STACKS_S)
+            abort_pythons(process.pid, 5)
         finally:
             if process.poll() is None:
                 end(process)
@@ -207,6 +210,15 @@ class Runner:
         return outcome
 
 
+def hold_gpus() -> list[int]:
+    """Open files: a driver without persistence takes seconds to start a GPU that nobody has open."""
+    held = []
+    for path in Path("/dev").glob("nvidia[0-9]*"):
+        with contextlib.suppress(OSError):
+            held.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    return held
+
+
 def exit_code(outcomes: list[Outcome], named: bool) -> int:
     """Of a run whose parts were named one by one, or of one of everything."""
     results = {outcome.result for outcome in outcomes}
@@ -246,6 +258,7 @@ def main() -> int:
     if gpu.count == 0 and not options.list:
         print(f"skipped: {gpu.reason}")
         return SKIPPED
+    held = hold_gpus()
     found = look_around(options.build, gpu)
     parts = parts_of(options, found, options.logs)
     names = [part.name for part in parts]
@@ -266,6 +279,8 @@ def main() -> int:
     failed = sum(outcome.result == "failed" for outcome in outcomes)
     passed = sum(outcome.result == "passed" for outcome in outcomes)
     report.say(f"{passed} passed, {failed} failed, {len(outcomes) - passed - failed} not run")
+    for file in held:
+        os.close(file)
     return exit_code(outcomes, bool(options.only))
 
 

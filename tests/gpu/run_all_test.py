@@ -222,6 +222,16 @@ class TestEnds(unittest.TestCase):
         self.assertEqual(code, 124)
         self.assertRegex(text, r"^began\n-- stacks of sleep, process \d+\n#0 nanosleep \(\)$")
 
+    def test_a_python_that_does_not_end_tells_where_it_stands(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "waits.py")
+            program.write_text("import time\ndef waits():\n    time.sleep(1000)\nwaits()\n")
+            command = ["sh", "-c", f"{sys.executable} {program}; true"]
+            environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+            code, text = run_all.run_part(command, environment, Path(folder, "log"), 1, "")
+        self.assertEqual(code, 124)
+        self.assertRegex(text, r"Fatal Python error: Aborted[^$]*waits\.py\", line 3 in waits")
+
 
 class TestMachine(unittest.TestCase):
     def says(self, *command: str, **variables: str) -> str:

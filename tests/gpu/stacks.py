@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the processes of a job stand that does not end: the stacks of their threads, by a debugger."""
+"""Where the processes of a job stand that does not end: stacks of threads, by a debugger or Python."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -11,8 +14,8 @@ STARTERS = ("hvdrun", "sh", "bash", "timeout")
 FRAMES = 16
 
 
-def descendants(ancestor: int) -> list[int]:
-    """All processes below one, the eldest first."""
+def descendants(ancestor: int) -> tuple[list[int], list[int]]:
+    """All processes below one, the eldest first; and those of them that have started none."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -23,7 +26,7 @@ def descendants(ancestor: int) -> list[int]:
     found = [ancestor]
     for process in found:
         found += sorted(children.get(process, []))
-    return found
+    return found, [process for process in found if process not in children]
 
 
 def name_of(process: int) -> str:
@@ -38,7 +41,7 @@ def stacks_below(ancestor: int, debugger: str, seconds: float) -> str:
     """The stacks of the first processes that fit into the time; of none without a debugger."""
     deadline = time.monotonic() + seconds
     text = []
-    for process in descendants(ancestor) if debugger else []:
+    for process in descendants(ancestor)[0] if debugger else []:
         left = deadline - time.monotonic()
         name = name_of(process)
         if left <= 0 or not name or name.startswith(STARTERS):
@@ -61,3 +64,14 @@ def stacks_below(ancestor: int, debugger: str, seconds: float) -> str:
         lines = (asked.stdout + asked.stderr).splitlines()
         text += [line for line in lines if line.startswith(("Thread ", "#"))] or lines[-5:]
     return "\n".join(text)
+
+
+def abort_pythons(ancestor: int, seconds: float) -> None:
+    """With PYTHONFAULTHANDLER they print their stacks as they go; they have a while for it."""
+    deadline = time.monotonic() + seconds
+    pythons = [one for one in descendants(ancestor)[1] if name_of(one).startswith("python")]
+    for process in pythons:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGABRT)
+    while time.monotonic() < deadline and any(map(name_of, pythons)):
+        time.sleep(0.1)
