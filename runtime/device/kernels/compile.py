@@ -190,16 +190,32 @@ def _candidates(vendor: str, roots: list[str]) -> list[str]:
     return [str(path.resolve()) for path in found if path.is_file()]
 
 
+def usable(vendor: str, known: list[str]) -> list[str]:
+    """What is wanted; what a compiler has dropped gives way to the next of its family that it knows.
+
+    CUDA 13 compiles for sm_75, and not for sm_70.
+    """
+    found = []
+    for wanted in _WANTED[vendor]:
+        family = [one for one in known if one[:-1] == wanted[:-1] and one >= wanted]
+        found += [wanted] if wanted in known else sorted(family)[:1]
+    return found
+
+
+def text_of(names: list[str]) -> str:
+    """Whose text serves GPUs without code: the last but one's, for sm_110 lies before sm_120."""
+    return names[-2:][0]
+
+
 def find(vendor: str, roots: list[str]) -> tuple[str, str, list[str]]:
     """The compiler that knows most architectures, what it is, and which it knows."""
     best: tuple[str, str, list[str]] = ("", "", [])
     for path in _candidates(vendor, roots):
         try:
             compiler = _compiler(vendor, path)
-            known = compiler.architectures()
-            usable = [one for one in _WANTED[vendor] if one in known]
-            if len(usable) > len(best[2]):
-                best = (path, compiler.describe(), usable)
+            known = usable(vendor, compiler.architectures())
+            if len(known) > len(best[2]):
+                best = (path, compiler.describe(), known)
         except (OSError, RuntimeError) as error:
             print(f"{path}: {error}", file=sys.stderr)
     return best
@@ -242,8 +258,7 @@ def make(compiler: Compiler, names: list[str], root: pathlib.Path, folder: pathl
     if isinstance(compiler, Hipcc):
         jobs = [("+".join(names), False)]
     else:
-        # Of the last but one, which serves as well what lies between it and the last: sm_110.
-        jobs.append((names[-2:][0], True))
+        jobs.append((text_of(names), True))
     with concurrent.futures.ThreadPoolExecutor() as pool:
         results = list(pool.map(lambda job: compiler.compile(root, *job), jobs))
     images, resources = [], {}
