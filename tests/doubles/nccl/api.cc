@@ -236,7 +236,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t size,
         comm, buffer, static_cast<std::size_t>(operation.count), operation.key));
     return result;
   };
-  return Group::of_this_thread().add(call.communicator(), job);
+  // NCCL's own group ends within the call: what goes on is told by ncclCommGetAsyncError alone.
+  const ncclResult_t result = Group::of_this_thread().add(call.communicator(), job);
+  return result == ncclInProgress ? ncclSuccess : result;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {

@@ -9,6 +9,7 @@
 using double_nccl::ApiCall;
 using double_nccl::Call;
 using double_nccl::Group;
+using double_nccl::Handles;
 using double_nccl::Kind;
 using double_nccl::Operation;
 using double_nccl::size_of;
@@ -61,6 +62,19 @@ bool is_in_place_or_apart(const Arguments& given, const Call& call, int rank, in
   return !overlap(send, call.send_bytes, receive, receive_bytes);
 }
 
+/// Which memory of a collective without root NCCL knows.
+std::uint32_t registered_of(const Arguments& given, const Call& call, ncclComm_t comm, int size) {
+  if (given.kind != Kind::kAllReduce && given.kind != Kind::kAllGather &&
+      given.kind != Kind::kReduceScatter) {
+    return 0;
+  }
+  const std::size_t part = given.count * size_of(given.dtype);
+  const std::size_t parts = given.kind == Kind::kAllGather ? static_cast<std::size_t>(size) : 1;
+  const bool sends = Handles::get().is_registered(comm, call.send, call.send_bytes);
+  const bool receives = Handles::get().is_registered(comm, call.receive, part * parts);
+  return (sends ? 1U : 0U) | (receives ? 2U : 0U);
+}
+
 /// What this rank gives and gets of an operation.
 Call call_of(const Arguments& given, const Operation& operation, int rank, int size) {
   const std::size_t part = given.count * size_of(given.dtype);
@@ -109,7 +123,8 @@ ncclResult_t submit(const char* function, const Arguments& given, ncclComm_t com
   const bool is_pair = given.kind == Kind::kSend || given.kind == Kind::kRecv;
   if (given.count == 0 && !is_pair) return ncclSuccess;
   const bool is_root = rank == given.root;
-  const Call call = call_of(given, operation, rank, size);
+  Call call = call_of(given, operation, rank, size);
+  call.operation.registered = registered_of(given, call, comm, size);
   const bool gives = given.kind != Kind::kRecv && (given.kind != Kind::kBroadcast || is_root);
   const bool gets = given.kind != Kind::kSend && (given.kind != Kind::kReduce || is_root);
   if (given.count > 0 && ((gives && call.send == nullptr) || (gets && call.receive == nullptr))) {

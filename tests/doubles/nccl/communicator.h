@@ -122,6 +122,7 @@ class Handles {
   /// rank finds out for itself, as with NCCL, which needs it to be one place on all ranks.
   int free_place(ncclComm_t owner, std::size_t bytes);
   bool has_registrations(ncclComm_t owner);
+  bool is_registered(ncclComm_t owner, const void* memory, std::size_t bytes);
   void add_allocation(void* memory, std::size_t bytes);
   bool is_allocated(const void* memory, std::size_t bytes);
   /// A complaint where it is still registered; false: it is not an allocation.

@@ -82,6 +82,17 @@ bool Handles::has_registrations(ncclComm_t owner) {
                      [&](const auto& item) { return item.second.owner == owner; });
 }
 
+bool Handles::is_registered(ncclComm_t owner, const void* memory, std::size_t bytes) {
+  const hvd::Lock lock(mutex_);
+  const auto* begin = static_cast<const std::byte*>(memory);
+  return std::any_of(registrations_.begin(), registrations_.end(), [&](const auto& item) {
+    const Registration& registration = item.second;
+    const auto* first = static_cast<const std::byte*>(registration.buffer);
+    return registration.owner == owner && begin >= first &&
+           begin + bytes <= first + registration.bytes;
+  });
+}
+
 void Handles::add_allocation(void* memory, std::size_t bytes) {
   const hvd::Lock lock(mutex_);
   allocations_[memory] = bytes;

@@ -57,6 +57,9 @@ std::string describe(const Operation& operation) {
     default:
       break;
   }
+  constexpr std::array kRegistered = {"", " from registered memory", " to registered memory",
+                                      " in registered memory"};
+  text += kRegistered[operation.registered];
   switch (operation.kind) {
     case Kind::kBroadcast:
     case Kind::kReduce:

@@ -36,6 +36,8 @@ struct Operation {
   std::int32_t key = 0;   ///< Of kSplit; the place of kWindow.
   std::uint64_t count = 0;
   std::uint64_t scalar = 0;  ///< Bits of kScaledSum's factor, of this rank.
+  /// Of a collective without root: 1, what is sent is registered; 2, what comes; or both.
+  std::uint32_t registered = 0;
 };
 
 enum class FrameKind : std::uint32_t { kHello, kReady, kOperation, kResult, kFailed, kBye };

@@ -23,6 +23,8 @@ bool agree(const Operation& a, const Operation& b) {
   if (a.kind != b.kind) return false;
   if (a.kind == Kind::kSplit) return true;  // colors and keys are each rank's own
   if (a.kind == Kind::kWindow && a.key != b.key) return false;
+  // NCCL binds registered memory of a node with steps between the ranks that find theirs.
+  if (a.registered != b.registered) return false;
   return a.count == b.count && a.dtype == b.dtype && a.fold == b.fold && a.root == b.root;
 }
 

@@ -189,6 +189,23 @@ TEST_F(NcclDouble, WantsWindowsInOnePlaceOnAllRanks) {
   EXPECT_THAT(complaint(), HasSubstr("WindowRegister of 64 bytes in place"));
 }
 
+TEST_F(NcclDouble, WantsMemoryRegisteredOnAllRanksOrNone) {
+  run_nccl_ranks(2, [](NcclRank& mine) {
+    std::vector<float> values(3, 1.0F);
+    void* registration = nullptr;
+    if (mine.rank == 0) {
+      ASSERT_EQ(ncclCommRegister(mine.comm, values.data(), 12, &registration), ncclSuccess);
+    }
+    EXPECT_EQ(add(mine, values), ncclSuccess);
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess) EXPECT_EQ(ncclCommGetAsyncError(mine.comm, &state), ncclSuccess);
+    EXPECT_EQ(state, ncclInvalidUsage);
+    abort_comm(mine);
+    EXPECT_TRUE(mine.stream->wait());
+  });
+  EXPECT_THAT(complaint(), HasSubstr("in registered memory"));
+}
+
 TEST_F(NcclDouble, RefusesWhatComesAfterTheEnd) {
   run_nccl_ranks(1, [](NcclRank& mine) {
     std::vector<float> values(1);
