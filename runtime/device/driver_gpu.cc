@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "device/kernels/kernel_names.h"
+
 namespace hvd {
 namespace {
 
@@ -276,15 +278,15 @@ Status DriverGpu::load_kernels() {
                        "this build has no kernels for {}; hvdrun check --build lists what it has",
                        vendor::architecture_name(facts_.architecture)));
   }
-  return run(calls_.module_load, &module_, static_cast<const void*>(image.data()));
+  HVD_TRY(run(calls_.module_load, &module_, static_cast<const void*>(image.data())));
+  // All of them now: drivers load the code of a kernel as it is asked for (CUDA_MODULE_LOADING),
+  // and may wait for all that the device does, with the whole context locked. Later that may be a
+  // collective that waits for other ranks.
+  for (const std::string_view name : kKernelNames) HVD_TRY(find_kernel(name));
+  return Status::ok();
 }
 
-Result<void*> DriverGpu::kernel(std::string_view name) {
-  Lock lock(mutex_);
-  if (const auto found = kernels_.find(name); found != kernels_.end()) {
-    return static_cast<void*>(found->second);
-  }
-  if (module_ == nullptr) HVD_TRY(load_kernels());
+Status DriverGpu::find_kernel(std::string_view name) {
   vendor::Function function{};
   const std::string symbol(name);
   if (const Status status = run(calls_.module_function, &function, module_, symbol.c_str());
@@ -292,7 +294,18 @@ Result<void*> DriverGpu::kernel(std::string_view name) {
     return Status(Code::kInternal, format_text("kernel {}: {}", name, status.message()));
   }
   kernels_.emplace(symbol, function);
-  return static_cast<void*>(function);
+  return Status::ok();
+}
+
+Result<void*> DriverGpu::kernel(std::string_view name) {
+  Lock lock(mutex_);
+  if (module_ == nullptr) HVD_TRY(load_kernels());
+  auto found = kernels_.find(name);
+  if (found == kernels_.end()) {
+    HVD_TRY(find_kernel(name));
+    found = kernels_.find(name);
+  }
+  return static_cast<void*>(found->second);
 }
 
 Status DriverGpu::launch(void* kernel, LaunchShape shape, std::span<void*> arguments,

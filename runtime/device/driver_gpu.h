@@ -69,6 +69,7 @@ class DriverGpu final : public Gpu {
   /// This thread captures no more.
   void forget_capture();
   Status load_kernels() HVD_REQUIRES(mutex_);
+  Status find_kernel(std::string_view name) HVD_REQUIRES(mutex_);
   Result<vendor::Event> take_event();
   void take_back(void* event) override;
   /// "GPU 0 (NVIDIA H100): " before a failure.

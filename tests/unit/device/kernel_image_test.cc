@@ -11,9 +11,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "device/kernels/kernel_names.h"
 #include "host_kernel.h"
 
 namespace hvd {
@@ -97,6 +99,12 @@ TEST(KernelImage, HasEveryKernelForEveryArchitecture) {
       EXPECT_EQ(ELF64_ST_BIND(symbol->second), STB_GLOBAL) << kernel.name;
     }
   }
+}
+
+TEST(KernelImage, NamesEveryKernel) {
+  std::set<std::string_view> names;
+  for (const doubles::HostKernel& kernel : doubles::all_host_kernels()) names.insert(kernel.name);
+  EXPECT_EQ(std::set<std::string_view>(std::begin(kKernelNames), std::end(kKernelNames)), names);
 }
 
 TEST(KernelImage, TakesTheArgumentsOfTheHost) {
