@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step over NCCL costs in calls, and what it does beside allreduces of its own.
 #include <atomic>
+#include <thread>
 
 #include "backends/nccl/nccl_plan.h"
 #include "world/gpu_cases.h"
@@ -125,6 +126,38 @@ TEST_F(NcclSteps, EnqueueWhileTheDeviceIsBusy) {
     gradients.step(engine, 2.0F);  // returns although no input has been made
     double_release();
     gradients.expect_sums(2.0F, 2);
+  });
+}
+
+TEST_F(NcclSteps, CallBackWhenTheDeviceIsDone) {
+  NcclRanks world({2});
+  std::atomic<int> called{0};
+  world.run([&](int rank, Engine& engine) {
+    const OwnStream stream(GpuWorld::gpu(rank));
+    const DeviceTensor<float> tensor(GpuWorld::gpu(rank), std::vector<float>(50, 1.0F));
+    float seen = 0;
+    Request request = gpu_request("x", rank, tensor, stream.get());
+    request.on_complete = [&](const Status& status) {
+      EXPECT_TRUE(status.is_ok()) << status.message();
+      seen = tensor.data()[49];
+      called.fetch_add(1);
+    };
+    double_hang(static_cast<CUstream>(stream.get()));
+    const auto handle = engine.submit(std::move(request)).value();
+    EXPECT_TRUE(engine.wait_stream(handle, stream.get(), soon()).is_ok());
+    EXPECT_FALSE(engine.poll(handle).value()) << "a stream of ours holds it, no more";
+    EXPECT_EQ(seen, 0.0F);
+    // A barrier of hosts: neither device goes on before both have looked.
+    std::vector<float> on_host(1);
+    EXPECT_TRUE(run_request(engine, allreduce_request("both", on_host)).is_ok());
+    double_release();
+    for (const Deadline deadline = soon(); called.load() < 2 && !deadline.has_passed();) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(called.load(), 2) << "nobody waits for it";
+    EXPECT_TRUE(engine.wait(handle, soon()).is_ok());
+    EXPECT_EQ(seen, 2.0F);
+    engine.release(handle);
   });
 }
 
