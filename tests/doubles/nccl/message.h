@@ -46,7 +46,7 @@ enum class FrameKind : std::uint32_t { kHello, kReady, kOperation, kResult, kFai
 struct Frame {
   FrameKind kind = FrameKind::kHello;
   std::int32_t code = 0;     ///< ncclResult_t of kFailed, whose payload is the text.
-  std::uint64_t ticket = 0;  ///< Links kResult to kOperation.
+  std::uint64_t ticket = 0;  ///< Links kResult to kOperation, or kBye.
   Operation operation;
   std::uint64_t bytes = 0;
 };

@@ -148,7 +148,15 @@ bool Spoke::is_aborted() const {
 void Spoke::leave() {
   Frame frame;
   frame.kind = FrameKind::kBye;
+  {
+    const hvd::Lock lock(mutex_);
+    frame.ticket = next_ticket_++;
+  }
   write(frame, nullptr);
+  const hvd::Lock lock(mutex_);
+  while (answers_.erase(frame.ticket) == 0 && !is_over_ && !is_aborted_ && error_ == ncclSuccess) {
+    changed_.wait_until(mutex_, hvd::kForever);
+  }
 }
 
 ncclResult_t Spoke::error() const {
@@ -178,7 +186,9 @@ void Spoke::read_frames() {
   {
     const hvd::Lock lock(mutex_);
     in_order = is_aborted_ || somebody_left_;
+    is_over_ = true;
   }
+  changed_.notify_all();
   // The process of the star ends in order only after its own rank has left.
   if (!in_order) fail(ncclRemoteError, "the process of rank 0 has gone");
 }

@@ -38,7 +38,8 @@ class Spoke {
   bool is_aborted() const;
   /// Waits for abort().
   void wait_for_abort();
-  /// Tells the others that this rank leaves in order.
+  /// Tells the others that this rank leaves in order; they have been told when it returns, since
+  /// the process of the star may end then.
   void leave();
   ncclResult_t error() const;
 
@@ -62,6 +63,7 @@ class Spoke {
   bool is_ready_ HVD_GUARDED_BY(mutex_) = false;
   bool is_aborted_ HVD_GUARDED_BY(mutex_) = false;
   bool somebody_left_ HVD_GUARDED_BY(mutex_) = false;
+  bool is_over_ HVD_GUARDED_BY(mutex_) = false;  ///< Nobody reads any more.
 };
 
 }  // namespace double_nccl

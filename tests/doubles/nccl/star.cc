@@ -134,6 +134,10 @@ void Star::take(Client& client, const Frame& frame, Bytes payload) {
   if (frame.kind == FrameKind::kBye) {
     client.left = true;
     for (const auto& other : clients_) send(*other, frame, {});
+    Frame told;
+    told.kind = FrameKind::kResult;
+    told.ticket = frame.ticket;
+    send(client, told, {});
     replies = rounds_->leave(client.hello.rank);
   } else {
     replies = rounds_->add(client.hello.rank, frame, std::move(payload));
