@@ -164,7 +164,9 @@ class Runner:
             return
         for number, remedy in enumerate(part.remedies, start=2):
             environment = {**part.environment, **remedy}
-            again = part._replace(name=f"{part.name}-{number}", environment=environment)
+            again = part._replace(
+                name=f"{part.name}-{number}", environment=environment, limit_s=part.limit_s / 2
+            )
             said = " ".join(f"{name}={value}" for name, value in remedy.items())
             self._report.say(f"again with {said}")
             if self._run_once(again) == "passed":
