@@ -13,12 +13,18 @@ import compile as kernels  # noqa: E402 (the path comes first)
 
 _NVRTC_11_8 = ["35", "37", "50", "52", "53", "60", "61", "62", "70", "72", "75", "80", "86", "87"]
 _NVRTC_11_8 += ["89", "90"]
+_NVRTC_12_9 = ["50", "52", "53", "60", "61", "62", "70", "72", "75", "80", "86", "87", "89", "90"]
+_NVRTC_12_9 += ["100", "101", "103", "120", "121"]
 _NVRTC_13_0 = ["75", "80", "86", "87", "88", "89", "90", "100", "103", "110", "120", "121"]
 
 
 class TestCompilers(unittest.TestCase):
     def test_code_is_for_the_first_of_each_family(self):
         self.assertEqual(kernels.usable("cuda", _NVRTC_11_8), ["60", "70", "80", "90"])
+
+    def test_gpu_packages_brings_a_compiler_for_p100_to_b200_and_newer(self):
+        expected = ["60", "70", "80", "90", "100", "120"]
+        self.assertEqual(kernels.usable("cuda", _NVRTC_12_9), expected)
 
     def test_what_a_compiler_has_dropped_gives_way_to_the_next_of_its_family(self):
         expected = ["75", "80", "90", "100", "120"]
