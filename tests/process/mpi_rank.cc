@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank whose program uses MPI itself: mpi_rank NODES beside|funneled|sets|early, prints the
-// plane, then FINE or FAILED; mpi_rank NODES dies FOLDER [hidden] leaves a file lost.RANK there.
+// plane, then FINE or FAILED; mpi_rank NODES dies FOLDER [hidden] leaves files lost.RANK and dying
+// there.
 #include <mpi.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -229,6 +230,7 @@ void dies(const std::string& folder) {
     if (hvd_rank() == hvd_size() - 1) {
       while (batches() == before) {
       }
+      std::ofstream(folder + "/dying") << hvd_rank();
       ::kill(::getpid(), SIGKILL);
     }
     pending.wait();
