@@ -28,6 +28,34 @@ int look_for_nccl(dl_phdr_info* object, std::size_t, void* found) {
   return 1;
 }
 
+/// The program itself, where that has NCCL in it, can be opened by no name.
+void* open_library(const NcclSource& source) {
+  void* const library = ::dlopen(source.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return library == nullptr && source.is_loaded ? ::dlopen(nullptr, RTLD_NOW) : library;
+}
+
+/// Whether a file is that library, under whatever path.
+bool is_file_of(void* library, const std::string& file) {
+  void* const loaded = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (loaded != nullptr) ::dlclose(loaded);
+  return loaded == library;
+}
+
+/// Of the NCCL that the program was linked with, or a library that everybody sees (a libtorch that
+/// has NCCL in it): a second NCCL would call its functions instead of its own, since it calls them
+/// by name, and hand it what it knows nothing of.
+std::string linked_nccl_path() {
+  Dl_info one{};
+  Dl_info other{};
+  void* const version = ::dlsym(RTLD_DEFAULT, "ncclGetVersion");
+  void* const id = ::dlsym(RTLD_DEFAULT, "ncclGetUniqueId");
+  if (version == nullptr || id == nullptr) return {};
+  const bool is_known = ::dladdr(version, &one) != 0 && ::dladdr(id, &other) != 0;
+  // What stands before some functions alone, to count them, is no NCCL.
+  if (!is_known || one.dli_fname == nullptr || one.dli_fbase != other.dli_fbase) return {};
+  return one.dli_fname;
+}
+
 template <typename Function>
 bool find(void* library, const char* symbol, Function*& function) {
   function = reinterpret_cast<Function*>(::dlsym(library, symbol));
@@ -57,6 +85,7 @@ NcclSource NcclSource::choose(std::string_view loaded, std::string_view wanted) 
 }
 
 std::string loaded_nccl_path() {
+  if (const std::string linked = linked_nccl_path(); !linked.empty()) return linked;
   // By soname, whatever its file is called.
   if (void* const library = ::dlopen(kNcclSoname, RTLD_LAZY | RTLD_NOLOAD)) {
     const std::string path = path_of(library);
@@ -76,7 +105,7 @@ Result<NcclLibrary> NcclLibrary::open(const Environment& environment) {
   const std::string wanted = environment.get("HVD_NCCL_LIBRARY").value_or("");
   NcclLibrary nccl;
   nccl.source_ = NcclSource::choose(loaded_nccl_path(), wanted);
-  void* const library = ::dlopen(nccl.source_.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const library = open_library(nccl.source_);
   if (library == nullptr) {
     return error(Code::kUnsupported,
                  "no {} was found ({}); name its library in HVD_NCCL_LIBRARY, load the site's "
@@ -96,7 +125,7 @@ Result<NcclLibrary> NcclLibrary::open(const Environment& environment) {
                  missing == nullptr ? "" : " without ", missing == nullptr ? "" : missing,
                  nccl_version_text(kOldest));
   }
-  if (nccl.source_.is_loaded && !wanted.empty() && wanted != nccl.source_.path) {
+  if (nccl.source_.is_loaded && !wanted.empty() && !is_file_of(library, wanted)) {
     log(LogLevel::kWarning, "nccl",
         "HVD_NCCL_LIBRARY={} is not used, since the process has loaded {}, and two copies of {} "
         "would fight over the GPUs",

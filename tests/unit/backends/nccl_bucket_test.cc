@@ -99,6 +99,16 @@ class NcclBucketTest : public CudaGpus {
   std::size_t before_ = 0;
 };
 
+TEST(NcclLibrary, IsTheOneThatTheProgramIsLinkedWith) {
+  Environment environment;
+  environment.set("HVD_NCCL_LIBRARY", "/nonexistent/libnccl.so.2");
+  const auto library = NcclLibrary::open(environment);
+  ASSERT_TRUE(library.is_ok()) << library.status().message();
+  EXPECT_EQ(library.value().calls().get_version, &ncclGetVersion);
+  EXPECT_EQ(library.value().path(), loaded_nccl_path());
+  EXPECT_NE(library.value().describe().find("the process had loaded it"), std::string::npos);
+}
+
 TEST_F(NcclBucketTest, DoublesWhileItIsSmallAndGrowsByLittleThen) {
   EXPECT_EQ(NcclBucket::capacity_for(1), 4_MiB);
   EXPECT_EQ(NcclBucket::capacity_for(5_MiB), 8_MiB);
