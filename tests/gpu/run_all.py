@@ -36,10 +36,12 @@ SKIPPED = 77
 WITHIN_S = 480  # with what ends a part, less than meson.build lets a test take
 STACKS_S = 25
 MOST_STACKS = 2  # parts whose stacks are looked at
-# Unless they are set: NCCL tells why it fails, ranks meet on the loopback, what hangs is told early.
+# Unless they are set: NCCL tells why it fails; ranks meet on the loopback, and no NVLink is between
+# hosts that are one; what hangs is told early.
 DEFAULTS = {
     "NCCL_DEBUG": "WARN",
     "NCCL_SOCKET_IFNAME": "lo",
+    "NCCL_MNNVL_ENABLE": "0",
     "HVD_STALL_CHECK_TIME_SECONDS": "20",
     "PYTHONFAULTHANDLER": "1",
 }
