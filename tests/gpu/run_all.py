@@ -136,10 +136,12 @@ def remark_on(text: str) -> str:
     return (skipped or lines or [""])[-1][:90]
 
 
-def judge(part: Part, code: int, text: str, seconds: float) -> Outcome:
-    """What an exit code and an output mean."""
+def judge(part: Part, code: int, text: str, seconds: float, limit: float) -> Outcome:
+    """What an exit code and an output mean; where it had less time than it may take, not its end."""
     if code == SKIPPED:
         return Outcome(part.name, "skipped", seconds, remark_on(text))
+    if code == 124 and limit < part.limit_s:
+        return Outcome(part.name, "left out", seconds, f"cut short, of {part.limit_s:.0f} s")
     if code == 124:
         return Outcome(part.name, "failed", seconds, f"not done within {seconds:.0f} s")
     if code != 0:
@@ -199,7 +201,7 @@ class Runner:
         debugger = self._found.debugger if self._hung < MOST_STACKS else ""
         environment = environment_of(part, self._found)
         code, text = run_part(command, environment, log, limit, debugger)
-        outcome = judge(part, code, text, time.monotonic() - began)
+        outcome = judge(part, code, text, time.monotonic() - began, limit)
         self._hung += code == 124
         lines = text.splitlines()
         if outcome.result == "failed":

@@ -203,6 +203,11 @@ class TestParts(unittest.TestCase):
             limits = sum(parts[name].limit_s for name in names)
             self.assertLessEqual(limits, run_all.WITHIN_S, names)
 
+    def test_only_who_had_the_whole_time_fails_for_it(self) -> None:
+        part = all_parts()["table"]
+        for limit, wanted in ((part.limit_s, "failed"), (part.limit_s - 1, "left out")):
+            self.assertEqual(run_all.judge(part, 124, "", limit, limit).result, wanted)
+
     def test_memcheck_allows_calls_that_a_driver_lacks(self) -> None:
         for name, part in all_parts().items():
             said = " ".join(part.command)
