@@ -106,6 +106,16 @@ TEST_F(NcclFailures, OfOneRanksFirstCallIsAnErrorOnAll) {
   }
 }
 
+TEST_F(NcclFailures, ToBeginAtAllIsToldWithTheLastWordsOfNccl) {
+  double_nccl_fail("ncclGetUniqueId", 1, ncclSystemError, -1);
+  NcclRanks world({1, 1});
+  world.run([](int rank, Engine& engine) {
+    EXPECT_THAT(sum(rank, engine, "first").message(),
+                AllOf(HasSubstr("NCCL gives no unique id: unhandled system error"),
+                      HasSubstr("(ncclGetUniqueId: ordered by the test)")));
+  });
+}
+
 TEST_F(NcclFailures, OfACollectiveCallIsAnErrorOnAll) {
   double_nccl_fail("ncclAllReduce", 4, 3, 1);  // ncclInternalError
   {

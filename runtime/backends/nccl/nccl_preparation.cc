@@ -42,10 +42,12 @@ Status fill_in(NcclFacts& facts, NcclSession& session, const Environment& enviro
   if (session.context().communicator.rank != 0) return Status::ok();
   ncclUniqueId id;
   static_assert(sizeof id == sizeof facts.unique_id);
-  const ncclResult_t result = session.library().calls().get_unique_id(&id);
+  const NcclCalls& calls = session.library().calls();
+  const ncclResult_t result = calls.get_unique_id(&id);
   if (result != ncclSuccess) {
-    return error(Code::kSystem, "{} gives no unique id: {}", kNcclTitle,
-                 session.library().calls().get_error_string(result));
+    const char* const last = calls.get_last_error(nullptr);  // of no communicator: as of all
+    return error(Code::kSystem, "{} gives no unique id: {} ({})", kNcclTitle,
+                 calls.get_error_string(result), last == nullptr ? "" : last);
   }
   std::memcpy(facts.unique_id.data(), &id, sizeof id);
   return Status::ok();
