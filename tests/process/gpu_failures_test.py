@@ -278,6 +278,28 @@ say("FINE")
                 f"rank {rank}: .*'y' is on GPU {(rank + 1) % 3}.*GPU {rank} of this rank.*copy",
             )
 
+    def test_graphs_are_a_matter_of_each_rank(self) -> None:
+        program = """
+if RANK == 1:
+    os.environ["HVD_GPU_GRAPHS"] = "1"
+hvd.init()
+gpu = Gpu(RANK)
+tensors = [gpu.tensor([0.0] * 100) for _ in range(6)]
+for step in range(40):
+    for tensor in tensors:
+        tensor[:] = [RANK + step] * len(tensor)
+    pending = [GpuSum(gpu, f"x{i}", tensor) for i, tensor in enumerate(tensors)]
+    for one in pending:
+        one.wait()
+        assert one.tensor[0] == one.tensor[99] == 3 + 3 * step, (step, one.tensor[0])
+hvd.shutdown()
+say("FINE")
+"""
+        ended = self.run_gpus([], program, HVD_LOG="nccl")
+        self.assert_all_fine(ended)
+        self.assertEqual(re.findall(r".*[1-9]\d* replayed", ended.stderr)[0][:3], "[1]")
+        self.assertEqual(ended.stderr.count(" replayed"), 1, ended.text())
+
     def test_cpu_and_gpu_memory_in_the_same_step(self) -> None:
         program = """
 hvd.init()
