@@ -16,6 +16,7 @@ struct MemoryReaper::Queue {
     Gpu* gpu;
     void* memory;
     bool is_pinned;
+    std::vector<GpuEventPtr> after;
   };
   Mutex mutex;
   CondVar changed;
@@ -40,14 +41,16 @@ MemoryReaper::~MemoryReaper() {
       kDevicePatience.count());
 }
 
-void MemoryReaper::free(Gpu& gpu, void* memory) { put(gpu, memory, false); }
+void MemoryReaper::free(Gpu& gpu, void* memory, std::vector<GpuEventPtr> after) {
+  put(gpu, memory, false, std::move(after));
+}
 
-void MemoryReaper::free_pinned(Gpu& gpu, void* memory) { put(gpu, memory, true); }
+void MemoryReaper::free_pinned(Gpu& gpu, void* memory) { put(gpu, memory, true, {}); }
 
-void MemoryReaper::put(Gpu& gpu, void* memory, bool is_pinned) {
+void MemoryReaper::put(Gpu& gpu, void* memory, bool is_pinned, std::vector<GpuEventPtr> after) {
   Queue& queue = *queue_;
   Lock lock(queue.mutex);
-  queue.waiting.push_back({&gpu, memory, is_pinned});
+  queue.waiting.push_back({&gpu, memory, is_pinned, std::move(after)});
   if (!std::exchange(queue.has_thread, true)) {
     std::thread([shared = queue_] { run(*shared); }).detach();
   }
@@ -67,7 +70,8 @@ void MemoryReaper::run(Queue& queue) {
       }
       items = std::exchange(queue.waiting, {});
     }
-    for (const auto& [gpu, memory, is_pinned] : items) {
+    for (const auto& [gpu, memory, is_pinned, after] : items) {
+      for (const GpuEventPtr& point : after) static_cast<void>(point->gpu().wait(*point));
       is_pinned ? gpu->deallocate_pinned(memory) : gpu->deallocate(memory);
     }
   }

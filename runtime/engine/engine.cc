@@ -302,8 +302,14 @@ Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
   return static_cast<const GatherResult*>(&pending->gathered[index]);
 }
 
-void Engine::release(Handle handle) { impl_->completion_.release(handle); }
-void Engine::release(std::span<const Handle> handles) { impl_->completion_.release(handles); }
+void Engine::release(Handle handle) {
+  impl_->free_behind_readers({&handle, 1});
+  impl_->completion_.release(handle);
+}
+void Engine::release(std::span<const Handle> handles) {
+  impl_->free_behind_readers(handles);
+  impl_->completion_.release(handles);
+}
 Result<int> Engine::add_process_set(std::vector<int> ranks, Deadline deadline) {
   return impl_->add_process_set(std::move(ranks), deadline);
 }

@@ -10,6 +10,14 @@
 namespace hvd {
 namespace {
 
+/// What the library made is read in `stream` from now on.
+void add_reader(Pending& pending, StreamHandle stream) {
+  if (!pending.has_rows_of_library()) return;
+  Lock lock(pending.readers_mutex);
+  const auto found = std::find(pending.readers.begin(), pending.readers.end(), stream);
+  if (found == pending.readers.end()) pending.readers.push_back(stream);
+}
+
 bool is_on_gpu(const Request& request) {
   return request.device.kind != DeviceKind::kCpu && !request.tensors.empty();
 }
@@ -126,9 +134,11 @@ Status Engine::Impl::wait_stream(std::span<const Handle> handles, StreamHandle s
     }
     if (pending->done.load()) {
       HVD_TRY(pending->status);
+      add_reader(*pending, stream);
       continue;
     }
     if (!pending->enqueued.load()) return not_in_time(*pending);
+    add_reader(*pending, stream);
     for (const GpuEventPtr& point : pending->finish_points) {
       if (std::find(awaited.begin(), awaited.end(), point.get()) != awaited.end()) continue;
       HVD_TRY(gpu.make_wait(stream, *point));
@@ -136,6 +146,31 @@ Status Engine::Impl::wait_stream(std::span<const Handle> handles, StreamHandle s
     }
   }
   return Status::ok();
+}
+
+/// Before a release: drivers need not wait for those who read what the library made.
+void Engine::Impl::free_behind_readers(std::span<const Handle> handles) {
+  // relaxed: set before a caller has the handle of a tensor of GPU memory.
+  if (!has_gpu_tensors_.load(std::memory_order_relaxed)) return;
+  for (const Handle handle : handles) {
+    const auto found = completion_.find(handle);
+    if (!found.is_ok() || found.value()->ready == nullptr) continue;
+    Pending& pending = *found.value();
+    std::vector<StreamHandle> readers;
+    {
+      Lock lock(pending.readers_mutex);
+      readers = std::exchange(pending.readers, {});
+    }
+    Gpu& gpu = pending.ready->gpu();
+    for (const StreamHandle stream : readers) {
+      if (!gpu.check_stream(stream).is_ok()) continue;  // captured by now: a graph reads the rows
+      const auto point = gpu.record(stream);
+      if (!point.is_ok()) continue;
+      for (GatherResult& result : pending.gathered) {
+        if (result.data != nullptr) result.data.get_deleter().after.push_back(point.value());
+      }
+    }
+  }
 }
 
 }  // namespace hvd

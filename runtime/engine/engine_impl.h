@@ -40,6 +40,7 @@ class Engine::Impl {
   Result<bool> poll(Handle handle);
   Status wait(Handle handle, Deadline deadline);
   Status wait_stream(std::span<const Handle> handles, StreamHandle stream, Deadline deadline);
+  void free_behind_readers(std::span<const Handle> handles);
   Status shutdown(Deadline deadline);
   bool left_together() const { return left_together_.load(); }
   void abort(const std::string& cause);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/mutex.h"
 #include "device/ready_points.h"
 #include "engine/description.h"
 #include "engine/request.h"
@@ -33,6 +35,15 @@ struct Pending {
   /// GPU memory: where the results are complete; may be read by anyone once `enqueued` is true.
   std::vector<GpuEventPtr> finish_points;
   std::atomic<bool> enqueued{false};  ///< Streams may wait for it. Before `done`, or never.
+  /// GPU memory: streams that wait for it, and may read what the library made.
+  Mutex readers_mutex;
+  std::vector<StreamHandle> readers HVD_GUARDED_BY(readers_mutex);
+
+  /// GPU memory, once `enqueued` or `done` is true.
+  bool has_rows_of_library() const {
+    return std::any_of(gathered.begin(), gathered.end(),
+                       [](const GatherResult& one) { return one.data != nullptr; });
+  }
 
   /// When a caller that waits is held up too long while nothing has decided the request; never: the
   /// end of the clock.

@@ -35,10 +35,11 @@ struct Tensor {
 /// Gives memory back to where it came from: the GPU, or the host where that is null.
 struct FreeRows {
   Gpu* gpu = nullptr;
-  MemoryReaper* reaper = nullptr;  ///< Of `gpu`.
+  MemoryReaper* reaper = nullptr;       ///< Of `gpu`.
+  std::vector<GpuEventPtr> after = {};  ///< What streams do with the rows ends there.
   void operator()(std::byte* rows) const {
     if (gpu != nullptr) {
-      reaper->free(*gpu, rows);
+      reaper->free(*gpu, rows, after);
     } else {
       delete[] rows;
     }

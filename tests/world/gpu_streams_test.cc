@@ -312,6 +312,37 @@ TEST_F(GpuStreams, ResultsThatTheLibraryMakesAreOnTheGpuUntilTheyAreReleased) {
   });
 }
 
+TEST_F(GpuStreams, AResultLivesUntilTheStreamsThatWaitedForItHaveReadIt) {
+  double_free_waits(0);
+  GpuWorld world({1});
+  Engine& engine = world.engine(0);
+  Gpu& gpu = GpuWorld::gpu(0);
+  const OwnStream stream(gpu);
+  const DeviceTensor<float> tensor(gpu, std::vector<float>(6, 3.0F));
+  const DeviceTensor<float> copy(gpu, std::vector<float>(6, 0.0F));
+  Request request = gpu_request("rows", 0, tensor, stream.get());
+  request.operation = Allgather{};
+  request.tensors[0].output = nullptr;
+  const auto handle = engine.submit(std::move(request)).value();
+  ASSERT_TRUE(engine.wait(handle, soon()).is_ok());
+  ASSERT_TRUE(engine.wait_stream(handle, stream.get(), soon()).is_ok());
+  const std::size_t before = double_allocated(0);
+  {
+    const Gate gate(gpu, stream.get());
+    const GatherResult* result = engine.gathered(handle, 0).value();
+    ASSERT_TRUE(gpu.copy(copy.data(), result->begin(), 24, stream.get()).is_ok());
+    const auto waits = double_calls("wait");
+    engine.release(handle);
+    const Deadline deadline = soon();
+    while (double_calls("wait") == waits && !deadline.has_passed()) std::this_thread::yield();
+    EXPECT_GT(double_calls("wait"), waits) << "the memory waits for nobody";
+    EXPECT_EQ(double_allocated(0), before);
+    Gate::release();
+  }
+  stream.drain();
+  EXPECT_EQ(copy.values(), std::vector<float>(6, 3.0F));
+}
+
 TEST_F(GpuStreams, NobodyWaitsForTheDeviceToReleaseAResult) {
   GpuWorld world({1});
   Gpu& gpu = GpuWorld::gpu(0);

@@ -92,7 +92,7 @@ Pending allgather_async(const std::string& name, std::span<const T> values, std:
 }
 
 /// What an allgather gave, in GPU memory of the library, after wait on it by put_before(): valid
-/// as long as `gathered`.
+/// for what is put into that stream, which must exist as long, until `gathered` ends.
 template <typename T>
 std::span<const T> gathered_rows(const Pending& gathered) {
   hvd_gather rows{};

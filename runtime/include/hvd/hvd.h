@@ -370,11 +370,11 @@ HVD_API hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) HVD_NOEXC
 HVD_API hvd_status hvd_wait_stream(hvd_handle handle, void* stream,
                                    double timeout_seconds) HVD_NOEXCEPT;
 
-/** The result of tensor `index` of a completed allgather, alltoall, gather, scatter, or of a
-    reducescatter without output. */
+/** The result of tensor `index` of a completed operation; hvd_gather says of which. */
 HVD_API hvd_status hvd_gathered(hvd_handle handle, uint32_t index, hvd_gather* result) HVD_NOEXCEPT;
 
-/** Forgets an operation and frees what it gathered. One in flight goes on and is then forgotten. */
+/** Forgets an operation, when it is over, and frees what it gathered: GPU memory behind what the
+    streams of hvd_wait_stream(), which must still exist, hold by now; others must be done. */
 HVD_API hvd_status hvd_release(hvd_handle handle) HVD_NOEXCEPT;
 
 /* ---- memory that the ranks of a node share ----------------------------------------------- */

@@ -14,6 +14,7 @@
 
 #include "devices.h"
 #include "double_cuda.h"
+#include "memory.h"
 #include "streams.h"
 
 namespace double_cuda {
@@ -199,4 +200,5 @@ void double_reset() {
   Calls::all().reset();
   double_cuda::release_streams();
   double_cuda::heal_devices();
+  double_cuda::free_waits() = true;
 }

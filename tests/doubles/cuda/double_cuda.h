@@ -36,6 +36,9 @@ void double_delay(std::uint64_t seed, std::uint64_t microseconds);
 /// A fault of the GPU: every call that needs it gives `code` from now on, until double_reset().
 void double_spoil(int device, CUresult code);
 
+/// 0: cuMemFree() does not wait for the device, as drivers need not; until double_reset().
+void double_free_waits(int waits);
+
 /// As HVD_DOUBLE_PEERS, until double_reset().
 void double_peers(int reach);
 

@@ -9,10 +9,13 @@
 #include "calls.h"
 #include "capture.h"
 #include "devices.h"
+#include "double_cuda.h"
 #include "memory.h"
 #include "streams.h"
 
 using namespace double_cuda;  // NOLINT(google-build-using-namespace)
+
+void double_free_waits(int waits) { double_cuda::free_waits() = waits != 0; }
 
 CUresult cuMemAlloc(CUdeviceptr* address, std::size_t bytes) {
   DOUBLE_BEGIN(cuMemAlloc, kContext);
@@ -32,7 +35,7 @@ CUresult cuMemFree(CUdeviceptr address) {
   if (!found || found->begin != address || found->kind != Memory::kDevice) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  wait_for_all(context_of(found->device));  // as the driver does
+  if (free_waits()) wait_for_all(context_of(found->device));  // as drivers may
   return deallocate(address, Memory::kDevice) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -103,6 +103,10 @@ void* allocate(std::size_t bytes, Memory kind, int device) {
 bool deallocate(std::uintptr_t begin, Memory kind) {
   return Memories::all().deallocate(begin, kind);
 }
+std::atomic<bool>& free_waits() {
+  static std::atomic<bool> waits{true};
+  return waits;
+}
 std::optional<Allocation> allocation_of(std::uintptr_t address) {
   return Memories::all().allocation_of(address);
 }

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,6 +25,8 @@ struct Allocation {
 void* allocate(std::size_t bytes, Memory kind, int device);
 /// False: no such allocation.
 bool deallocate(std::uintptr_t begin, Memory kind);
+/// Whether giving memory of a GPU back waits for it.
+std::atomic<bool>& free_waits();
 /// The allocation that holds the address.
 std::optional<Allocation> allocation_of(std::uintptr_t address);
 /// How a copy may use the bytes from `address` on.

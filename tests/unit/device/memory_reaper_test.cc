@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
+#include "base/deadline.h"
 #include "cuda_gpus.h"
 
 namespace hvd {
@@ -33,6 +37,25 @@ TEST_F(MemoryReaperTest, EndsWhileAStreamOfTheGpuHangs) {
   }
   EXPECT_EQ(double_calls("cuMemFreeHost"), before + 1) << "the driver waits for the stream";
   double_release();
+}
+
+TEST_F(MemoryReaperTest, FreesBehindTheStreamsThatUseTheMemory) {
+  double_free_waits(0);
+  const StreamHandle reader = stream();
+  double_hang(static_cast<CUstream>(reader));
+  const auto before = double_allocated(0);
+  void* const memory = gpu_->allocate(100).value();
+  {
+    MemoryReaper reaper;
+    const auto waits = double_calls("wait");
+    reaper.free(*gpu_, memory, {gpu_->record(reader).value()});
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    while (double_calls("wait") == waits && !deadline.has_passed()) std::this_thread::yield();
+    EXPECT_GT(double_calls("wait"), waits) << "nobody waits for the stream";
+    EXPECT_EQ(double_allocated(0), before + 100);
+    double_release();
+  }
+  EXPECT_EQ(double_allocated(0), before);
 }
 
 }  // namespace
