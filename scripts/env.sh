@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Source it (bash or zsh): puts the build tree's hvdrun and Python packages on the paths of this shell: hvd, and horovod
-# for Horovod's scripts.
+# Source it (bash or zsh): puts the build tree's hvdrun, man pages and Python packages on the paths of this shell: hvd,
+# and horovod with horovodrun for Horovod's scripts.
 #   source scripts/env.sh
 
 if [ -n "${ZSH_VERSION:-}" ]; then
@@ -15,7 +15,9 @@ fi
 case ":$PATH:" in
   *":$_hvd_root/build/launcher:"*) ;;
   *)
-    export PATH="$_hvd_root/build/launcher:$PATH"
+    export PATH="$_hvd_root/build/launcher:$_hvd_root/runtime/horovod/bin:$PATH"
+    # Where nothing was set, the empty element at the end is the system's pages.
+    export MANPATH="$_hvd_root/build/docs:${MANPATH:-}"
     export PYTHONPATH="$_hvd_root/runtime/python:$_hvd_root/runtime/horovod${PYTHONPATH:+:$PYTHONPATH}"
     ;;
 esac
