@@ -57,7 +57,7 @@ class Gradients {
   std::vector<std::vector<float>> values_;
 };
 
-/// Runs `steps` steps of 40 small gradients on two ranks.
+/// Runs `steps` steps of 40 small gradients.
 void train(World& world, int steps) {
   world.run([&](int rank, Engine& engine) {
     Gradients gradients(rank, 40, 100);
@@ -82,6 +82,13 @@ TEST_F(NcclSteps, RegisterMemoryOnce) {
   EXPECT_EQ(calls("ncclCommWindowRegister"), windows);
   EXPECT_EQ(calls("ncclMemAlloc"), allocations);
   EXPECT_EQ(calls("ncclCommInitRankConfig"), communicators);
+}
+
+TEST_F(NcclSteps, RegisterNothingForOneRank) {
+  NcclRanks world({1});
+  train(world, 3);
+  EXPECT_GT(calls("ncclCommInitRankConfig"), 0);
+  EXPECT_EQ(calls("ncclCommWindowRegister") + calls("ncclCommRegister"), 0);
 }
 
 TEST_F(NcclSteps, PackSmallGradientsIntoFewCallsAndLaunches) {

@@ -27,7 +27,7 @@ TEST_P(NcclTensors, AveragesSmallAndLargeTensorsStepAfterStep) {
     }
   });
   EXPECT_GT(double_nccl_calls("ncclAllReduce"), 0);
-  EXPECT_GT(double_nccl_calls("ncclCommWindowRegister"), 0);
+  EXPECT_EQ(double_nccl_calls("ncclCommWindowRegister") > 0, world.size() > 1);
 }
 
 /// Each rank gives `counts[rank]` numbers, and gets those of all.

@@ -58,9 +58,9 @@ Status NcclSession::open(const Environment& environment, Device device) {
 Status NcclSession::begin(const ncclUniqueId& id) {
   const CurrentGpu current(*gpu_);
   HVD_TRY(current.status());
-  HVD_TRY_ASSIGN(holdings_, NcclHoldings::open(*library_, *gpu_,
-                                               {.registers = settings_.registers,
-                                                .uses_graphs = settings_.uses_graphs}));
+  HVD_TRY_ASSIGN(holdings_, NcclHoldings::open(
+                                *library_, *gpu_,
+                                {.registers = registers(), .uses_graphs = settings_.uses_graphs}));
   return communicator().begin(id, context_.communicator.rank, context_.communicator.size);
 }
 

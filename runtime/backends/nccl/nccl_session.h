@@ -82,6 +82,8 @@ class NcclSession {
   bool nccl_keeps_order() const {
     return settings_.wants_order && library_->version() >= NcclLibrary::kOrdering;
   }
+  /// Whether NCCL is told of buckets. A rank by itself has nobody who would reach them.
+  bool registers() const { return settings_.registers && context_.communicator.size > 1; }
   /// Null: HVD_GPU_GRAPHS is off.
   NcclGraphs* graphs() { return holdings_->graphs(); }
 

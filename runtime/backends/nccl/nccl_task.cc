@@ -180,7 +180,7 @@ class NcclTask : public Task {
 
   /// A failure to make the bucket known to NCCL, with what it was and how to do without.
   Status without_registration(const Status& status) const {
-    if (!session_.settings().registers || plan_.bucket_bytes == 0) return status;
+    if (!session_.registers() || plan_.bucket_bytes == 0) return status;
     return error(status.code(),
                  "cannot register a bucket of {} bytes: {}; HVD_NCCL_REGISTER=0 on all ranks does "
                  "without, slower",
