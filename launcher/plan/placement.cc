@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "launcher/plan/rank_resources.h"
+#include "launcher/plan/slurm_job.h"
 #include "topology/gpu_list.h"
+#include "topology/identity.h"
 
 namespace hvd {
 namespace {
@@ -77,6 +79,19 @@ void split_over_nodes(const Allocation& allocation, Placement& placement) {
   }
 }
 
+/// -np in the shell of a job of several nodes, where srun over all of them was meant most often;
+/// empty: nothing is to be said. `--nodes 1` is the word of one who means this machine.
+std::string left_nodes(const RunOptions& options, const Allocation& allocation) {
+  if (options.ranks.value_or(1) < 2 || options.nodes == 1) return "";
+  if (!in_slurm_shell(allocation.environment)) return "";
+  const auto job = read_slurm_job(allocation.environment);
+  if (!job.is_ok() || job.value().hosts.size() < 2) return "";
+  return format_text(
+      "-np: all {} ranks start on this machine ({}), and the job has {} nodes: leave -np out to "
+      "start its tasks on all of them, or add --nodes 1 if this machine is meant",
+      *options.ranks, allocation.host, job.value().hosts.size());
+}
+
 Result<Placement> place_locally(const RunOptions& options, const Allocation& allocation) {
   Placement placement;
   placement.reports_bindings = options.bind.report;
@@ -100,7 +115,11 @@ Result<Placement> place_locally(const RunOptions& options, const Allocation& all
                  placement.virtual_nodes, placement.size);
   }
   split_over_nodes(allocation, placement);
-  HVD_TRY(give_resources(options, allocation, gpus, placement.size, placement));
+  const std::string left = left_nodes(options, allocation);
+  if (!left.empty()) placement.warnings.push_back(left);
+  const Status given = give_resources(options, allocation, gpus, placement.size, placement);
+  if (!given.is_ok() && !left.empty()) return Status(given.code(), given.message() + "; " + left);
+  HVD_TRY(given);
   return placement;
 }
 

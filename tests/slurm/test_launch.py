@@ -106,6 +106,19 @@ class TestHvdrun(slurm_test.SlurmTest):
         self.assertIn("srun", output)
         self.assertFalse((self.cluster.root / "started").exists())
 
+    def test_np_over_several_nodes_says_which_stay_idle(self):
+        hvdrun = [slurm_test.HVDRUN, "-np", "2"]
+        said = r"warning: -np: all 2 ranks start on this machine \(\S+\), and the job has 2 nodes"
+        salloc = ["salloc", "-Q", "-N2", "-n2"]
+        result = self.cluster.login([*salloc, *hvdrun, _PROBE])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(re.findall(said, result.stderr)), 1, result.stderr)
+        self.assertRegex(self.run_ok([*salloc, *hvdrun, "--dry-run", _PROBE]), said)
+        for quiet in ([*salloc, *hvdrun, "--nodes", "1"], ["salloc", "-Q", "-N1", "-n2", *hvdrun]):
+            result = self.cluster.login([*quiet, _PROBE])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertNotIn("-np:", result.stderr)
+
     def test_a_program_that_does_not_exist(self):
         result = self.cluster.login(["srun", "-N1", slurm_test.HVDRUN, "/no/such/program"])
         self.assertEqual(result.returncode, 127, result.stderr)

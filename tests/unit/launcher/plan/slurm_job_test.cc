@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/plan/command.h"
 #include "launcher/plan/placement.h"
@@ -86,6 +88,58 @@ TEST(SlurmJob, OneSrunStartsAllParts) {
   EXPECT_THAT(commands.at(0).arguments, Not(Contains(HasSubstr("--cpus-per-task"))));
   options.nodes = 1;
   EXPECT_THAT(place(options, allocation).status().message(), HasSubstr("heterogeneous job"));
+}
+
+/// Warnings of `hvdrun -np 8` among these variables, on jz1.
+std::vector<std::string> warnings_of(const Variables& variables, int ranks,
+                                     std::optional<int> nodes = std::nullopt) {
+  Allocation allocation;
+  allocation.environment = Environment(variables);
+  allocation.host = "jz1";
+  allocation.hosts = {"jz1"};
+  RunOptions options;
+  options.ranks = ranks;
+  options.nodes = nodes;
+  options.command = {"prog"};
+  return place(options, allocation).value().warnings;
+}
+
+TEST(SlurmJob, SaysThatRanksOfNpLeaveTheOtherNodesIdle) {
+  const Variables job{{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "jz[1-2]"}};
+  EXPECT_THAT(warnings_of(job, 8),
+              ElementsAre("-np: all 8 ranks start on this machine (jz1), and the job has 2 nodes: "
+                          "leave -np out to start its tasks on all of them, or add --nodes 1 if "
+                          "this machine is meant"));
+  EXPECT_THAT(warnings_of(job, 8, 2), ElementsAre(HasSubstr("the job has 2 nodes")))
+      << "virtual nodes, all of them here";
+  EXPECT_THAT(warnings_of(two_parts(), 8), ElementsAre(HasSubstr("the job has 3 nodes")));
+}
+
+TEST(SlurmJob, SaysNothingWhereRanksOfNpAreMeantForThisMachine) {
+  const Variables job{{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "jz[1-2]"}};
+  EXPECT_TRUE(warnings_of(job, 8, 1).empty());
+  EXPECT_TRUE(warnings_of(job, 1).empty()) << "a single process";
+  EXPECT_TRUE(warnings_of({}, 8).empty());
+  EXPECT_TRUE(warnings_of({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "jz1"}}, 8).empty());
+  EXPECT_TRUE(warnings_of({{"SLURM_JOB_ID", "7"}}, 8).empty()) << "the nodes are not known";
+  Variables step = job;
+  step.insert({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}});
+  EXPECT_TRUE(warnings_of(step, 8).empty()) << "srun hvdrun -np 8: a job on each node";
+}
+
+TEST(SlurmJob, ARefusalOfRanksOfNpNamesTheOtherNodesToo) {
+  Allocation allocation;
+  allocation.environment =
+      Environment(Variables{{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "jz[1-2]"}});
+  allocation.host = "jz1";
+  allocation.gpus_on_machine = 4;
+  RunOptions options;
+  options.ranks = 8;
+  options.command = {"prog"};
+  const Status refusal = place(options, allocation).status();
+  EXPECT_EQ(refusal.code(), Code::kInvalidArgument);
+  EXPECT_THAT(refusal.message(), HasSubstr("only 4 GPUs"));
+  EXPECT_THAT(refusal.message(), HasSubstr("the job has 2 nodes: leave -np out"));
 }
 
 TEST(SlurmJob, KnowsTheShellOfAPtyStep) {
