@@ -5,6 +5,7 @@
 
 #include "launcher/options/command_table.h"
 #include "launcher/options/nearest.h"
+#include "launcher/options/unknown_word.h"
 
 namespace hvd {
 namespace {
@@ -87,15 +88,26 @@ std::string help_line(std::string_view command) {
                      is_run ? "" : command);
 }
 
-Status unknown_option(CLI::App& app, const std::string& word, std::string_view command) {
+/// The option of ours that `word` is a slip of; empty: none. One letter is a slip of no other.
+std::string nearest_option(CLI::App& app, const std::string& word, std::string_view command) {
+  if (word.size() == 2) return "";
   std::vector<std::string> known;
   for (const OptionDescription& option : describe(app, entry_of(command)).options) {
-    known.insert(known.end(), option.names.begin(), option.names.end());
+    for (const std::string& name : option.names) {
+      if (name.size() > 2) known.push_back(name);
+    }
   }
-  const std::string meant = nearest(word.substr(0, word.find('=')), known);
-  if (meant.empty()) return usage(format_text("unknown option '{}'", word), command);
-  return error(Code::kInvalidArgument, "unknown option '{}'\nhint: did you mean {}? {}", word,
-               meant, help_line(command));
+  return nearest(word.substr(0, word.find('=')), known);
+}
+
+Status unknown_option(CLI::App& app, const UnknownWord& unknown, std::string_view command) {
+  const std::string sentence = format_text("unknown option '{}'", unknown.word);
+  const std::string spelling = right_spelling(app, unknown);
+  if (!spelling.empty()) return error(Code::kInvalidArgument, "{}\nhint: {}", sentence, spelling);
+  const std::string meant = nearest_option(app, unknown.word, command);
+  if (meant.empty()) return usage(sentence, command);
+  return error(Code::kInvalidArgument, "{}\nhint: did you mean {}? {}", sentence, meant,
+               help_line(command));
 }
 
 /// "--bind: 'core' is not one of cores, none".
@@ -174,6 +186,9 @@ Result<std::optional<CommandLine>> parse_with(CLI::App& app, std::vector<std::st
   if (arguments.size() == 1 && arguments.front() == kDescribe) {
     return std::optional(CommandLine(describe(app, entry_of(command))));
   }
+  if (const auto unknown = unknown_word(app, arguments)) {
+    return unknown_option(app, *unknown, command);
+  }
   std::reverse(arguments.begin(), arguments.end());  // CLI11 pops from the back.
   try {
     app.parse(std::move(arguments));
@@ -181,7 +196,7 @@ Result<std::optional<CommandLine>> parse_with(CLI::App& app, std::vector<std::st
     return std::optional(CommandLine(PrintAndExit{help_of(app, command)}));
   } catch (const CLI::ExtrasError&) {
     const std::string word = app.remaining().front();
-    if (word.starts_with("-")) return unknown_option(app, word, command);
+    if (word.starts_with("-")) return unknown_option(app, {word, ""}, command);
     return usage(format_text("unexpected argument '{}'", word), command);
   } catch (const CLI::ParseError& failure) {
     return option_failure(app, failure, command);
@@ -196,7 +211,7 @@ Result<std::vector<std::string>> program_of(CLI::App& app,
   const bool marked = !rest.empty() && rest.front() == "--";
   // CLI11 reads on behind an option that it does not know.
   if (!marked && !rest.empty() && rest.front().starts_with("-")) {
-    return unknown_option(app, rest.front(), command);
+    return unknown_option(app, {rest.front(), ""}, command);
   }
   const std::size_t count = rest.size() - (marked ? 1 : 0);
   return std::vector<std::string>(arguments.end() - static_cast<std::ptrdiff_t>(count),

@@ -123,6 +123,47 @@ TEST(CommandLine, SaysWhatIsWrongAndWhatToType) {
   }
 }
 
+TEST(CommandLine, NamesTheWholeWordThatIsNoOption) {
+  const WrongCase cases[] = {
+      {{"-np", "2", "-hostfile", "f", "python"}, "unknown option '-hostfile'\n"},
+      {{"-host", "a,b", "python"}, "unknown option '-host'\n"},
+      {{"-hosts", "a", "python"}, "unknown option '-hosts'\n"},
+      {{"header", "--site", "jean-zay", "-host"}, "unknown option '-host'\n"},
+      {{"-vh", "true"}, "unknown option '-vh'\n"},
+      {{"check", "-hq"}, "unknown option '-hq'\n"},
+      {{"-np=2", "true"}, "unknown option '-np=2'\nhint: write -np 2"},
+      {{"-n=2", "true"}, "unknown option '-n=2'\nhint: write -n 2"},
+      {{"-nodes", "2", "true"}, "unknown option '-nodes'\nhint: write --nodes 2"},
+      {{"-nodes=2", "true"}, "unknown option '-nodes=2'\nhint: write --nodes 2"},
+      {{"-verbose", "true"}, "unknown option '-verbose'\nhint: write --verbose"},
+      {{"-help"}, "unknown option '-help'\nhint: write --help"},
+      {{"header", "-partition", "p"}, "unknown option '-partition'\nhint: write --partition p"},
+      {{"topo", "-np=2"}, "unknown option '-np=2'\nhint: write -np 2"},
+      {{"lint", "file", "-json"}, "unknown option '-json'\n"},
+  };
+  for (const WrongCase& c : cases) {
+    const Result<CommandLine> parsed = parse_command_line(c.arguments);
+    ASSERT_FALSE(parsed.is_ok()) << c.sentence;
+    EXPECT_THAT(parsed.status().message(), HasSubstr(c.sentence));
+  }
+}
+
+TEST(CommandLine, TakesLettersThatAreWrittenTogether) {
+  const Result<CommandLine> parsed =
+      parse_command_line({"-vn", "2", "-c4", "-xA=-h", "-x", "-b", "prog", "-hosts"});
+  ASSERT_FALSE(parsed.is_ok());  // of -x alone: the word before it was read
+  EXPECT_THAT(parsed.status().message(), HasSubstr("-x '-b' names no variable"));
+  const Result<CommandLine> whole =
+      parse_command_line({"-vn", "2", "-c4", "-xA=-h", "prog", "-hosts"});
+  ASSERT_TRUE(whole.is_ok()) << whole.status().message();
+  const auto& options = std::get<RunOptions>(whole.value());
+  EXPECT_TRUE(options.verbose);
+  EXPECT_EQ(options.ranks, 2);
+  EXPECT_EQ(options.cpus_per_rank, 4);
+  EXPECT_THAT(options.command, ElementsAre("prog", "-hosts"));
+  EXPECT_TRUE(std::holds_alternative<PrintAndExit>(parse_command_line({"-h", "-hosts"}).value()));
+}
+
 TEST(CommandLine, LeavesTheProgramItsOptions) {
   const Result<CommandLine> parsed =
       parse_command_line({"-np", "2", "prog", "--help", "-np", "--describe"});
