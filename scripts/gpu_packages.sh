@@ -3,9 +3,8 @@
 # Brings what the GPU plane is built with from PyPI into build-tools/gpu: the headers of CUDA's driver and runtime, NVRTC,
 # which compiles the kernels, and NCCL. No GPU and no CUDA toolkit is needed. Where PyPI is out of reach it says so: the
 # build then has no GPU part, unless a toolkit is found.
-# gpu_packages.sh [--roots | --within SECONDS]: the last line is the value of Meson's option gpu_roots; none where nothing
-# is there.
-#   --roots           bring nothing, print only that line
+# gpu_packages.sh [--roots | --within SECONDS]
+#   --roots           bring nothing; print the value of Meson's option gpu_roots, no line where nothing is there
 #   --within SECONDS  give up after so long
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -41,7 +40,7 @@ bring() {
 
 case ${1:-} in
   '') bring ;;
-  --roots) ;;
+  --roots) [ ! -f "$ready" ] || echo "$place/nvidia/cuda_runtime,$place/nvidia/cuda_nvrtc,$place/nvidia/nccl" ;;
   --within)
     [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || fail "--within needs a number of seconds" "got '${2:-}'"
     seconds=$2
@@ -49,4 +48,3 @@ case ${1:-} in
     ;;
   *) fail "unknown argument '$1'" "use: scripts/gpu_packages.sh [--roots | --within SECONDS]" ;;
 esac
-[ ! -f "$ready" ] || echo "$place/nvidia/cuda_runtime,$place/nvidia/cuda_nvrtc,$place/nvidia/nccl"

@@ -69,13 +69,35 @@ configure() {
   rm -f "$dir.setup.log"
 }
 
-# compile DIR target...: shows ninja's progress on a terminal; elsewhere only the end of a build that failed.
+beat_seconds=60
+
+# progress LOG: keeps the lines of a build in LOG; says how many files there are, and now and then how many are done.
+progress() {
+  local line next=
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >&3
+    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] && ${BASH_REMATCH[1]} -gt 0 ]] || continue # 0: ninja makes its own file anew
+    if [ -z "$next" ]; then
+      say "files to build: ${BASH_REMATCH[2]}"
+    elif [ "$SECONDS" -ge "$next" ]; then
+      say "${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+    else
+      continue
+    fi
+    next=$((SECONDS + beat_seconds))
+  done 3>"$1"
+}
+
+# compile DIR target...: shows ninja's progress on a terminal; elsewhere a line a minute, and the end of a build that failed.
 compile() {
-  local dir=$1 advice="the first error above is the one to read"
+  local dir=$1 advice="the first error above is the one to read" log=$1/compile.log
   shift
   if [ -t 1 ]; then
     nice ninja -C "$dir" "$@" || fail "the build in $dir failed" "$advice"
-  else
-    quietly "$dir/compile.log" nice ninja -C "$dir" "$@" || fail "the build in $dir failed" "$advice; all of it is in $dir/compile.log"
+    return
   fi
+  NINJA_STATUS='[%f/%t] ' nice ninja -C "$dir" "$@" 2>&1 | progress "$log" || {
+    tail -n 60 "$log" >&2
+    fail "the build in $dir failed" "$advice; all of it is in $log"
+  }
 }

@@ -18,13 +18,16 @@ train() {
   fail "the training ended with exit code $code" "the first failing rank is named above"
 }
 
+gpu=auto
 case ${1:-} in
   '') ;;
+  --without-gpu) gpu=none ;;
   -h | --help)
-    echo "usage: scripts/quickstart.sh    (no options; see README.md)"
+    echo "usage: scripts/quickstart.sh [--without-gpu]    (see README.md)"
+    echo "  --without-gpu    leave out the part for GPUs, and the 390 MB from PyPI that it is built with"
     exit 0
     ;;
-  *) fail "unknown argument '$1'" "scripts/quickstart.sh takes none" ;;
+  *) fail "unknown argument '$1'" "use: scripts/quickstart.sh [--without-gpu]" ;;
 esac
 
 say "1/4 packages"
@@ -33,13 +36,15 @@ say "1/4 packages"
   "unset HVD_PYTHON to use Debian's /usr/bin/python3, or give a Python that has torch"
 
 # The part for GPUs, if it comes quickly; it can be added later.
-"$root/scripts/gpu_packages.sh" --within 20
+[ "$gpu" = none ] || "$root/scripts/gpu_packages.sh" --within 20
 
 say "2/4 build"
-if [ -f "$build/build.ninja" ]; then
+if [ -f "$build/build.ninja" ] && [ "$gpu" = none ]; then
+  configure "$build" -Dgpu=none
+elif [ -f "$build/build.ninja" ]; then
   say "skipped: build/ is set up; only what changed is built"
 else
-  configure "$build" -Dbuildtype=release -Dtests=disabled
+  configure "$build" -Dbuildtype=release -Dtests=disabled -Dgpu="$gpu"
 fi
 compile "$build"
 # shellcheck source=scripts/env.sh
