@@ -69,12 +69,110 @@ void add_network(const ScriptFacts& facts, std::vector<Finding>& findings) {
                       .source = "HPE shs-ccl-docs, 2026-04"});
 }
 
+/// Tasks that the header asks for; absent: it says no number.
+std::optional<int> tasks_of(const JobRequest& request) {
+  if (request.tasks) return request.tasks;
+  if (!request.nodes || !request.tasks_per_node) return std::nullopt;
+  return *request.nodes * *request.tasks_per_node;
+}
+
+/// Nodes of the job, from whichever of the numbers say it; 1: not said.
+int nodes_of(const JobRequest& request) {
+  if (request.nodes) return *request.nodes;
+  const int on_each = request.tasks_per_node.value_or(0);
+  return request.tasks && on_each > 0 ? (*request.tasks + on_each - 1) / on_each : 1;
+}
+
+/// The launch, with the options of hvdrun's command run as its own.
+LaunchLine without_run(const LaunchLine& launch) {
+  LaunchLine plain = launch;
+  if (plain.words.size() > 1 && plain.words[1].text == "run") {
+    plain.words.erase(plain.words.begin() + 1);
+  }
+  return plain;
+}
+
+/// N of -np N, as typed; absent: it is not there.
+std::optional<std::string> count_of(const LaunchLine& launch) {
+  for (const char* name : {"-np", "--np", "--num-proc"}) {
+    if (auto count = launch_option(launch, name, 0)) return count;
+  }
+  const auto count = launch_option(launch, "-n", 0);
+  return count ? count : launch_option(launch, "--n", 0);
+}
+
+std::optional<Finding> ranks_of_hvdrun(const ScriptFacts& facts, const LaunchLine& typed) {
+  const LaunchLine launch = without_run(typed);
+  const auto count = count_of(launch);
+  if (!count || *count == "1" || launch_option(launch, "--nodes", 0) == "1") return std::nullopt;
+  return Finding{.rule = "launch-beside-slurm",
+                 .line = launch.line,
+                 .variable = "hvdrun",
+                 .why = format_text("-np {}: all ranks start on the node of the script, and the "
+                                    "job has {} nodes",
+                                    *count, nodes_of(facts.request)),
+                 .fix = "leave -np out: hvdrun then starts the tasks of the job on all its nodes"};
+}
+
+std::optional<Finding> ranks_of_mpirun(const ScriptFacts& facts, const LaunchLine& launch) {
+  const auto count = count_of(launch);
+  if (!count || *count == "1") return std::nullopt;
+  const std::optional<int> tasks = tasks_of(facts.request);
+  const bool is_number = count->find_first_not_of("0123456789") == std::string::npos;
+  const bool differs = tasks && is_number && *count != std::to_string(*tasks);
+  Finding finding{.rule = "launch-beside-slurm",
+                  .severity = differs ? Severity::kWarning : Severity::kNote,
+                  .line = launch.line,
+                  .variable = launch.program};
+  finding.why = differs
+                    ? format_text(
+                          "-np {}: the job has {} tasks on {} nodes; {} fills one node after the "
+                          "other, as far as it knows them",
+                          *count, *tasks, nodes_of(facts.request), launch.program)
+                    : format_text(
+                          "-np {}: {} reaches the {} nodes of the job only where it was built "
+                          "for Slurm",
+                          *count, launch.program, nodes_of(facts.request));
+  finding.fix = "write srun hvdrun PROGRAM: Slurm knows the number and the nodes";
+  return finding;
+}
+
+std::optional<Finding> hosts_of_horovodrun(const LaunchLine& launch) {
+  const char* found = nullptr;
+  for (const char* name : {"-H", "--hosts", "-hostfile", "--hostfile"}) {
+    if (launch_option(launch, name, 0)) found = name;
+  }
+  if (found == nullptr) return std::nullopt;
+  return Finding{.rule = "launch-beside-slurm",
+                 .severity = Severity::kNote,
+                 .line = launch.line,
+                 .variable = "horovodrun",
+                 .why = format_text("{}: Horovod's own goes to these hosts by ssh; that of hvdrun "
+                                    "uses the nodes of the job, whatever it says",
+                                    found),
+                 .fix = "write srun hvdrun PROGRAM: Slurm knows the number and the nodes"};
+}
+
+void add_counts(const ScriptFacts& facts, std::vector<Finding>& findings) {
+  if (nodes_of(facts.request) < 2) return;
+  for (const LaunchLine& launch : facts.file.launches) {
+    std::optional<Finding> finding;
+    if (launch.program == "hvdrun") finding = ranks_of_hvdrun(facts, launch);
+    if (launch.program == "mpirun" || launch.program == "mpiexec") {
+      finding = ranks_of_mpirun(facts, launch);
+    }
+    if (launch.program == "horovodrun") finding = hosts_of_horovodrun(launch);
+    if (finding) findings.push_back(*std::move(finding));
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> check_launches(const ScriptFacts& facts) {
   std::vector<Finding> findings;
   add_cpus(facts, findings);
   add_network(facts, findings);
+  add_counts(facts, findings);
   const JobRequest& request = facts.request;
   const int tasks =
       request.tasks.value_or(request.nodes.value_or(1) * request.tasks_per_node.value_or(1));

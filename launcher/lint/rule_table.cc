@@ -110,6 +110,10 @@ constexpr std::array kRules = std::to_array<LintRule>({
 
     {"alt-read-network", kWarning, "alt_read without its network option",
      "FI_CXI_RDZV_PROTO=alt_read needs srun --network=disable_rdzv_get", false},
+    {"launch-beside-slurm", kWarning, "A launcher that counts for itself in a job of several nodes",
+     "hvdrun -np starts all ranks on one node; mpirun -np and horovodrun -H repeat by hand what "
+     "Slurm knows: a note where they do what was asked for",
+     false},
     {"no-launch", kNote, "A job with tasks that starts none",
      "the batch script itself runs once, on the first node", false},
 });
