@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <string>
 
 #include "base/unique_fd.h"
 #include "world/nccl_world.h"
@@ -17,7 +18,9 @@ namespace {
 /// Standard error in a file, for a scope.
 class CapturedErrors {
  public:
-  CapturedErrors() : path_(testing::TempDir() + "/nccl_stall_errors"), before_(::dup(2)) {
+  CapturedErrors()
+      : path_(testing::TempDir() + "/nccl_stall_errors_" + std::to_string(::getpid())),
+        before_(::dup(2)) {
     const UniqueFd file(::open(path_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600));
     ::dup2(file.get(), 2);
   }
