@@ -2,8 +2,11 @@
 #include "launcher/options/app.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "launcher/options/command_table.h"
+#include "launcher/options/foreign_option.h"
 #include "launcher/options/nearest.h"
 #include "launcher/options/unknown_word.h"
 
@@ -100,14 +103,20 @@ std::string nearest_option(CLI::App& app, const std::string& word, std::string_v
   return nearest(word.substr(0, word.find('=')), known);
 }
 
-Status unknown_option(CLI::App& app, const UnknownWord& unknown, std::string_view command) {
-  const std::string sentence = format_text("unknown option '{}'", unknown.word);
-  const std::string spelling = right_spelling(app, unknown);
-  if (!spelling.empty()) return error(Code::kInvalidArgument, "{}\nhint: {}", sentence, spelling);
+/// What to do about a word that is no option; empty: nothing is known of it.
+std::string remedy_for(CLI::App& app, const UnknownWord& unknown, std::string_view command) {
+  std::string remedy = right_spelling(app, unknown);
+  if (remedy.empty()) remedy = foreign_remedy(unknown.word, command);
+  if (!remedy.empty()) return remedy;
   const std::string meant = nearest_option(app, unknown.word, command);
-  if (meant.empty()) return usage(sentence, command);
-  return error(Code::kInvalidArgument, "{}\nhint: did you mean {}? {}", sentence, meant,
-               help_line(command));
+  if (!meant.empty()) return format_text("did you mean {}? {}", meant, help_line(command));
+  return std::string(foreign_letter_remedy(unknown.word, command));
+}
+
+Status unknown_option(CLI::App& app, const UnknownWord& unknown, std::string_view command) {
+  const std::string remedy = remedy_for(app, unknown, command);
+  return error(Code::kInvalidArgument, "unknown option '{}'\nhint: {}", unknown.word,
+               remedy.empty() ? help_line(command) : remedy);
 }
 
 /// "--bind: 'core' is not one of cores, none".
@@ -119,6 +128,37 @@ Status bad_choice(const OptionDescription& option, const std::string& value) {
   return error(Code::kInvalidArgument, "{}: '{}' is not one of {}{}{}{}", option.names.back(),
                value, list, meant.empty() ? "" : "\nhint: did you mean ", meant,
                meant.empty() ? "" : "?");
+}
+
+bool is_whole_number(std::string_view text) {
+  const std::size_t sign = text.starts_with('-') ? 1 : 0;
+  return text.size() > sign && text.find_first_not_of("0123456789", sign) == std::string_view::npos;
+}
+
+bool is_number(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, number);
+  return failure == std::errc() && rest == end && std::isfinite(number);
+}
+
+/// "'four' is no whole number; type one from 1 to 65536", of CLI11's "Value four not in range 1 to
+/// 65536"; empty: it is about something else.
+std::string range_failure(const std::string& sentence, const std::string& kind,
+                          const std::string& value) {
+  constexpr std::string_view kWords = " not in range ";
+  constexpr std::string_view kZeros = ".000000";  // of a double
+  const std::size_t place = sentence.rfind(kWords);
+  if (place == std::string::npos) return "";
+  std::string range = sentence.substr(place + kWords.size());
+  for (std::size_t at = range.find(kZeros); at != std::string::npos; at = range.find(kZeros)) {
+    range.erase(at, kZeros.size());
+  }
+  const bool is_whole = kind == "N";
+  const bool is_read = is_whole ? is_whole_number(value) : is_number(value);
+  if (is_read) return format_text("{} is not in the range {}", value, range);
+  return format_text("'{}' is no {}; type one from {}", value, is_whole ? "whole number" : "number",
+                     range);
 }
 
 /// The option that CLI11's sentence is about: its name is the first of ours in there.
@@ -138,7 +178,7 @@ CLI::Option* option_named_in(CLI::App& app, const std::string& sentence) {
 
 /// CLI11's sentence in our words.
 Status option_failure(CLI::App& app, const CLI::ParseError& failure, std::string_view command) {
-  std::string what = failure.what();
+  const std::string what = failure.what();
   CLI::Option* option = option_named_in(app, what);
   if (option == nullptr || option->get_positional()) return usage(what, command);
   const OptionDescription described{names_of(*option), value_of(*option), "", "", false};
@@ -157,13 +197,14 @@ Status option_failure(CLI::App& app, const CLI::ParseError& failure, std::string
   if (failure.get_name() == "ValidationError" && !described.choices().empty()) {
     return bad_choice(described, value);
   }
+  const std::string range = range_failure(what, described.value, value);
+  if (!range.empty()) return usage(format_text("{}: {}", name, range), command);
   if (failure.get_name() == "ExcludesError") {
     const std::size_t space = what.find(" excludes ");
     return usage(
         format_text("{} and {} exclude each other", what.substr(0, space), what.substr(space + 10)),
         command);
   }
-  if (what.starts_with("--np:")) what.replace(0, 5, "-np:");
   return usage(what, command);
 }
 
@@ -186,7 +227,7 @@ Result<std::optional<CommandLine>> parse_with(CLI::App& app, std::vector<std::st
   if (arguments.size() == 1 && arguments.front() == kDescribe) {
     return std::optional(CommandLine(describe(app, entry_of(command))));
   }
-  if (const auto unknown = unknown_word(app, arguments)) {
+  if (const auto unknown = unknown_word(app, arguments, command)) {
     return unknown_option(app, *unknown, command);
   }
   std::reverse(arguments.begin(), arguments.end());  // CLI11 pops from the back.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "launcher/options/app.h"
@@ -176,6 +177,9 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
   HVD_TRY(read_bind(raw, options.bind));
   if (options.command.empty()) {
     return usage("no program to run: type hvdrun [options] PROGRAM [arguments]", command);
+  }
+  if (std::isnan(raw.grace_seconds)) {  // which is in every range
+    return usage("--grace: 'nan' is no number; type one from 0 to 86400", command);
   }
   options.grace = std::chrono::milliseconds(static_cast<long long>(raw.grace_seconds * 1000));
   if (raw.prefix || raw.no_prefix) options.prefix = raw.prefix;

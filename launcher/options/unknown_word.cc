@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "launcher/options/foreign_option.h"
+
 namespace hvd {
 namespace {
 
@@ -36,12 +38,13 @@ WordKind read_long(const CLI::App& app, const std::string& word) {
 }
 
 /// "-v", "-vV", "-n4", "-vn" (and the next word).
-WordKind read_letters(const CLI::App& app, const std::string& word) {
+WordKind read_letters(const CLI::App& app, const std::string& word, std::string_view command) {
   if (word == "-h") return WordKind::kHelp;
   const std::string name = word.substr(1, word.find('=') - 1);
   if (name.size() > 1 && app.get_option_no_throw("--" + name) != nullptr) {
     return WordKind::kUnknown;  // "-partition" is not -p with the value "artition"
   }
+  if (name.size() > 1 && !foreign_remedy(word, command).empty()) return WordKind::kUnknown;
   for (std::size_t i = 1; i < word.size(); ++i) {
     const CLI::Option* option = app.get_option_no_throw(std::string("-") + word[i]);
     if (option == nullptr || option == app.get_help_ptr()) return WordKind::kUnknown;
@@ -57,7 +60,8 @@ WordKind read_letters(const CLI::App& app, const std::string& word) {
 }  // namespace
 
 std::optional<UnknownWord> unknown_word(const CLI::App& app,
-                                        const std::vector<std::string>& arguments) {
+                                        const std::vector<std::string>& arguments,
+                                        std::string_view command) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (word == "--") break;
@@ -65,7 +69,8 @@ std::optional<UnknownWord> unknown_word(const CLI::App& app,
       if (app.get_prefix_command()) break;
       continue;
     }
-    const WordKind kind = word.starts_with("--") ? read_long(app, word) : read_letters(app, word);
+    const WordKind kind =
+        word.starts_with("--") ? read_long(app, word) : read_letters(app, word, command);
     if (kind == WordKind::kHelp) break;
     if (kind == WordKind::kTakesNextWord) ++i;
     if (kind == WordKind::kUnknown) {

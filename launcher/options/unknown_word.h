@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hvd {
@@ -17,9 +18,11 @@ struct UnknownWord {
 /// The first such word before the program and before a `--help`.
 ///
 /// CLI11 reads "-hosts" as -h and more, and "-np=2" as -n with the value "p=2". Here `-h` is a
-/// word of its own, and a number that is written behind a letter begins with a digit.
+/// word of its own, a number that is written behind a letter begins with a digit, and a name of
+/// several letters that is known elsewhere (foreign_option.h) is no letter with its value.
 std::optional<UnknownWord> unknown_word(const CLI::App& app,
-                                        const std::vector<std::string>& arguments);
+                                        const std::vector<std::string>& arguments,
+                                        std::string_view command);
 
 /// "write --nodes 2" for "-nodes 2" and "-nodes=2", "write -n 2" for "-n=2"; empty: it is no
 /// misspelling of that kind.
