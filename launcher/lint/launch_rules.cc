@@ -131,7 +131,7 @@ std::optional<Finding> ranks_of_mpirun(const ScriptFacts& facts, const LaunchLin
                           *count, *tasks, nodes_of(facts.request), launch.program)
                     : format_text(
                           "-np {}: {} reaches the {} nodes of the job only where it was built "
-                          "for Slurm",
+                          "for Slurm or is given them",
                           *count, launch.program, nodes_of(facts.request));
   finding.fix = "write srun hvdrun PROGRAM: Slurm knows the number and the nodes";
   return finding;
