@@ -26,8 +26,8 @@ std::string_view cut(std::string_view& text, char end) {
   return part;
 }
 
-int leading_digits(std::string_view text) {
-  int number = 0;
+long long leading_digits(std::string_view text) {
+  long long number = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   HVD_CHECK(parsed.ec == std::errc());  // the generator wrote it
   return number;
@@ -40,6 +40,7 @@ KnownVariable variable_of(std::string_view row) {
   known.lowest = leading_digits(cut(row, '\t'));
   known.highest = leading_digits(cut(row, '\t'));
   known.case_sensitive = leading_digits(cut(row, '\t')) != 0;
+  known.fails_start = leading_digits(cut(row, '\t')) != 0;
   for (std::string_view* field :
        {&known.values, &known.since, &known.deprecated, &known.removed, &known.renamed_in,
         &known.renamed_to, &known.replacement, &known.note, &known.source, &known.date}) {

@@ -23,9 +23,10 @@ enum class ValueKind {
 struct KnownVariable {
   std::string_view name;  ///< Ends in '*' where all names with that beginning are known.
   ValueKind kind;
-  int lowest;
-  int highest;
+  long long lowest;
+  long long highest;
   bool case_sensitive;
+  bool fails_start;  ///< A wrong number (or none: "") fails hvd.init(); else the default is used.
   std::string_view values;  ///< Separated by spaces.
   std::string_view since;
   std::string_view deprecated;

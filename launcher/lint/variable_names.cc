@@ -128,11 +128,24 @@ std::optional<Finding> launcher_name(const SetVariable& variable, const KnownVar
                  .edit = removal_edit(variable)};
 }
 
+/// Copied from a script for Horovod: nothing is wrong, and nothing comes of it.
+std::optional<Finding> idle_name(const SetVariable& variable, const KnownVariable& known) {
+  if (known.note.find("libhvd does not read it") == std::string_view::npos) return std::nullopt;
+  return Finding{.rule = "variable-without-effect",
+                 .severity = Severity::kNote,
+                 .line = variable.line,
+                 .variable = variable.name,
+                 .why = std::string(known.note),
+                 .fix = "drop it where the program uses hvd, or the package horovod of hvdrun",
+                 .source = source_of(known)};
+}
+
 std::optional<Finding> check_name(const SetVariable& variable, std::string_view nccl) {
   const KnownVariable* known = find_variable(variable.name);
   if (known == nullptr) return unknown_name(variable);
   if (!known->removed.empty()) return removed_name(variable, *known, nccl);
   if (auto finding = launcher_name(variable, *known)) return finding;
+  if (auto finding = idle_name(variable, *known)) return finding;
   return outdated_name(variable, *known, nccl);
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <limits>
 
 #include "base/format.h"
 #include "launcher/lint/known_variable.h"
@@ -36,11 +37,12 @@ bool is_word_of(std::string_view word, const std::vector<std::string_view>& word
                      [&](std::string_view one) { return is_same_word(word, one, case_sensitive); });
 }
 
-std::optional<long long> whole_number(std::string_view text) {
+/// What the readers take; 0x... is for those alone that use the default where a number is wrong.
+std::optional<long long> whole_number(std::string_view text, bool takes_hexadecimal = true) {
   long long number = 0;
   int base = 10;
   std::string_view digits = text;
-  if (digits.starts_with("0x") || digits.starts_with("0X")) {
+  if (takes_hexadecimal && (digits.starts_with("0x") || digits.starts_with("0X"))) {
     base = 16;
     digits.remove_prefix(2);
   }
@@ -98,35 +100,58 @@ Finding wrong_word(const SetVariable& variable, const KnownVariable& known, std:
   return finding;
 }
 
-std::optional<Finding> check_number(const SetVariable& variable, const KnownVariable& known) {
-  const std::optional<long long> number = whole_number(*variable.value);
-  if (!number) {
-    Finding finding = wrong_value(variable, known);
-    finding.why =
-        format_text("'{}' is no whole number; the default is used instead", *variable.value);
-    const bool is_yes = is_word_of(*variable.value, {"true", "yes", "on"}, false);
-    const bool is_no = is_word_of(*variable.value, {"false", "no", "off"}, false);
-    finding.fix = "write a whole number";
-    if (known.kind == ValueKind::kSwitch && (is_yes || is_no)) {
-      finding.fix = format_text("write {}", is_yes ? 1 : 0);
-      finding.edit = value_edit(variable, is_yes ? "1" : "0");
-    }
-    return finding;
+bool has_end(const KnownVariable& known) {
+  return known.highest != std::numeric_limits<long long>::max();
+}
+
+std::string range_of(const KnownVariable& known) {
+  return has_end(known) ? format_text("from {} to {}", known.lowest, known.highest)
+                        : format_text("from {} on", known.lowest);
+}
+
+/// What a wrong number leads to.
+std::string outcome_of(const KnownVariable& known) {
+  if (!known.fails_start) return "the default is used instead";
+  return format_text("hvd.init() fails on every rank{}{}", known.note.empty() ? "" : "; ",
+                     known.note);
+}
+
+Finding no_number(const SetVariable& variable, const KnownVariable& known) {
+  Finding finding = wrong_value(variable, known);
+  finding.why = format_text("'{}' is no whole number; {}", *variable.value, outcome_of(known));
+  finding.fix = "write a whole number";
+  if (known.fails_start) finding.fix += " " + range_of(known) + ", or leave it unset";
+  const bool is_yes = is_word_of(*variable.value, {"true", "yes", "on"}, false);
+  const bool is_no = is_word_of(*variable.value, {"false", "no", "off"}, false);
+  if (known.kind == ValueKind::kSwitch && (is_yes || is_no)) {
+    finding.fix = format_text("write {}", is_yes ? 1 : 0);
+    finding.edit = value_edit(variable, is_yes ? "1" : "0");
   }
+  return finding;
+}
+
+std::optional<Finding> check_number(const SetVariable& variable, const KnownVariable& known) {
+  const std::optional<long long> number = whole_number(*variable.value, !known.fails_start);
+  if (!number) return no_number(variable, known);
   if (known.lowest == known.highest) return std::nullopt;
   if (*number >= known.lowest && *number <= known.highest) return std::nullopt;
   Finding finding = wrong_value(variable, known);
-  finding.severity = Severity::kWarning;
-  finding.why = format_text("{} is outside {} to {}", *number, known.lowest, known.highest);
-  finding.fix = format_text("write a number from {} to {}", known.lowest, known.highest);
+  finding.severity = known.fails_start ? Severity::kError : Severity::kWarning;
+  finding.why = has_end(known)
+                    ? format_text("{} is outside {} to {}", *number, known.lowest, known.highest)
+                    : format_text("{} is below {}", *number, known.lowest);
+  if (known.fails_start) finding.why += "; " + outcome_of(known);
+  finding.fix = format_text("write a number {}", range_of(known));
   return finding;
 }
 
 std::optional<Finding> check_words(const SetVariable& variable, const KnownVariable& known) {
   const std::vector<std::string_view> words = split_words(known.values, " ");
   const bool is_list = known.kind == ValueKind::kList;
+  // Ours are read with commas alone; in NCCL's lists a ^ excludes.
+  const std::string_view separators = known.name.starts_with("HVD_") ? "," : ",;:^ ";
   for (const std::string_view word :
-       is_list ? split_words(*variable.value, ",;:^ ")
+       is_list ? split_words(*variable.value, separators)
                : std::vector<std::string_view>{std::string_view(*variable.value)}) {
     if (is_word_of(word, words, known.case_sensitive)) continue;
     if (known.kind == ValueKind::kLevel && whole_number(word)) continue;
@@ -159,8 +184,8 @@ std::optional<Finding> check_quotes(const SetVariable& variable) {
 std::optional<Finding> check_value(const SetVariable& variable, const KnownVariable& known) {
   if (!variable.value) return std::nullopt;
   if (auto finding = check_quotes(variable)) return finding;
-  // Empty is as good as unset for every reader here.
-  if (variable.value->empty()) return std::nullopt;
+  // Empty is as good as unset for every reader, but for the numbers that libhvd reads.
+  if (variable.value->empty() && !known.fails_start) return std::nullopt;
   switch (known.kind) {
     case ValueKind::kAny:
       return std::nullopt;

@@ -16,6 +16,7 @@ FIELDS = {
     "values",
     "range",
     "case_sensitive",
+    "fails_start",
     "since",
     "deprecated",
     "removed",
@@ -44,7 +45,8 @@ def row(variable: dict, sources: dict) -> str:
     source = sources[variable["source"]]
     kind = KINDS.index(variable.get("kind", "any"))
     sensitive = 1 if variable.get("case_sensitive") else 0
-    fields = [variable["name"], str(kind), str(lowest), str(highest), str(sensitive)]
+    fails = 1 if variable.get("fails_start") else 0
+    fields = [variable["name"], str(kind), str(lowest), str(highest), str(sensitive), str(fails)]
     fields += [
         variable.get(key, "")
         for key in ("values", "since", "deprecated", "removed", "renamed_in", "renamed_to")

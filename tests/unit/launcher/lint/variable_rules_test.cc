@@ -65,6 +65,14 @@ TEST(VariableRules, Names) {
        {{"NCCL_RAS_ENABLE", "1"}},
        {"warning too-new-variable NCCL_RAS_ENABLE"},
        &kSlingshot},
+      {"Horovod's, without effect",
+       {{"HOROVOD_CYCLE_TIME", "5"}, {"HOROVOD_AUTOTUNE", "1"}},
+       {"note variable-without-effect HOROVOD_CYCLE_TIME",
+        "note variable-without-effect HOROVOD_AUTOTUNE"}},
+      {"Horovod's, read here too",
+       {{"HOROVOD_FUSION_THRESHOLD", "1"}, {"HOROVOD_TIMELINE", "t.json"}},
+       {}},
+      {"Horovod's, taken by the package horovod", {{"HOROVOD_LOG_LEVEL", "INFO"}}, {}},
       {"old enough", {{"NCCL_RAS_ENABLE", "1"}}, {}, &kInfiniBand},
   };
   for (const VariableCase& one : cases) {
@@ -91,10 +99,34 @@ TEST(VariableRules, Values) {
       {"quotes inside", {{"NCCL_NET", "\"AWS Libfabric\""}}, {"error quoted-value NCCL_NET"}},
       {"blank inside", {{"NCCL_NET", "AWS Libfabric"}}, {}},
       {"empty", {{"NCCL_DEBUG", ""}}, {}},
+      {"a unit", {{"HVD_FUSION_THRESHOLD", "64MB"}}, {"error wrong-value HVD_FUSION_THRESHOLD"}},
+      {"many bytes", {{"HVD_FUSION_THRESHOLD", "99999999999"}}, {}},
+      {"empty number of ours", {{"HVD_ARENA_BYTES", ""}}, {"error wrong-value HVD_ARENA_BYTES"}},
+      {"hexadecimal of ours", {{"HVD_ARENA_BYTES", "0x10"}}, {"error wrong-value HVD_ARENA_BYTES"}},
+      {"ours out of range", {{"HVD_TCP_SOCKETS", "17"}}, {"error wrong-value HVD_TCP_SOCKETS"}},
+      {"a switch of ours", {{"HVD_GPU_GRAPHS", "2"}}, {"error wrong-value HVD_GPU_GRAPHS"}},
+      {"levels and categories of the log", {{"HVD_LOG", "info,nccl,buckets"}, {"HVD_LOG", ""}}, {}},
+      {"no word of the log", {{"HVD_LOG", "nccl,infoo"}}, {"error wrong-value HVD_LOG"}},
+      {"a level in capitals", {{"HVD_LOG", "INFO"}}, {"error wrong-case HVD_LOG"}},
+      {"a blank in the log", {{"HVD_LOG", "info, nccl"}}, {"error wrong-value HVD_LOG"}},
   };
   for (const VariableCase& one : cases) {
     EXPECT_EQ(found_in(one.settings, one.machine), one.found) << one.what;
   }
+}
+
+TEST(VariableRules, SaysWhatAWrongNumberOfLibhvdLeadsTo) {
+  const auto why = [](const char* name, const char* value) {
+    const auto findings = check_variable_values({{.name = name, .value = value}});
+    return findings.size() == 1 ? findings.front().why : "";
+  };
+  EXPECT_EQ(why("HVD_FUSION_THRESHOLD", "64MB"),
+            "'64MB' is no whole number; hvd.init() fails on every rank; it is in bytes, without a "
+            "unit");
+  EXPECT_EQ(why("HVD_SHARE_GPU", "2"), "2 is outside 0 to 1; hvd.init() fails on every rank");
+  EXPECT_EQ(why("HVD_FUSION_THRESHOLD", "-1"),
+            "-1 is below 0; hvd.init() fails on every rank; it is in bytes, without a unit");
+  EXPECT_EQ(why("NCCL_BUFFSIZE", "many"), "'many' is no whole number; the default is used instead");
 }
 
 TEST(VariableRules, Conflicts) {
