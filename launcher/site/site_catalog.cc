@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "launcher/console/words.h"
+#include "launcher/site/near_sites.h"
 #include "launcher/site/site_detect.h"
 #include "launcher/site/site_embedded.h"
 #include "launcher/site/site_file.h"
@@ -125,10 +127,12 @@ Result<std::vector<SiteConfig>> all_sites(const Environment& environment,
 Result<SiteEntry> choose_entry(const std::vector<SiteEntry>& entries, const std::string& name) {
   if (name.find('/') != std::string::npos || name.ends_with(".json")) return site_entry(name);
   if (const SiteEntry* entry = find_entry(entries, name)) return *entry;
+  const std::string near = joined(near_sites(entries, name), ", ");
   return error(Code::kInvalidArgument,
                "no site '{}': the known ones are {}; for another, type --site FILE.json or add its "
-               "folder to HVD_SITE_PATH",
-               name, known_ids(entries));
+               "folder to HVD_SITE_PATH{}{}{}",
+               name, known_ids(entries), near.empty() ? "" : "\nhint: did you mean ", near,
+               near.empty() ? "" : "?");
 }
 
 Result<SiteConfig> find_site(const std::string& name, const Environment& environment) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "launcher/site/near_sites.h"
 #include "launcher/site/site_catalog.h"
 #include "launcher/site/site_embedded.h"
 #include "launcher/site/site_environment.h"
@@ -257,6 +258,37 @@ TEST(SiteCatalog, AFileThatCannotBeReadStopsThoseAloneWhoNameIt) {
     EXPECT_EQ(warnings.size(), 1U);
     EXPECT_THAT(ids_of(sites.value()), testing::IsSupersetOf({"jean-zay", "sound"}));
   }
+}
+
+struct NearSiteCase {
+  const char* typed;
+  std::vector<std::string> meant;
+};
+
+TEST(NearSites, BeginAlikeOrAreALetterAway) {
+  const std::vector<SiteEntry> entries = site_index(Environment()).value();
+  const NearSiteCase cases[] = {
+      {"alps", {"alps-clariden", "alps-daint"}},
+      {"daint", {"alps-daint", "piz-daint"}},
+      {"CSCS", {"alps-clariden", "alps-daint", "piz-daint"}},
+      {"jean_zay", {"jean-zay"}},
+      {"JeanZay", {"jean-zay"}},
+      {"idris", {"jean-zay"}},
+      {"lumig", {"lumi"}},
+      {"juwels", {"juwels-booster"}},
+      {"lonestar", {"tacc-lonestar6"}},
+      {"nowhere", {}},
+      {"a", {}},
+      {"", {}},
+  };
+  for (const NearSiteCase& c : cases) EXPECT_EQ(near_sites(entries, c.typed), c.meant) << c.typed;
+}
+
+TEST(NearSites, AreNamedWhereASiteIsNotKnown) {
+  const std::string near = find_site("alps", Environment()).status().message();
+  EXPECT_THAT(near, testing::EndsWith("\nhint: did you mean alps-clariden, alps-daint?"));
+  const std::string far = find_site("nowhere", Environment()).status().message();
+  EXPECT_THAT(far, testing::Not(HasSubstr("did you mean")));
 }
 
 TEST(SiteCatalog, AListLeavesOutAFileOfWrongValues) {
