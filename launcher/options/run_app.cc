@@ -120,7 +120,8 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
       ->check(CLI::Range(1, 65536));
   add_bind_flags(app, options, raw);
   app.add_option("-x", raw.variables,
-                 "Give the ranks this variable; without a value, the shell's. Repeatable; wins "
+                 "Give the ranks this variable; without a value, the shell's, if it is set. "
+                 "Repeatable; wins "
                  "over every other source")
       ->type_name("NAME[=VALUE]")
       ->group("Environment")

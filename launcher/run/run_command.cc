@@ -53,11 +53,6 @@ struct Inputs {
 Result<Inputs> read_inputs(const RunOptions& options) {
   Inputs inputs;
   const Environment environment = Environment::of_process();
-  for (const VariableOption& variable : options.variables) {
-    if (variable.value || environment.has(variable.name)) continue;
-    return error(Code::kInvalidArgument, "-x {0}: {0} is not set here; type -x {0}=value",
-                 variable.name);
-  }
   HVD_TRY_ASSIGN(inputs.allocation, read_allocation(options, environment));
   HVD_TRY_ASSIGN(inputs.site, options.site.empty()
                                   ? detect_site(environment, inputs.allocation.host)
@@ -70,6 +65,19 @@ Result<Inputs> read_inputs(const RunOptions& options) {
 bool speaks_for_job(const Allocation& allocation) {
   if (!allocation.identity) return true;
   return allocation.identity->rank == 0 && !allocation.environment.has(kStepRequest);
+}
+
+/// A variable that is not there to be handed on stops nobody, as with mpirun.
+std::vector<std::string> unset_variables(const RunOptions& options,
+                                         const Environment& environment) {
+  std::vector<std::string> warnings;
+  for (const VariableOption& variable : options.variables) {
+    if (variable.value || environment.has(variable.name)) continue;
+    warnings.push_back(format_text(
+        "warning: -x {0}: {0} is not set here, the ranks do not get it\nhint: type -x {0}=value",
+        variable.name));
+  }
+  return warnings;
 }
 
 /// What site and fabric want; an assumed value is never set without a word.
@@ -194,8 +202,12 @@ void report(const RunOptions& options, const Placement& placement) {
 int run_program(const RunOptions& options) {
   Result<Inputs> inputs = read_inputs(options);
   if (!inputs.is_ok()) return refuse(inputs.status());
-  if (speaks_for_job(inputs.value().allocation)) print_messages(inputs.value().site.warnings);
-  const Result<Placement> placement = place(options, inputs.value().allocation);
+  const Allocation& allocation = inputs.value().allocation;
+  if (speaks_for_job(allocation)) {
+    print_messages(inputs.value().site.warnings);
+    print_messages(unset_variables(options, allocation.environment));
+  }
+  const Result<Placement> placement = place(options, allocation);
   if (!placement.is_ok()) return refuse(placement.status());
   inputs.value().machine = machine_of(options, inputs.value(), placement.value());
   if (options.dry_run) return explain(options, inputs.value(), placement.value());

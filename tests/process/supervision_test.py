@@ -146,7 +146,6 @@ class ExitCodes(unittest.TestCase):
             ("--bind", "elbows", "true"): "elbows",
             ("-x", "=1", "true"): "names no variable",
             ("-x", "-np", "2", "true"): "names no variable",
-            ("-x", "NOT_SET_HERE", "true"): "type -x NOT_SET_HERE=value",
         }
         for arguments, text in cases.items():
             with self.subTest(arguments):
@@ -155,6 +154,22 @@ class ExitCodes(unittest.TestCase):
                 self.assertIn(text, done.stderr)
                 self.assertRegex(done.stderr, r"\Ahvdrun: .*\n(hint: .*\n)?\Z")
                 self.assertEqual(done.stdout, "")
+
+    def test_a_variable_that_is_not_set_is_a_warning_as_with_mpirun(self):
+        script = 'test -z "${NOT_SET_HERE+set}" && test "$ALSO" = here'
+        for command in ("run", "explain"):
+            with self.subTest(command):
+                done = hvdrun(
+                    *(command, "-np", "2", "-x", "NOT_SET_HERE", "-x", "ALSO=here"),
+                    *("sh", "-c", script),
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+                warning = (
+                    "hvdrun: warning: -x NOT_SET_HERE: NOT_SET_HERE is not set here, the ranks do "
+                    "not get it\nhint: type -x NOT_SET_HERE=value\n"
+                )
+                self.assertEqual(done.stderr.count(warning), 1, done.stderr)
+                self.assertEqual(done.stderr.count("NOT_SET_HERE"), 3, done.stderr)
 
 
 class Output(unittest.TestCase):
