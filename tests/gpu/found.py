@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the machine has that tests on GPUs need: a driver, NCCL, torch, compute-sanitizer, MPS.
 
-python3 tests/gpu/found.py      the headers and NVRTC that came with a torch, for -Dgpu_roots=
+python3 tests/gpu/found.py        the headers and NVRTC that came with a torch, for -Dgpu_roots=
+python3 tests/gpu/found.py --gpu  nothing; without a GPU the reason, and exit code 77
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "python"))
 
-from ranks import ON_DOUBLE  # noqa: E402 (the path comes first)
+from ranks import ON_DOUBLE, SKIPPED  # noqa: E402 (the path comes first)
 
 ASK_TORCH = """
 import torch
@@ -26,7 +27,10 @@ print(torch.__version__, torch.cuda.device_count() if torch.cuda.is_available() 
 """
 ASK_DRIVER = """
 import ctypes, os
-driver = ctypes.CDLL(os.environ.get("HVD_CUDA_LIBRARY", "libcuda.so.1"))
+try:
+    driver = ctypes.CDLL(os.environ.get("HVD_CUDA_LIBRARY", "libcuda.so.1"))
+except OSError as error:
+    raise SystemExit(f"no GPU: the driver cannot be loaded: {error}")
 count, cuda, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
 code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
 if code:
@@ -234,5 +238,16 @@ def look_around(build: Path, gpus: Gpus) -> Found:
     )
 
 
+def main() -> int:
+    """What the shell asks."""
+    if sys.argv[1:] != ["--gpu"]:
+        print(",".join(gpu_roots()))
+        return 0
+    reason = first_gpu().reason
+    if reason:
+        print(f"skipped: {reason}")
+    return SKIPPED if reason else 0
+
+
 if __name__ == "__main__":
-    print(",".join(gpu_roots()))
+    sys.exit(main())

@@ -43,16 +43,16 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """One of the scripts on a machine with so many GPUs of the double."""
     command = [sys.executable, "-B"] if script.endswith(".py") else []
+    variables = {"HVD_CUDA_LIBRARY": CUDA_DOUBLE, **more}
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(CUDA_DOUBLE, f"{folder}/libcuda.so.1")  # what libgpu_waits.so needs
         environment = {k: v for k, v in os.environ.items() if k != "HVD_SHARE_GPU"}
         environment.update(
-            HVD_CUDA_LIBRARY=CUDA_DOUBLE,
             HVD_NCCL_LIBRARY=NCCL_DOUBLE,
             HVD_DOUBLE_GPUS=gpus,
             HVD_TEST_PYTHON=sys.executable,
             LD_LIBRARY_PATH=folder,
-            **more,
+            **variables,
         )
         return subprocess.run(
             [*command, str(HERE / script), *arguments],
@@ -126,6 +126,25 @@ class TestRun(unittest.TestCase):
         done = run("run_all.py", BUILD, "--quick", gpus="0")
         self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
         self.assertRegex(done.stdout, "^skipped: no GPU: error 100 of the driver")
+
+    def test_without_a_driver_nothing_is_built(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            build = Path(folder, "build")
+            done = run("run.sh", str(build), HVD_CUDA_LIBRARY=f"{folder}/no_driver.so")
+            self.assertFalse(build.exists())
+        self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
+        self.assertRegex(
+            done.stdout, "^skipped: no GPU: the driver cannot be loaded: .*no_driver.so"
+        )
+
+    def test_a_build_without_tests_gets_the_command_that_adds_them(self) -> None:
+        with tempfile.TemporaryDirectory() as build:
+            Path(build, "build.ninja").write_text("build build.ninja: phony\n")
+            done = run("run.sh", build)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(done.stdout, "")
+        said = f"no tests for GPUs: meson configure {build} -Dgpu=cuda -Dtests=enabled"
+        self.assertIn(said, done.stderr)
 
     def test_what_finds_no_time_is_left_out(self) -> None:
         done = run("run_all.py", BUILD, "--quick", "--within", "0", "--only", "table")
