@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/log_words.h"
 #include "bootstrap/local_host.h"
 #include "bootstrap/method.h"
 #include "bootstrap/mpi_world.h"
@@ -283,6 +284,10 @@ Result<Wiring> start_together(const Environment& environment, const BootstrapOpt
 Result<Wiring> bootstrap(const Environment& environment, const BootstrapOptions& options) {
   HVD_TRY_ASSIGN(const Deadline deadline, start_deadline(environment, options));
   HVD_TRY_ASSIGN(const auto identity, derive_identity(environment));
+  // One line per job, before anything else is logged: whoever looks for a hang reads it.
+  if (!identity || identity->rank == 0) {
+    warn_of_log_words(environment.get("HVD_LOG").value_or(""));
+  }
   if (!identity) {
     HVD_TRY(check_alone(environment));
     return wire_alone(options, "no launcher started this process");

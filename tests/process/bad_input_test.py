@@ -6,6 +6,7 @@ Usage: bad_input_test.py HVDRUN LIBHVD [unittest arguments]
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -79,6 +80,49 @@ class Stores(jobs.JobCase):
         store = {"HVD_STORE": "127.0.0.1:1", **self.RANK}
         self.fails_with("HVD_JOB_KEY is not; start the program with hvdrun", **store)
         self.fails_with("HVD_JOB_KEY", HVD_JOB_KEY="secret", **store)
+
+
+class Variables(jobs.JobCase):
+    """Variables with a slip in them."""
+
+    def run_two(self, body: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [jobs.arguments()[0], "-np", "2", sys.executable, "-c", jobs.PROLOGUE + body]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=jobs.LIMIT_S,
+            env=jobs.clean_environment(HVD_TEST_SCRATCH="/tmp", **variables),
+            check=False,
+        )
+
+    def test_a_wrong_number_fails_init_as_lint_says(self) -> None:
+        table = jobs.ROOT / "launcher" / "lint" / "variables.json"
+        known = json.loads(table.read_text(encoding="utf-8"))["variables"]
+        checked = [one for one in known if one.get("fails_start")]
+        self.assertGreater(len(checked), 10)
+        for variable in checked:
+            lowest, highest = variable["range"]
+            for value in ("64MB", "", "0x1", str(lowest - 1), str(highest + 1)):
+                with self.subTest(variable=variable["name"], value=value):
+                    done = self.run_two(FAILS, **{variable["name"]: value})
+                    said = f"environment variable {variable['name']}='{value}' is not a whole"
+                    self.assertEqual(done.stdout.count(said), 2, done.stdout + done.stderr)
+            for value in (str(lowest), str(highest)):
+                with self.subTest(variable=variable["name"], value=value):
+                    name = variable["name"]
+                    if (name, value) == ("HVD_ARENA_BYTES", str(highest)):
+                        continue  # more addresses than some machines give
+                    done = self.run_two(FAILS, **{name: value})
+                    self.assertNotIn("is not a whole number", done.stdout)
+
+    def test_a_word_that_the_log_does_not_know_is_said_once(self) -> None:
+        done = self.run_two(WORKS, HVD_LOG="nccl,infoo")
+        self.assertEqual(done.stdout.count("FINE"), 2, done.stderr)
+        self.assertEqual(
+            done.stderr.count("HVD_LOG=nccl,infoo: 'infoo' is none of"), 1, done.stderr
+        )
+        self.assertNotIn("HVD_LOG", self.run_two(WORKS, HVD_LOG="nccl").stderr)
 
 
 if __name__ == "__main__":
