@@ -21,6 +21,7 @@ struct Writer {
   void operator()(const Partial& m) {
     w.put(m.id);
     w.put_vector(m.ranks.words());
+    w.put(m.waited_ms);
   }
   void operator()(const Leave& m) {
     w.put(static_cast<std::int32_t>(m.rank));
@@ -43,11 +44,6 @@ struct Writer {
   void operator()(const Failure& m) {
     w.put_string(m.name);
     w.put(static_cast<std::int32_t>(m.code));
-    w.put_string(m.text);
-    put_set(m.process_set);
-  }
-  void operator()(const Stall& m) {
-    w.put_string(m.name);
     w.put_string(m.text);
     put_set(m.process_set);
   }
@@ -160,7 +156,8 @@ struct Reader {
   Result<ControlMessage> partial() {
     HVD_TRY_ASSIGN(const auto id, r.get<std::uint32_t>());
     HVD_TRY_ASSIGN(auto set, ranks());
-    return ControlMessage(Partial{id, std::move(set)});
+    HVD_TRY_ASSIGN(const auto waited_ms, r.get<std::uint32_t>());
+    return ControlMessage(Partial{id, std::move(set), waited_ms});
   }
   Result<ControlMessage> leave() {
     HVD_TRY_ASSIGN(const int value, rank());
@@ -198,13 +195,6 @@ struct Reader {
       return error(Code::kInternal, "control message holds the invalid status code {}", code);
     }
     m.code = static_cast<Code>(code);
-    HVD_TRY_ASSIGN(m.text, r.get_string());
-    HVD_TRY_ASSIGN(m.process_set, process_set());
-    return ControlMessage(std::move(m));
-  }
-  Result<ControlMessage> stall() {
-    Stall m;
-    HVD_TRY_ASSIGN(m.name, r.get_string());
     HVD_TRY_ASSIGN(m.text, r.get_string());
     HVD_TRY_ASSIGN(m.process_set, process_set());
     return ControlMessage(std::move(m));
@@ -285,11 +275,11 @@ struct Reader {
 
 using ReadKind = Result<ControlMessage> (Reader::*)();
 constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
-    &Reader::announce,  &Reader::ready,       &Reader::partial,  &Reader::leave,
-    &Reader::define,    &Reader::run,         &Reader::failure,  &Reader::stall,
-    &Reader::left,      &Reader::lost,        &Reader::shutdown, &Reader::heartbeat,
-    &Reader::set_added, &Reader::set_removed, &Reader::joining,  &Reader::joined,
-    &Reader::join_end,  &Reader::urge,        &Reader::frozen,   &Reader::thawed,
+    &Reader::announce,    &Reader::ready,    &Reader::partial,   &Reader::leave,
+    &Reader::define,      &Reader::run,      &Reader::failure,   &Reader::left,
+    &Reader::lost,        &Reader::shutdown, &Reader::heartbeat, &Reader::set_added,
+    &Reader::set_removed, &Reader::joining,  &Reader::joined,    &Reader::join_end,
+    &Reader::urge,        &Reader::frozen,   &Reader::thawed,
 };
 
 }  // namespace

@@ -28,6 +28,7 @@ struct Ready {
 struct Partial {
   std::uint32_t id = 0;
   RankSet ranks;
+  std::uint32_t waited_ms = 0;  ///< The first of them, before this was said.
 };
 /// What a rank has submitted and not announced when it says its last word: uses of a name that
 /// queue behind one in flight.
@@ -77,12 +78,6 @@ struct Run {
 struct Failure {
   std::string name;
   Code code = Code::kMismatch;
-  std::string text;
-  int process_set = 0;
-};
-/// The log: ranks that wait for `name` print `text`.
-struct Stall {
-  std::string name;
   std::string text;
   int process_set = 0;
 };
@@ -136,7 +131,7 @@ struct Heartbeat {};
 
 /// What members, leaders and the root tell each other, over boards and tree links alike.
 using ControlMessage =
-    std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Stall, Left, Lost, Shutdown,
+    std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left, Lost, Shutdown,
                  Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd, Urge, Frozen, Thawed>;
 
 Bytes encode(const ControlMessage& message);

@@ -18,7 +18,8 @@ Coordinator::Coordinator(std::vector<std::string> hosts, const Options& options)
     : hosts_(std::move(hosts)),
       options_(options),
       size_(static_cast<int>(hosts_.size())),
-      left_(size_) {
+      left_(size_),
+      pace_(options.stall_warning) {
   sets_.push_back(std::make_unique<Set>());
   sets_.front()->ranks = RankSet::all(size_);
   sets_.front()->size = size_;
@@ -111,8 +112,8 @@ void Coordinator::add_offer(Name& name, const Description& description, const Ra
   if (name.offers.empty()) {
     waiting_.push_back(&name);
     name.since = now;
-    name.reported = now;
   }
+  name.since = std::min(name.since, now);
   name.announced.add_all(ranks);
   if (!name.owed.empty()) pay(name, ranks);
   const auto same = std::find_if(name.offers.begin(), name.offers.end(), [&](const Offer& offer) {
@@ -313,40 +314,6 @@ void Coordinator::run_group(const Set& set, const std::vector<std::size_t>& grou
     log.emplace_back(std::move(alone));
   }
   flush();
-}
-
-std::vector<ControlMessage> Coordinator::report_stalls(Clock::time_point now) {
-  std::vector<ControlMessage> log;
-  if (options_.stall_warning.count() == 0) return log;
-  for (Name* name : waiting_) {
-    if (now - name->reported < options_.stall_warning) continue;
-    name->reported = now;
-    log.emplace_back(Stall{name->name, stall_text(*name, now), name->set->id});
-  }
-  return log;
-}
-
-std::string Coordinator::stall_text(const Name& name, Clock::time_point now) const {
-  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - name.since);
-  const std::string set = name.set->id == 0 ? "" : format_text(" of process set {}", name.set->id);
-  std::string text = format_text("tensor '{}' ({}){} has waited {:.1f} s; not submitted by",
-                                 name.name, describe(name.offers.front().description.operation),
-                                 set, static_cast<double>(waited.count()) / 1000.0);
-  const RankSet missing =
-      name.set->ranks.without(name.announced).without(name.set->joined.without(owing(name)));
-  std::string separator = " ";
-  for (const int rank : missing.ranks()) {
-    text +=
-        format_text("{}rank {} (host {}", separator, rank, hosts_[static_cast<std::size_t>(rank)]);
-    std::string others;
-    for (const Name* other : waiting_) {
-      if (other == &name || !other->announced.contains(rank)) continue;
-      others += format_text("{}'{}'", others.empty() ? "" : ", ", other->name);
-    }
-    text += others.empty() ? ", waits for nothing known)" : format_text(", waits for {})", others);
-    separator = ", ";
-  }
-  return text;
 }
 
 }  // namespace hvd

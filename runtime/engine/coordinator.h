@@ -12,6 +12,7 @@
 #include "base/deadline.h"
 #include "engine/bucket_schedule.h"
 #include "engine/control_message.h"
+#include "engine/stalls.h"
 
 namespace hvd {
 
@@ -34,7 +35,7 @@ class Coordinator {
   void announce(const Announce& announce, Clock::time_point now);
   /// Every rank of the id's process set has announced it.
   void ready(std::uint32_t id, Clock::time_point now);
-  /// These ranks have.
+  /// These ranks have. `now` may lie back, where they have waited before it was told.
   void ready(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
   void leave(const Leave& leave);
   /// The rank takes part in the allreduces of the process set from here on, with nothing to add.
@@ -53,8 +54,9 @@ class Coordinator {
   void hold(int process_set, bool held);
   /// The log entries that follow.
   std::vector<ControlMessage> decide();
-  /// Reports names that wait for longer than the stall time; repeats each stall time.
-  std::vector<ControlMessage> report_stalls(Clock::time_point now);
+  /// All that waits, when something has waited for the stall time and a report is due (see
+  /// StallPace).
+  std::optional<Stalls> report_stalls(Clock::time_point now);
   /// Steps of the process set that ran in frozen buckets from their first name to their last.
   std::uint64_t frozen_steps(int process_set);
   bool has_pending() const { return !waiting_.empty() || complete_ > 0; }
@@ -71,10 +73,9 @@ class Coordinator {
     RankSet announced;
     /// Uses that ranks owe which have said their last word.
     std::vector<std::pair<int, std::uint32_t>> owed = {};
-    int contributors = 0;        ///< Of the complete use: ranks that did not join instead; 0: all.
-    RankSet stand_ins = {};      ///< Of the complete use, on GPU memory: ranks that did.
-    Clock::time_point reported;  ///< First announcement, or last stall report.
-    Clock::time_point since;
+    int contributors = 0;     ///< Of the complete use: ranks that did not join instead; 0: all.
+    RankSet stand_ins = {};   ///< Of the complete use, on GPU memory: ranks that did.
+    Clock::time_point since;  ///< First announcement.
   };
   struct Set {
     int id = 0;
@@ -109,13 +110,16 @@ class Coordinator {
                  std::vector<ControlMessage>& log);
   void fail(Name& name, Code code, std::string text);
   void finish(Name& name);
-  std::string stall_text(const Name& name, Clock::time_point now) const;
 
   // Allreduces of GPU memory: coordinator_buckets.cc.
   BucketSchedule::Limits bucket_limits() const;
   static bool may_freeze(const Name& name);
   void follow(Set& set, BucketSchedule::Outcome outcome);
   void run_buckets(Set& set, std::vector<ControlMessage>& log);
+
+  // Names that wait for long: coordinator_stalls.cc.
+  RankSet missing_of(const Name& name) const;
+  Stalls stalls(Clock::time_point now) const;
 
   // Last words: coordinator_join.cc.
   void note_owed(int rank, const std::vector<Owed>& owed);
@@ -131,6 +135,7 @@ class Coordinator {
   Options options_;
   int size_;
   RankSet left_;
+  StallPace pace_;
   bool shut_down_ = false;                  ///< The log is complete.
   std::vector<std::unique_ptr<Set>> sets_;  ///< By process set; null: removed.
   std::vector<Name*> by_id_;

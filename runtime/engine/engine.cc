@@ -54,6 +54,7 @@ Negotiation::Place make_place(const Communicator& world, const Wiring& wiring) {
   place.local_rank = world.local_rank;
   place.node_ranks = world.nodes[static_cast<std::size_t>(world.node)];
   place.hosts = world.hosts;
+  for (const PeerInfo& peer : wiring.peers) place.pids.push_back(peer.pid);
   for (const auto& child : wiring.children) {
     const auto& peer = wiring.peers[static_cast<std::size_t>(child->peer_rank())];
     place.child_subtrees.push_back(ranks_below(world, peer.node));

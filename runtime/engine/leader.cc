@@ -51,11 +51,14 @@ void Leader::add(std::uint32_t id, const RankSet& ranks, Clock::time_point now) 
   if (entry.count == entry.wanted) ready_.ids.push_back(id);
 }
 
-void Leader::turn_partial(Id& entry) {
+void Leader::turn_partial(Id& entry, Clock::duration waited) {
   if (entry.partial) return;
   entry.partial = true;
   const auto id = static_cast<std::uint32_t>(&entry - ids_.data());
-  if (entry.count > 0) up_.emplace_back(Partial{id, entry.have});
+  if (entry.count > 0) {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
+    up_.emplace_back(Partial{id, entry.have, static_cast<std::uint32_t>(ms)});
+  }
 }
 
 Leader::Set* Leader::find_set(int process_set) {
@@ -173,7 +176,7 @@ void Leader::reset(Id& id) {
 void Leader::give_up_waiting(Clock::time_point now, std::chrono::milliseconds patience) {
   for (Id& entry : ids_) {
     if (entry.partial || entry.count == 0 || !is_unfinished(entry)) continue;
-    if (now - entry.since >= patience) turn_partial(entry);
+    if (now - entry.since >= patience) turn_partial(entry, now - entry.since);
   }
 }
 

@@ -63,7 +63,8 @@ class Leader {
   void remove_set(int process_set);
   Set* find_set(int process_set);
   void add(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
-  void turn_partial(Id& entry);
+  /// `waited`: since the first of the ranks said so, where that is long ago.
+  void turn_partial(Id& entry, Clock::duration waited = {});
   static bool is_unfinished(const Id& entry) { return entry.count != entry.wanted; }
   void tell_all_of(int rank);
   void turn_set_partial(int process_set);

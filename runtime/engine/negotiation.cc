@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace hvd {
 namespace {
 
@@ -264,7 +266,8 @@ void Negotiation::decide(ControlMessage message) {
   } else if (const auto* announce = std::get_if<Announce>(&message)) {
     coordinator_->announce(*announce, now_);
   } else if (const auto* partial = std::get_if<Partial>(&message)) {
-    coordinator_->ready(partial->id, partial->ranks, now_);
+    coordinator_->ready(partial->id, partial->ranks,
+                        now_ - std::chrono::milliseconds(partial->waited_ms));
   } else if (const auto* leave = std::get_if<Leave>(&message)) {
     coordinator_->leave(*leave);
   } else if (const auto* joining = std::get_if<Joining>(&message)) {
@@ -294,7 +297,11 @@ void Negotiation::tick(Clock::time_point now) {
   if (stall_warning_.count() == 0) return;
   leader_->give_up_waiting(now, stall_warning_ * 8 / 10);
   if (is_root()) {
-    for (const ControlMessage& entry : coordinator_->report_stalls(now)) write_log(entry);
+    // From here only, for the whole job: each rank that waits would say the same.
+    if (const auto stalls = coordinator_->report_stalls(now)) {
+      log(LogLevel::kWarning, "stall", "{}",
+          describe_stalls(*stalls, stall_warning_, {place_.hosts, place_.pids}));
+    }
   }
 }
 

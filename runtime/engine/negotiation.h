@@ -71,6 +71,7 @@ class Negotiation {
     std::vector<int> node_ranks;          ///< [local rank] -> rank.
     std::vector<RankSet> child_subtrees;  ///< Leaders: the ranks below each child.
     std::vector<std::string> hosts;       ///< By rank.
+    std::vector<long> pids = {};          ///< By rank; for people.
   };
 
   Negotiation(Place place, const Board& board, Doorbell* doorbell, ControlTree tree,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <new>
 
-#include "base/log.h"
 #include "collective/identity.h"
 #include "engine/negotiation.h"
 
@@ -36,11 +35,6 @@ void Negotiation::apply(const ControlMessage& entry) {
     apply_define(*define);
   } else if (const auto* failure = std::get_if<Failure>(&entry)) {
     apply_failure(*failure);
-  } else if (const auto* stall = std::get_if<Stall>(&entry)) {
-    const NameEntry* found = find_name(stall->process_set, stall->name);
-    if (found != nullptr && found->second.current != nullptr) {
-      log(LogLevel::kWarning, "stall", "{}", stall->text);
-    }
   } else if (const auto* added = std::get_if<SetAdded>(&entry)) {
     apply_set_added(*added);
   } else if (const auto* removed = std::get_if<SetRemoved>(&entry)) {

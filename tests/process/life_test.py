@@ -212,35 +212,76 @@ say("FINE")
 
 
 class Stalls(jobs.JobCase):
-    """A rank that never submits is not lost: it is reported by those that wait."""
+    """A rank that never submits is not lost: rank 0 reports it, for all that wait."""
 
-    def test_everyone_who_waits_says_for_whom(self) -> None:
-        program = """
+    # The report comes on standard error, which a pipe makes readable for us.
+    PROLOGUE = """
 hvd.init()
+if hvd.rank() == 0:
+    readable, writable = os.pipe()
+    os.dup2(writable, 2)
+
+def report_until(*words):
+    text = ""
+    while not all(word in text for word in words):
+        text += os.read(readable, 65536).decode().replace("\\n", " ")
+    return text
+
+def tell():
+    open(f"{SCRATCH}/told", "w").close()
+
+def wait_until_told():
+    while not os.path.exists(f"{SCRATCH}/told"):
+        time.sleep(0.01)
+"""
+
+    def run_stall(self, options: list[str], program: str) -> jobs.Ended:
+        """Run the program with a short stall time; it must end well."""
+        ended = self.run_job(
+            ["-np", "4", *options], self.PROLOGUE + program, HVD_STALL_CHECK_TIME_SECONDS="1"
+        )
+        self.assertEqual(ended.code, 0, ended.text())
+        return ended
+
+    def test_rank_0_says_for_whom_the_others_wait_and_in_which_process_it_is(self) -> None:
+        program = """
 if hvd.rank() == 3:
-    for rank in range(3):
-        while not os.path.exists(f"{SCRATCH}/told.{rank}"):
-            time.sleep(0.01)
+    say("PID", os.getpid())
+    wait_until_told()
     allreduce("forgotten")
     sys.exit(0)
-# The report comes on standard error, which a pipe makes readable for us.
-readable, writable = os.pipe()
-os.dup2(writable, 2)
 waiting = Sum("forgotten")
-say("REPORT", os.read(readable, 4096).decode().replace("\\n", " "))
-open(f"{SCRATCH}/told.{hvd.rank()}", "w").close()
+if hvd.rank() == 0:
+    say("REPORT", report_until("forgotten", "own code", "py-spy"))
+    tell()
 waiting.wait()
 """
         host = os.uname().nodename
         for options in LAYOUTS:
             with self.subTest(options=options):
-                ended = self.run_job(
-                    ["-np", "4", *options], program, HVD_STALL_CHECK_TIME_SECONDS="1"
-                )
-                self.assertEqual(ended.code, 0, ended.text())
-                for rank in range(3):
-                    report = ended.line(rank, "REPORT")
-                    self.assertRegex(report, rf"forgotten.*rank 3.*{host}", ended.text())
+                ended = self.run_stall(options, program)
+                report = ended.line(0, "REPORT")
+                pid = ended.line(3, "PID").strip()
+                self.assertRegex(report, rf"waits? for rank 3 \(host {host}.*forgotten")
+                self.assertRegex(report, rf"py-spy dump --pid {pid}' on host {host}")
+                self.assertNotIn("stall:", ended.stderr, "no other rank says it again")
+
+    def test_ranks_in_opposite_order_are_called_so(self) -> None:
+        program = """
+names = ["left", "right"] if hvd.rank() < 3 else ["right", "left"]
+first = Sum(names[0])
+if hvd.rank() == 0:
+    say("REPORT", report_until("'left' for rank 3", "'right' for rank 0", "different orders"))
+    tell()
+wait_until_told()
+second = Sum(names[1])
+first.wait()
+second.wait()
+"""
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                report = self.run_stall(options, program).line(0, "REPORT")
+                self.assertIn("these ranks call in different orders", report)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 // Ranks that disagree, that come late, and that leave.
 #include <gmock/gmock.h>
 
-#include <future>
 #include <string>
 
 #include "world/world.h"
@@ -129,42 +128,6 @@ TEST_P(AgreementWorld, ARankThatLeavesFailsWhatWaitsForIt) {
       EXPECT_THAT(status.message(), HasSubstr("rank " + std::to_string(leaver) + " on host "));
     }
   });
-}
-
-TEST_P(AgreementWorld, AStallIsReportedOnTheRanksThatWait) {
-  EngineOptions options = World::quick_options();
-  options.stall_warning = std::chrono::milliseconds(300);
-  World world(GetParam(), options);
-  const int late = world.size() - 1;
-  for (const char* name : {"new", "known"}) {
-    if (std::string(name) == "known") {
-      world.run([&](int, Engine& engine) {
-        std::vector<float> values(3);
-        ASSERT_TRUE(run_request(engine, allreduce_request(name, values)).is_ok());
-      });
-    }
-    testing::internal::CaptureStderr();
-    std::promise<void> reported;
-    std::shared_future<void> may_go = reported.get_future().share();
-    world.run([&](int rank, Engine& engine) {
-      std::vector<float> values(3);
-      if (rank == late) {
-        ASSERT_EQ(may_go.wait_for(std::chrono::seconds(30)), std::future_status::ready);
-        ASSERT_TRUE(run_request(engine, allreduce_request(name, values)).is_ok());
-        return;
-      }
-      const auto handle = engine.submit(allreduce_request(name, values)).value();
-      if (rank == 0) {
-        EXPECT_EQ(engine.wait(handle, Deadline::after(std::chrono::milliseconds(2500))).code(),
-                  Code::kTimeout);
-        reported.set_value();
-      }
-      EXPECT_TRUE(engine.wait(handle, soon()).is_ok());
-    });
-    const std::string text = testing::internal::GetCapturedStderr();
-    EXPECT_THAT(text, HasSubstr(std::string("'") + name + "'"));
-    EXPECT_THAT(text, HasSubstr("not submitted by rank " + std::to_string(late) + " (host "));
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, AgreementWorld,

@@ -15,12 +15,11 @@ std::vector<ControlMessage> one_of_each() {
   description.tensors.push_back({DataType::kInt64, 0, {}});
   return {Announce{"fc.weight", false, description, RankSet::all(70)},
           Ready{{1, 2, 4'000}},
-          Partial{7, RankSet::all(70)},
+          Partial{7, RankSet::all(70), 48'000},
           Leave{3, {{2, "x", 1}, {0, "", 70}}},
           Define{9, "x", description},
           Run{{1, 2}, "y", 3, 69, 4, description},
           Failure{"x", Code::kMismatch, "text", 4},
-          Stall{"x", "text", 5},
           Left{4, true},
           Lost{5, "died"},
           Shutdown{},

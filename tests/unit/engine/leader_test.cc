@@ -77,7 +77,9 @@ TEST_F(LeaderTest, GivesUpWaitingSoThatTheRootCanReport) {
   leader_.give_up_waiting(kLeaderStart + 9s, 10s);
   EXPECT_FALSE(leader_.has_up());
   leader_.give_up_waiting(kLeaderStart + 10s, 10s);
-  EXPECT_EQ(std::get<Partial>(leader_.take_up().at(0)).ranks, ranks({1}));
+  const auto up = leader_.take_up();
+  EXPECT_EQ(std::get<Partial>(up.at(0)).ranks, ranks({1}));
+  EXPECT_EQ(std::get<Partial>(up.at(0)).waited_ms, 10'000u);
   leader_.member_ready(0, 0, kLeaderStart);
   EXPECT_EQ(std::get<Partial>(leader_.take_up().at(0)).ranks, ranks({0}));
 }
