@@ -138,6 +138,9 @@ class ExitCodes(unittest.TestCase):
     def test_bad_usage_is_2_and_one_sentence(self):
         cases = {
             ("--frobnicate", "true"): "unknown option '--frobnicate'",
+            ("-np", "2", "-hostfile", "f", "true"): "unknown option '-hostfile'",
+            ("header", "--site", "jean-zay", "-host"): "unknown option '-host'",
+            ("-np=2", "true"): "hint: write -np 2",
             ("-np", "0", "true"): "0",
             ("-np", "x", "true"): "x",
             ("-np", "2"): "no program to run",
