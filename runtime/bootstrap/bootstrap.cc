@@ -75,7 +75,8 @@ Result<Met> meet(const MethodInput& input) {
     if (offer.value().rendezvous) {
       met.rendezvous = std::move(*offer.value().rendezvous);
       met.how = std::move(offer.value().how);
-      log(LogLevel::kInfo, "bootstrap", "the ranks meet by {}; {}", met.how, met.declined);
+      log(LogLevel::kInfo, "bootstrap", "the ranks meet by {}{}{}", met.how,
+          met.declined.empty() ? "" : "; ", met.declined);
       return met;
     }
     if (!met.declined.empty()) met.declined += "; ";

@@ -250,7 +250,7 @@ Result<std::shared_ptr<Engine>> Process::engine() const {
   if (state_->forked.load()) return forked_child();
   Lock lock(state_->mutex);
   if (state_->engine == nullptr) {
-    return Status(Code::kAborted, "hvd is not initialised: call hvd_init() first (hvd.init())");
+    return Status(Code::kAborted, "hvd is not initialised: call hvd.init() first (C: hvd_init())");
   }
   return state_->engine;
 }

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import importlib.util
+import os
 import re
+import subprocess
+import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -115,12 +120,48 @@ class Header(unittest.TestCase):
         self.assertEqual(sorted(errors.BY_STATUS), list(range(1, numbers["HVD_INTERNAL"] + 1)))
 
 
+def said(program: str, *path: str, **variables: str) -> str:
+    """The last line that a Python prints, with more folders before those of PYTHONPATH."""
+    folders = os.pathsep.join([*path, os.environ["PYTHONPATH"]])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": folders, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return (done.stdout.splitlines() or [""])[-1]
+
+
+class Imports(unittest.TestCase):
+    def test_a_missing_framework_is_named_with_what_to_do(self) -> None:
+        for framework in ("torch", "tensorflow", "keras", "numpy"):
+            line = said(f"import sys; sys.modules['{framework}'] = None; import hvd.{framework}")
+            wanted = f"ModuleNotFoundError: hvd.{framework}: this Python ({sys.executable}) has no "
+            self.assertTrue(line.startswith(f"{wanted}{framework}: pip install {framework}"), line)
+
+    def test_keras_needs_what_it_computes_with(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "keras.py").write_text("import engine_of_keras")
+            line = said("import hvd.keras", folder)
+        self.assertIn(" has no engine_of_keras: pip install keras tensorflow, or set KERAS", line)
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
+    def test_hvd_numpy_has_the_names_of_the_job(self) -> None:
+        asked = (
+            "print([name for name in hvd.__all__ if getattr(n, name) is not getattr(hvd, name)])"
+        )
+        self.assertEqual(said(f"import hvd, hvd.numpy as n; {asked}"), "[]")
+
+
 class WithoutInit(unittest.TestCase):
     def test_calls_fail_with_a_sentence(self) -> None:
         import hvd
 
         self.assertFalse(hvd.is_initialized())
-        with self.assertRaisesRegex(ValueError, "not initialised"):
+        with self.assertRaisesRegex(ValueError, r"not initialised: call hvd\.init\(\) first"):
             hvd.rank()
         with self.assertRaisesRegex(hvd.AbortedError, "not initialised"):
             hvd.barrier()

@@ -228,6 +228,11 @@ class Failures(RunCase):
         self.assertIsInstance(caught.exception, hvd.DeadlineError)
         self.assertIn(f"ranks 1 did not return within {seconds:g} s", str(caught.exception))
         self.assertIn("endless", str(caught.exception))
+        self.assertNotIn("got signal", self.err, "the user has sent none")
+
+    def test_the_log_says_how_the_ranks_met(self) -> None:
+        self.run_it(hvd.size, env={"HVD_LOG": "info"})
+        self.assertRegex(self.err, "(?m)the ranks meet by hvdrun$")
 
     def test_wrong_calls(self) -> None:
         def no_call():

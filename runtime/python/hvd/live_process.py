@@ -44,6 +44,7 @@ class LiveProcess:
         self, command: Sequence[str], environment: Mapping[str, str], shows: bool = True
     ) -> None:
         self._shows = shows
+        self._shows_errors = shows
         self.last_error_text = ""
         starter = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid())]
         self._process = subprocess.Popen(
@@ -78,8 +79,12 @@ class LiveProcess:
         self._send(number)
         self._pump(time.monotonic() + seconds, is_answered)
 
-    def end(self, number: int = signal.SIGTERM) -> None:
-        """Ends the program and all it started; a Ctrl-C meanwhile kills it."""
+    def end(self, number: int = signal.SIGTERM, shows_errors: bool = True) -> None:
+        """Ends the program and all it started; a Ctrl-C meanwhile kills it.
+
+        Its last errors are not shown where they would only tell of this end.
+        """
+        self._shows_errors = self._shows_errors and shows_errors
         self._send(number)
         try:
             self._pump(time.monotonic() + _ENDING_SECONDS, lambda: False)
@@ -134,7 +139,7 @@ class LiveProcess:
 
     def _write_error(self, text: str) -> None:
         self.last_error_text = (self.last_error_text + text)[-_KEPT_CHARACTERS:]
-        if self._shows:
+        if self._shows_errors:
             _show(sys.stderr, text)
 
 

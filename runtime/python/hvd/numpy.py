@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collective operations on NumPy arrays.
+# ruff: noqa: E402 (the check comes first)
+"""Collective operations on NumPy arrays; what ``hvd`` has (``init``, ``rank``, ...) is here as well.
 
 Arguments that all operations have:
 
@@ -22,12 +23,18 @@ are C-contiguous. `prescale_factor` and `postscale_factor` multiply before and a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import hvd as _hvd
+from hvd.frameworks import check_framework
+
+check_framework("hvd.numpy", "numpy")
 
 import numpy as np
 
 from hvd import _lib, api, handles
 from hvd import arrays as _arrays
+from hvd.attributes import late_attributes
 from hvd.handles import poll, synchronize
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
@@ -45,6 +52,9 @@ from hvd.work import (
     check_group,
     work_among,
 )
+
+if TYPE_CHECKING:
+    from hvd import *  # noqa: F403 (all of its names)
 
 __all__ = [
     "Adasum",
@@ -70,6 +80,9 @@ __all__ = [
     "scatter",
     "synchronize",
 ]
+
+# So that `import hvd.numpy as hvd` is all that a script needs.
+__getattr__, __dir__ = late_attributes(__name__, dict.fromkeys(_hvd.__all__, "hvd"))
 
 _WIRES = {None: _lib.WIRE_SAME, "float16": _lib.WIRE_FLOAT16, "bfloat16": _lib.WIRE_BFLOAT16}
 

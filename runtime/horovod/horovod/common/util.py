@@ -9,18 +9,15 @@ import importlib
 import importlib.util
 import os
 import re
-import sys
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-# Frameworks that have a binding here, `horovod.<name>`, and how to get each.
-FRAMEWORKS = {
-    "torch": "pip install torch",
-    "tensorflow": "pip install tensorflow",
-    "keras": "pip install keras tensorflow",
-}
+from hvd.frameworks import check_framework
+
+# Frameworks that have a binding here, `horovod.<name>`.
+FRAMEWORKS = ("torch", "tensorflow", "keras")
 
 
 def get_ext_suffix() -> str:
@@ -56,24 +53,7 @@ tensorflow, keras; HOROVOD_WITH_NUMPY changes nothing, for nothing is compiled
             f"{ext_name} is not part of this version of hvd, which serves "
             f"{', '.join(FRAMEWORKS)}; {ext_env_var} changes nothing, for nothing is compiled"
         )
-    if importlib.util.find_spec(framework) is None:
-        raise ImportError(
-            f"{ext_name}: this Python ({sys.executable}) has no {framework}: "
-            f"{FRAMEWORKS[framework]}, or start the script with a Python that has it"
-        )
-    if framework == "keras":
-        _check_keras(ext_name)
-
-
-def _check_keras(ext_name: str) -> None:
-    """Keras is imported with what it computes with."""
-    try:
-        importlib.import_module("keras")
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{ext_name}: this Python ({sys.executable}) has no {error.name}: {FRAMEWORKS['keras']}, "
-            "or set KERAS_BACKEND=torch where it has that"
-        ) from error
+    check_framework(ext_name, framework)
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:

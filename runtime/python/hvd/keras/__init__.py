@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E402 (the check comes first)
 """Data-parallel training with Keras 3, on TensorFlow or PyTorch.
 
 Four lines make a script distributed::
@@ -10,6 +11,10 @@ Four lines make a script distributed::
 """
 
 from typing import TYPE_CHECKING, Any
+
+from hvd.frameworks import check_framework
+
+check_framework("hvd.keras", "keras")
 
 from hvd.api import (
     Statistics,

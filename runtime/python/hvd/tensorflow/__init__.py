@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E402 (the check comes first)
 """Data-parallel training with TensorFlow 2.
 
 Five lines make a script distributed::
@@ -13,6 +14,10 @@ Five lines make a script distributed::
 """
 
 from typing import TYPE_CHECKING
+
+from hvd.frameworks import check_framework
+
+check_framework("hvd.tensorflow", "tensorflow")
 
 from hvd.api import (
     Statistics,

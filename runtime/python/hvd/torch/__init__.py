@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E402 (the check comes first)
 """Data-parallel training with PyTorch.
 
 Five lines make a script distributed::
@@ -11,6 +12,10 @@ Five lines make a script distributed::
 """
 
 from typing import TYPE_CHECKING
+
+from hvd.frameworks import check_framework
+
+check_framework("hvd.torch", "torch")
 
 from hvd.api import (
     build_info,
