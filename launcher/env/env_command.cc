@@ -6,12 +6,14 @@
 
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
+#include "launcher/env/elsewhere.h"
 #include "launcher/env/env_report.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/machine_facts.h"
 #include "launcher/plan/placement.h"
 #include "launcher/site/fabric_variables.h"
 #include "launcher/site/site_catalog.h"
+#include "launcher/site/site_detect.h"
 
 namespace hvd {
 namespace {
@@ -30,6 +32,39 @@ Status take_fabric(const std::string& kind, const SiteConfig& site, SiteFacts& f
   return Status::ok();
 }
 
+/// Nothing by which a machine of the site could be recognised.
+bool is_unmarked(const SiteDetect& detect) {
+  return detect.variables.empty() && detect.cluster_names.empty() && detect.system_names.empty() &&
+         detect.hostname.empty() && detect.domains.empty();
+}
+
+/// True for a typed site that this machine is not of. In a job the user knows better than the file
+/// by which its site is recognised: there the nodes count.
+Result<bool> is_elsewhere(const EnvOptions& options, const Environment& environment,
+                          const Allocation& allocation, const SiteConfig& site) {
+  if (options.site.empty() || site.partitions.empty()) return false;
+  if (allocation.way != Way::kLocal || environment.has("SLURM_JOB_ID")) return false;
+  HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
+  HVD_TRY_ASSIGN(SiteEntry entry, choose_entry(entries, options.site));
+  if (entry.retired.empty() && is_unmarked(entry.detect)) return false;
+  HVD_TRY_ASSIGN(const std::optional<SiteClaim> claim,
+                 claim_site({std::move(entry)}, environment, read_host_facts(allocation.host)));
+  return !claim.has_value();
+}
+
+/// What a job of the site is told, as far as the site file knows it.
+Status take_site(const EnvOptions& options, EnvReport& report, MachineEnvironment& machine) {
+  report.facts = facts_of_site(report.site);
+  report.facts.nodes = options.nodes.value_or(1);
+  if (options.gpus) report.facts.gpus_per_node = *options.gpus;
+  HVD_TRY(take_fabric(options.fabric, report.site, report.facts));
+  const std::string kind = report.facts.fabric.value_or("");
+  std::vector<SiteVariable> fabric;
+  if (!kind.empty() && kind != "ethernet") fabric = fabric_variables(kind);
+  machine = plan_machine(report.site, fabric, report.facts, options.assume);
+  return Status::ok();
+}
+
 Result<EnvReport> read_report(const EnvOptions& options) {
   const Environment environment = Environment::of_process();
   RunOptions run;
@@ -40,14 +75,20 @@ Result<EnvReport> read_report(const EnvOptions& options) {
   HVD_TRY_ASSIGN(report.site, options.site.empty() ? detect_site(environment, allocation.host)
                                                    : find_site(options.site, environment));
   HVD_TRY_ASSIGN(const Placement placement, place(run, allocation));
-  report.facts.nodes = options.nodes.value_or(placement.node_count);
-  report.facts.gpus_per_node = options.gpus.value_or(placement.gpus_per_node);
-  HVD_TRY(take_fabric(options.fabric, report.site, report.facts));
-  const MachineEnvironment machine =
-      read_machine(report.site, allocation, report.facts, options.assume);
+  HVD_TRY_ASSIGN(report.is_elsewhere, is_elsewhere(options, environment, allocation, report.site));
+  MachineEnvironment machine;
+  if (report.is_elsewhere) {
+    HVD_TRY(take_site(options, report, machine));
+  } else {
+    report.facts.nodes = options.nodes.value_or(placement.node_count);
+    report.facts.gpus_per_node = options.gpus.value_or(placement.gpus_per_node);
+    HVD_TRY(take_fabric(options.fabric, report.site, report.facts));
+    machine = read_machine(report.site, allocation, report.facts, options.assume);
+  }
   const EnvironmentPlan plan = plan_environment(run, allocation, machine, placement, {});
   report.variables = shown_variables(plan);
   report.unset = plan.unset;
+  if (report.is_elsewhere) leave_out_counted(report);
   return report;
 }
 
@@ -84,6 +125,7 @@ int run_env(const EnvOptions& options) {
     return report.status().code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
   }
   print_messages(report.value().site.warnings);
+  if (report.value().is_elsewhere) print_message(elsewhere_text(report.value()));
   say_assumed(report.value(), options);
   return print_answer(text_of(report.value(), options.form));
 }

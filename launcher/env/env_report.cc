@@ -27,7 +27,7 @@ std::string facts_text(const SiteFacts& facts) {
   std::vector<std::string> known{
       format_text("{} node{}", facts.nodes, facts.nodes == 1 ? "" : "s"),
       format_text("{} GPU{} per node", facts.gpus_per_node, facts.gpus_per_node == 1 ? "" : "s")};
-  const std::string fabric = facts.fabric.value_or("");
+  const std::string fabric = facts.fabric.value_or("not known");
   known.push_back(fabric.empty() ? "no fabric" : "fabric " + fabric);
   if (!facts.interfaces.empty()) known.back() += " (" + fact_list(facts.interfaces) + ")";
   if (facts.nccl) known.push_back("NCCL " + *facts.nccl);
@@ -77,7 +77,8 @@ std::string env_text(const EnvReport& report) {
 std::string env_explained(const EnvReport& report) {
   std::string text =
       format_text("site {} ({}): {}\n", report.site.id, report.site.name, report.site.found_by);
-  text += "machine: " + facts_text(report.facts) + "\n";
+  text += (report.is_elsewhere ? "machine, not this one: " : "machine: ");
+  text += facts_text(report.facts) + "\n";
   for (const PlannedVariable& variable : report.variables) {
     text += format_text("\n{}={}\n", variable.name, shown(variable, variable.value));
     text += format_text("  origin  {}\n  why     {}\n", variable.origin, variable.why);

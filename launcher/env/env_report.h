@@ -14,6 +14,7 @@ namespace hvd {
 struct EnvReport {
   SiteConfig site;
   SiteFacts facts;
+  bool is_elsewhere = false;               ///< The facts are the site's: it is not this machine.
   std::vector<PlannedVariable> variables;  ///< Without those that tell a rank who it is.
   std::vector<UnsetVariable> unset;
 };

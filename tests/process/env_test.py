@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,36 @@ class TestEnv(unittest.TestCase):
         self.assertEqual(done.stdout, "1\n")
         self.assertIn("LAB_GUESS=1, which is assumed: verify it", done.stderr)
         self.assertEqual(self.run_it(HVDRUN, "-np", "1", *program).stdout, "\n")
+
+    def test_a_site_that_is_not_this_machine_gives_what_its_jobs_get(self) -> None:
+        done = self.run_it(HVDRUN, "env", "--site", "alps-daint", "--nodes", "2")
+        self.assertNotIn("OMP_NUM_THREADS", done.stdout)
+        self.assertIn("site alps-daint is not this machine", done.stderr)
+        script = self.run_it(HVDRUN, "script", "--site", "alps-daint", "-N", "2", "--", "true")
+        exported = re.findall(r'^export (\w+)="\$\{\w+-(.*)\}"$', script.stdout, re.MULTILINE)
+        self.assertGreater(len(exported), 5)
+        lines = done.stdout.splitlines()
+        for name, value in exported:
+            self.assertIn(f"{name}={value}", lines)
+
+    def test_a_site_that_is_this_machine_gives_what_is_here(self) -> None:
+        path = pathlib.Path(self.folder.name, "lab.json")
+        partition = {"name": "gpu", "select": "partition", "fabric_kind": "aries", "source": "wiki"}
+        partition |= {"gpus": {"count": 1, "source": "wiki"}, "cores_per_task": 4}
+        path.write_text(json.dumps(SITE | {"partitions": [partition]}), encoding="utf-8")
+        here = self.run_it(HVDRUN, "env", "--nodes", "2").stdout
+        done = self.run_it(HVDRUN, "env", "--site", "lab", "--nodes", "2")
+        self.assertEqual(done.stdout, here)
+        self.assertIn("OMP_NUM_THREADS", done.stdout)
+        self.assertEqual(done.stderr, "")
+        del self.variables["LAB_HOST"]
+        done = self.run_it(HVDRUN, "env", "--site", "lab", "--nodes", "2")
+        self.assertIn("site lab is not this machine", done.stderr)
+        self.assertIn("partition gpu, fabric aries", done.stderr)
+        # On the nodes of a job they count, whatever the site says of itself.
+        self.variables.update(SLURM_JOB_ID="1", SLURM_JOB_NODELIST="n[1-2]", SLURM_NTASKS="2")
+        done = self.run_it(HVDRUN, "env", "--site", "lab")
+        self.assertEqual(done.stderr, "")
 
     def test_wrong_words_are_usage_errors(self) -> None:
         self.assertIn(

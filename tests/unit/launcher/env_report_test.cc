@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "golden.h"
+#include "launcher/env/elsewhere.h"
 #include "launcher/env/sites_report.h"
 #include "launcher/site/site_catalog.h"
 
@@ -73,6 +74,37 @@ TEST(EnvReport, ShowsNoSecretInAnyForm) {
 TEST(EnvReport, LeavesOutWhatTellsARankWhoItIs) {
   EXPECT_THAT(env_text(report()), Not(HasSubstr("HVD_")));
   EXPECT_THAT(env_text(report()), HasSubstr("OMP_NUM_THREADS=8\n"));
+}
+
+SiteConfig site_named(const char* id) { return find_site(id, Environment()).value(); }
+
+TEST(Elsewhere, TakesTheSitesFirstPartitionAndNothingOfThisMachine) {
+  const SiteFacts facts = facts_of_site(site_named("alps-daint"));
+  EXPECT_EQ(facts.partition, "normal");
+  EXPECT_EQ(facts.fabric, "slingshot-11");
+  EXPECT_EQ(facts.gpus_per_node, 4);
+  EXPECT_EQ(facts.gpu_vendor, "nvidia");
+  EXPECT_EQ(facts.container, false);
+  EXPECT_FALSE(facts.nccl || facts.plugin_found || facts.mixed_ports);
+  EXPECT_EQ(facts_of_site(site_named("lumi")).gpu_vendor, "amd");
+  EXPECT_FALSE(facts_of_site(site_named("generic")).fabric);
+}
+
+TEST(Elsewhere, LeavesOutTheCoresOfThisMachineAndSaysSo) {
+  EnvReport other = report();
+  other.is_elsewhere = true;
+  other.facts.partition = "gpu";
+  leave_out_counted(other);
+  EXPECT_THAT(env_text(other), Not(HasSubstr("OMP_NUM_THREADS")));
+  EXPECT_THAT(env_explained(other), HasSubstr("machine, not this one: 2 nodes"));
+  EXPECT_THAT(env_explained(other), HasSubstr("why not cores of a rank"));
+  EXPECT_THAT(elsewhere_text(other), HasSubstr("site lab is not this machine: the variables are "
+                                               "those of a node of its partition gpu, fabric "
+                                               "slingshot-11;"));
+  EnvReport typed = report();
+  typed.variables = {{"OMP_NUM_THREADS", "8", "user environment", ""}};
+  leave_out_counted(typed);
+  EXPECT_EQ(env_text(typed), "OMP_NUM_THREADS=8\n");
 }
 
 TEST(SiteValues, CountEachValueByTheMarkOfItsSource) {
