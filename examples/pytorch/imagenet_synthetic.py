@@ -3,7 +3,8 @@
 """Trains ResNet-50 on synthetic images of ImageNet's size: images/s of a GPU, and how this scales.
 
     srun hvdrun python3 imagenet_synthetic.py --batch-size 64
-    hvdrun -np 2 python3 imagenet_synthetic.py --image-size 32 --batch-size 2   (CPUs, a trial)
+    hvdrun -np 2 python3 imagenet_synthetic.py --image-size 32 --batch-size 2 \\
+        --num-warmup-batches 1 --num-iters 2                                    (CPUs, a trial)
 
 First rank 0 trains alone, then all ranks together: the share of its rate that each of them keeps is
 the scaling efficiency. What makes it distributed is marked with (1) to (5).
@@ -59,8 +60,28 @@ def own_device(cpu: bool) -> torch.device:
     return device
 
 
-def rates_of(step: Callable[[], None], device: torch.device, options: argparse.Namespace) -> list:
-    """Images per second in each iteration."""
+def say(text: str) -> None:
+    """Rank 0 tells it at once, through a pipe as well."""
+    if hvd.rank() == 0:
+        print(text, flush=True)
+
+
+def introduce(options: argparse.Namespace, device: torch.device) -> None:
+    """What is measured, on what."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    images = f"{options.batch_size} images of {options.image_size} pixels a step"
+    say(f"ResNet-50, {images}, {hvd.size()} ranks, rank 0 on {name}")
+    if device.type == "cpu" and options.batch_size * options.image_size**2 > 1 << 17:
+        say(
+            "without a GPU this takes long; a trial: --image-size 32 --batch-size 2 "
+            "--num-warmup-batches 1 --num-iters 2"
+        )
+
+
+def rates_of(
+    who: str, step: Callable[[], None], device: torch.device, options: argparse.Namespace
+) -> list:
+    """Images per second in each iteration; those of rank 0 are told as they come."""
 
     def seconds_of(steps: int) -> float:
         began = time.perf_counter()
@@ -70,9 +91,14 @@ def rates_of(step: Callable[[], None], device: torch.device, options: argparse.N
             torch.cuda.synchronize(device)  # a step only fills the stream
         return time.perf_counter() - began
 
+    say(f"{who}: {options.num_warmup_batches} steps to warm up")
     seconds_of(options.num_warmup_batches)
     images = options.batch_size * options.num_batches_per_iter
-    return [images / seconds_of(options.num_batches_per_iter) for _ in range(options.num_iters)]
+    rates = []
+    for number in range(1, options.num_iters + 1):
+        rates.append(images / seconds_of(options.num_batches_per_iter))
+        say(f"{who}: iteration {number:2}: {rates[-1]:9.1f} images/s on rank 0")
+    return rates
 
 
 def stepping(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: tuple, amp: bool):
@@ -99,6 +125,7 @@ def main() -> int:
     options = parse()
     hvd.init()  # (1) joins the job
     device = own_device(options.cpu)
+    introduce(options, device)
     torch.manual_seed(hvd.rank())
     size = options.image_size
     # (4) each rank has images of its own
@@ -112,7 +139,8 @@ def main() -> int:
 
     alone: list[float] = []
     if hvd.rank() == 0:
-        alone = rates_of(stepping(model, sgd(), batch, options.amp), device, options)
+        step = stepping(model, sgd(), batch, options.amp)
+        alone = rates_of("one rank", step, device, options)
     # (3) all ranks start with the values of rank 0, which the others wait for here
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     # (2) gradients become averages over all ranks
@@ -121,24 +149,19 @@ def main() -> int:
         named_parameters=model.named_parameters(),
         compression=hvd.Compression.fp16 if options.fp16_allreduce else hvd.Compression.none,
     )
-    mine = rates_of(stepping(model, optimizer, batch, options.amp), device, options)
+    step = stepping(model, optimizer, batch, options.amp)
+    mine = rates_of("all ranks", step, device, options)
     # A mean over ranks: the slowest one is no exception.
     rates = hvd.allreduce(torch.tensor(mine, dtype=torch.float64), name="rates").tolist()
     if hvd.rank() == 0:
-        report(options, device, alone, rates)
+        report(device, alone, rates)
     return 0
 
 
-def report(
-    options: argparse.Namespace, device: torch.device, alone: list[float], rates: list[float]
-) -> None:
-    """What rank 0 prints."""
+def report(device: torch.device, alone: list[float], rates: list[float]) -> None:
+    """What rank 0 prints at the end."""
     unit = "GPU" if device.type == "cuda" else "CPU rank"
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     mean, ranks = statistics.mean(rates), hvd.size()
-    print(f"ResNet-50, {options.batch_size} images of {options.image_size} pixels a step, {name}")
-    for number, rate in enumerate(rates, start=1):
-        print(f"iteration {number:2}: {rate:9.1f} images/s per {unit}")
     print(f"one rank alone: {text_of(alone)} images/s")
     print(f"per {unit}: {text_of(rates)} images/s")
     print(f"on {ranks} ranks: {text_of([ranks * rate for rate in rates])} images/s")
