@@ -94,6 +94,8 @@ struct Writer {
     w.put_string(m.text);
   }
 
+  void operator()(const GiveUp& m) { w.put_string(m.text); }
+
   void put_set(int process_set) { w.put(static_cast<std::int32_t>(process_set)); }
   void put_owed(const std::vector<Owed>& owed) {
     w.put(static_cast<std::uint32_t>(owed.size()));
@@ -271,6 +273,10 @@ struct Reader {
     HVD_TRY_ASSIGN(m.text, r.get_string());
     return ControlMessage(std::move(m));
   }
+  Result<ControlMessage> give_up() {
+    HVD_TRY_ASSIGN(auto text, r.get_string());
+    return ControlMessage(GiveUp{std::move(text)});
+  }
 };
 
 using ReadKind = Result<ControlMessage> (Reader::*)();
@@ -279,7 +285,7 @@ constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
     &Reader::define,      &Reader::run,      &Reader::failure,   &Reader::left,
     &Reader::lost,        &Reader::shutdown, &Reader::heartbeat, &Reader::set_added,
     &Reader::set_removed, &Reader::joining,  &Reader::joined,    &Reader::join_end,
-    &Reader::urge,        &Reader::frozen,   &Reader::thawed,
+    &Reader::urge,        &Reader::frozen,   &Reader::thawed,    &Reader::give_up,
 };
 
 }  // namespace

@@ -124,15 +124,19 @@ struct Lost {
   int rank = 0;
   std::string text;
 };
+/// The log: ranks have waited for others longer than they may; the epoch ends.
+struct GiveUp {
+  std::string text;
+};
 /// The log: every rank has left. The last entry.
 struct Shutdown {};
 /// Between nodes: I am alive.
 struct Heartbeat {};
 
 /// What members, leaders and the root tell each other, over boards and tree links alike.
-using ControlMessage =
-    std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left, Lost, Shutdown,
-                 Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd, Urge, Frozen, Thawed>;
+using ControlMessage = std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left,
+                                    Lost, Shutdown, Heartbeat, SetAdded, SetRemoved, Joining,
+                                    Joined, JoinEnd, Urge, Frozen, Thawed, GiveUp>;
 
 Bytes encode(const ControlMessage& message);
 /// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come

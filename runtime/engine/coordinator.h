@@ -27,6 +27,7 @@ class Coordinator {
   struct Options {
     std::size_t fusion_bytes = std::size_t{64} << 20;
     std::chrono::milliseconds stall_warning{60'000};  ///< 0: never.
+    std::chrono::milliseconds stall_shutdown{0};      ///< 0: never.
   };
 
   /// `hosts`: the host name of each rank.
@@ -57,6 +58,8 @@ class Coordinator {
   /// All that waits, when something has waited for the stall time and a report is due (see
   /// StallPace).
   std::optional<Stalls> report_stalls(Clock::time_point now);
+  /// All that waits, when something has waited for so long that the epoch has to end.
+  std::optional<Stalls> unbearable_stalls(Clock::time_point now) const;
   /// Steps of the process set that ran in frozen buckets from their first name to their last.
   std::uint64_t frozen_steps(int process_set);
   bool has_pending() const { return !waiting_.empty() || complete_ > 0; }
@@ -119,6 +122,7 @@ class Coordinator {
 
   // Names that wait for long: coordinator_stalls.cc.
   RankSet missing_of(const Name& name) const;
+  RankSet missed_for(std::chrono::milliseconds time, Clock::time_point now) const;
   Stalls stalls(Clock::time_point now) const;
 
   // Last words: coordinator_join.cc.

@@ -8,13 +8,24 @@ RankSet Coordinator::missing_of(const Name& name) const {
   return name.set->ranks.without(name.announced).without(name.set->joined.without(owing(name)));
 }
 
-std::optional<Stalls> Coordinator::report_stalls(Clock::time_point now) {
-  if (options_.stall_warning.count() == 0) return std::nullopt;
+/// The ranks that something has missed for `time` or longer.
+RankSet Coordinator::missed_for(std::chrono::milliseconds time, Clock::time_point now) const {
   RankSet missing(size_);
   for (const Name* name : waiting_) {
-    if (now - name->since >= options_.stall_warning) missing.add_all(missing_of(*name));
+    if (now - name->since >= time) missing.add_all(missing_of(*name));
   }
-  if (!pace_.is_due(now, missing)) return std::nullopt;
+  return missing;
+}
+
+std::optional<Stalls> Coordinator::report_stalls(Clock::time_point now) {
+  if (options_.stall_warning.count() == 0) return std::nullopt;
+  if (!pace_.is_due(now, missed_for(options_.stall_warning, now))) return std::nullopt;
+  return stalls(now);
+}
+
+std::optional<Stalls> Coordinator::unbearable_stalls(Clock::time_point now) const {
+  if (options_.stall_shutdown.count() == 0) return std::nullopt;
+  if (missed_for(options_.stall_shutdown, now).empty()) return std::nullopt;
   return stalls(now);
 }
 

@@ -133,7 +133,7 @@ Status Engine::Impl::open() {
                    {world_.size, options_.heartbeat, options_.node_timeout}, Clock::now());
   negotiation_ = std::make_unique<Negotiation>(
       std::move(place), board, wiring_.node.doorbell.get(), std::move(tree),
-      Coordinator::Options{options_.fusion_bytes, options_.stall_warning});
+      Coordinator::Options{options_.fusion_bytes, options_.stall_warning, options_.stall_shutdown});
   return Status::ok();
 }
 

@@ -21,9 +21,11 @@ namespace hvd {
 struct EngineOptions {
   std::size_t fusion_bytes = std::size_t{64} << 20;  ///< HVD_FUSION_THRESHOLD.
   std::chrono::milliseconds stall_warning{60'000};   ///< HVD_STALL_CHECK_TIME_SECONDS; 0: never.
-  std::chrono::milliseconds heartbeat{500};          ///< Between nodes.
-  std::chrono::milliseconds node_timeout{2'500};     ///< A silent node is lost after this.
-  int spin = -1;                                     ///< Polls before yielding; -1: from the CPUs.
+  /// HVD_STALL_SHUTDOWN_TIME_SECONDS; 0: never. Longer than stall_warning, and nothing without it.
+  std::chrono::milliseconds stall_shutdown{0};
+  std::chrono::milliseconds heartbeat{500};       ///< Between nodes.
+  std::chrono::milliseconds node_timeout{2'500};  ///< A silent node is lost after this.
+  int spin = -1;                                  ///< Polls before yielding; -1: from the CPUs.
   /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
   std::function<void(int)> on_loss;
   std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.

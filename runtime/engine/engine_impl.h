@@ -117,6 +117,7 @@ class Engine::Impl {
   bool step() HVD_REQUIRES(progress_);
   void take_submissions() HVD_REQUIRES(progress_);
   void apply(Decision& decision) HVD_REQUIRES(progress_);
+  bool end_quietly() HVD_REQUIRES(progress_);
   void run_together(RunTogether& run) HVD_REQUIRES(progress_);
   void tick_if_due() HVD_REQUIRES(progress_);
   void peer_gone(int rank, const std::string& cause, bool certain) HVD_REQUIRES(progress_);

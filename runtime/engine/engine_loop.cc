@@ -104,16 +104,16 @@ void Engine::Impl::apply(Decision& decision) {
   } else if (const auto* left = std::get_if<PeerLeft>(&decision)) {
     left_.add(left->rank);
   } else if (const auto* lost = std::get_if<PeerLost>(&decision)) {
-    if (leaving_.load() && in_progress_ == 0) {
-      all_left_.store(true);  // everyone is on the way out; nothing of ours is missing
-      completion_.wake_all();
-      return;
-    }
+    if (end_quietly()) return;
     lost_.add(lost->rank);
     if (log_is_over_) return;  // its device was faster
     if (options_.on_loss && !is_over()) options_.on_loss(lost->rank);
     end_epoch(left_.contains(lost->rank) ? gone_after_leaving(lost->rank)
                                          : Status(Code::kPeerLost, lost->text));
+  } else if (const auto* given_up = std::get_if<GivenUp>(&decision)) {
+    if (!end_quietly()) {
+      end_epoch(error(Code::kAborted, "rank {}: {}", wiring_.rank, given_up->text));
+    }
   } else if (const auto* formed = std::get_if<SetFormed>(&decision)) {
     apply_formed(*formed);
   } else if (const auto* passed = std::get_if<PassedOver>(&decision)) {
@@ -129,6 +129,14 @@ void Engine::Impl::apply(Decision& decision) {
     log_is_over_ = true;
     end_if_left();
   }
+}
+
+/// True where this rank is on the way out, and nothing of it is missing.
+bool Engine::Impl::end_quietly() {
+  if (!leaving_.load() || in_progress_ != 0) return false;
+  all_left_.store(true);
+  completion_.wake_all();
+  return true;
 }
 
 void Engine::Impl::run_together(RunTogether& run) {

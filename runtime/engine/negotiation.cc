@@ -24,7 +24,9 @@ Negotiation::Negotiation(Place place, const Board& board, Doorbell* doorbell, Co
       doorbell_(doorbell),
       tree_(std::move(tree)),
       stall_warning_(options.stall_warning),
-      now_(Clock::now()) {
+      stall_shutdown_(options.stall_shutdown),
+      now_(Clock::now()),
+      ticked_(now_) {
   sets_.push_back(std::make_unique<Set>());
   sets_.front()->is_member = true;
   const auto me = static_cast<std::size_t>(place_.local_rank);
@@ -288,20 +290,28 @@ void Negotiation::write_log(const ControlMessage& entry) {
 }
 
 void Negotiation::tick(Clock::time_point now) {
-  now_ = now;
+  // Who was stopped, and the job with it, has waited for nobody meanwhile.
+  now_ += std::min<Clock::duration>(now - ticked_, kMostTick);
+  ticked_ = now;
   if (!is_leader()) return;
   // What arrived while this process was held up counts before anybody is called silent.
   tree_.set_time(now);
   listen_to_tree();
   tree_.beat();
   if (stall_warning_.count() == 0) return;
-  leader_->give_up_waiting(now, stall_warning_ * 8 / 10);
-  if (is_root()) {
-    // From here only, for the whole job: each rank that waits would say the same.
-    if (const auto stalls = coordinator_->report_stalls(now)) {
-      log(LogLevel::kWarning, "stall", "{}",
-          describe_stalls(*stalls, stall_warning_, {place_.hosts, place_.pids}));
-    }
+  leader_->give_up_waiting(now_, stall_warning_ * 8 / 10);
+  if (is_root()) report_stalls();
+}
+
+/// From the root only, for the whole job: each rank that waits would say the same.
+void Negotiation::report_stalls() {
+  if (lost_) return;
+  const RankPlaces places{place_.hosts, place_.pids};
+  if (const auto stalls = coordinator_->unbearable_stalls(now_)) {
+    return write_log(GiveUp{describe_end(*stalls, stall_shutdown_, places)});
+  }
+  if (const auto stalls = coordinator_->report_stalls(now_)) {
+    log(LogLevel::kWarning, "stall", "{}", describe_stalls(*stalls, stall_warning_, places));
   }
 }
 

@@ -53,8 +53,12 @@ struct BucketsChanged {
   int process_set = 0;
   bool are_frozen = false;
 };
-using Decision = std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, SetFormed,
-                              PassedOver, BucketsChanged>;
+/// Ranks have waited for others longer than they may.
+struct GivenUp {
+  std::string text;
+};
+using Decision = std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, GivenUp,
+                              SetFormed, PassedOver, BucketsChanged>;
 
 /// Stage two, submitted -> negotiated: agrees with the other ranks on what runs next.
 ///
@@ -122,6 +126,8 @@ class Negotiation {
   /// From when a caller is overdue until its rank urges though it has submitted whole buckets:
   /// another may go on without the rest of them, and wait for nothing.
   static constexpr std::chrono::seconds kAnyway{1};
+  /// More between two ticks, of which there are five a second, is not time in which ranks waited.
+  static constexpr std::chrono::seconds kMostTick{2};
   struct Name {
     std::optional<std::uint32_t> id;
     Description described;  ///< What the id stands for.
@@ -182,6 +188,7 @@ class Negotiation {
   void apply_set_removed(int process_set);
   PendingPtr take_current(int process_set, const std::string& text);
   PendingPtr take_current(Set& set, NameEntry& entry);
+  void report_stalls();
   void ring();
 
   Place place_;
@@ -189,7 +196,9 @@ class Negotiation {
   Doorbell* doorbell_;
   ControlTree tree_;
   std::chrono::milliseconds stall_warning_;
-  Clock::time_point now_;
+  std::chrono::milliseconds stall_shutdown_;
+  Clock::time_point now_;     ///< Without the time that this process was held up: see tick().
+  Clock::time_point ticked_;  ///< The last tick, by the clock.
 
   // As a member.
   std::vector<std::unique_ptr<Set>> sets_;  ///< By process set; null: removed.

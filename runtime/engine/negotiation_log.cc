@@ -52,6 +52,9 @@ void Negotiation::apply(const ControlMessage& entry) {
   } else if (const auto* lost = std::get_if<Lost>(&entry)) {
     lost_ = true;
     decisions_.emplace_back(PeerLost{lost->rank, lost->text});
+  } else if (const auto* end = std::get_if<GiveUp>(&entry)) {
+    lost_ = true;
+    decisions_.emplace_back(GivenUp{end->text});
   } else if (std::holds_alternative<Shutdown>(entry)) {
     decisions_.emplace_back(AllLeft{});
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <string_view>
 
 #include "base/format.h"
 #include "engine/description.h"
@@ -11,6 +12,7 @@
 namespace hvd {
 namespace {
 
+constexpr std::string_view kNewLine = "\n  ";
 constexpr std::size_t kShownNames = 3;
 constexpr std::size_t kShownRanks = 4;
 constexpr std::size_t kShownGroups = 8;
@@ -199,6 +201,18 @@ std::string describe_stalls(const Stalls& stalls, std::chrono::milliseconds pati
   }
   if (hidden != 0) text += format_text("\n  and {} that wait for others", hidden);
   return text + describe_missing(groups, missing, stalls, places);
+}
+
+std::string describe_end(const Stalls& stalls, std::chrono::milliseconds limit,
+                         const RankPlaces& places) {
+  std::string text = describe_stalls(stalls, limit, places);
+  for (auto at = text.find(kNewLine); at != std::string::npos; at = text.find(kNewLine, at)) {
+    text.replace(at, kNewLine.size(), "; ");
+  }
+  return format_text(
+      "HVD_STALL_SHUTDOWN_TIME_SECONDS ({:.6g}) ends the job, since tensors have waited for so "
+      "long: {}",
+      static_cast<double>(limit.count()) / 1000.0, text);
 }
 
 bool StallPace::is_due(Clock::time_point now, const RankSet& missing) {

@@ -38,6 +38,10 @@ struct RankPlaces {
 std::string describe_stalls(const Stalls& stalls, std::chrono::milliseconds patience,
                             const RankPlaces& places);
 
+/// Why the job ends: what has waited for `limit` or longer, in one line.
+std::string describe_end(const Stalls& stalls, std::chrono::milliseconds limit,
+                         const RankPlaces& places);
+
 /// Says when to report: each time after twice the time, up to ten minutes, and from the beginning
 /// when other ranks are missing. Pure: no clock of its own. One thread at a time.
 class StallPace {

@@ -235,10 +235,13 @@ def wait_until_told():
         time.sleep(0.01)
 """
 
-    def run_stall(self, options: list[str], program: str) -> jobs.Ended:
+    def run_stall(self, options: list[str], program: str, **more: str) -> jobs.Ended:
         """Run the program with a short stall time; it must end well."""
         ended = self.run_job(
-            ["-np", "4", *options], self.PROLOGUE + program, HVD_STALL_CHECK_TIME_SECONDS="1"
+            ["-np", "4", *options],
+            self.PROLOGUE + program,
+            HVD_STALL_CHECK_TIME_SECONDS="1",
+            **more,
         )
         self.assertEqual(ended.code, 0, ended.text())
         return ended
@@ -265,6 +268,29 @@ waiting.wait()
                 self.assertRegex(report, rf"waits? for rank 3 \(host {host}.*forgotten")
                 self.assertRegex(report, rf"py-spy dump --pid {pid}' on host {host}")
                 self.assertNotIn("stall:", ended.stderr, "no other rank says it again")
+
+    def test_the_time_for_it_ends_the_job_on_every_rank_and_a_new_one_may_begin(self) -> None:
+        program = """
+try:
+    if hvd.rank() == 3:
+        wait_until_told()
+    allreduce("forgotten")
+except hvd.AbortedError as error:
+    from hvd import elastic
+    say("ERROR", elastic.is_recoverable(error), error)
+tell()
+hvd.shutdown()
+hvd.init()
+allreduce("again")
+"""
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                ended = self.run_stall(options, program, HVD_STALL_SHUTDOWN_TIME_SECONDS="2")
+                for rank in range(4):
+                    self.assertRegex(
+                        ended.line(rank, "ERROR"),
+                        r"^True .*HVD_STALL_SHUTDOWN_TIME_SECONDS \(2\).* rank 3 .*'forgotten'",
+                    )
 
     def test_ranks_in_opposite_order_are_called_so(self) -> None:
         program = """

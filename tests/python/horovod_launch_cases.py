@@ -48,6 +48,7 @@ class Horovodrun(unittest.TestCase):
             "-np 2 -H localhost:4 --verbose --output-filename out --start-timeout 90 "
             "--network-interfaces ib0,ib1 --fusion-threshold-mb 32 --log-level TRACE "
             "--prefix-output-with-timestamp --stall-check-warning-time-seconds 5 "
+            "--stall-check-shutdown-time-seconds 90 "
             "--timeline-filename t-{rank}.json --timeline-mark-cycles python t.py --mpi"
         )
         self.assertEqual(
@@ -61,6 +62,7 @@ class Horovodrun(unittest.TestCase):
                 "HVD_INTERFACE": "ib0,ib1",
                 "HVD_FUSION_THRESHOLD": "33554432",
                 "HVD_STALL_CHECK_TIME_SECONDS": "5",
+                "HVD_STALL_SHUTDOWN_TIME_SECONDS": "90",
                 "HVD_LOG": "debug",
                 "HVD_TIMELINE": "t-{rank}.json",
                 "HVD_TIMELINE_MARK_BATCHES": "1",

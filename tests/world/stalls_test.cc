@@ -108,6 +108,33 @@ TEST_P(StallsWorld, OfRanksThatCallInOppositeOrderSaySo) {
   });
 }
 
+TEST_P(StallsWorld, EndTheEpochOnEveryRankAfterTheTimeForIt) {
+  EngineOptions options = impatient();
+  options.stall_shutdown = 3 * kWarning;
+  World world(GetParam(), options);
+  const int late = world.size() - 1;
+  std::promise<void> ended;
+  const std::shared_future<void> may_go = ended.get_future().share();
+  world.run([&](int rank, Engine& engine) {
+    std::vector<float> values(3);
+    ASSERT_TRUE(run_request(engine, allreduce_request("known", values)).is_ok());
+    if (rank == late) {
+      ASSERT_EQ(may_go.wait_for(std::chrono::seconds(120)), std::future_status::ready);
+    }
+    Status status = Status::ok();
+    for (const Deadline deadline = soon(); status.is_ok() && !deadline.has_passed();) {
+      // The late one may not have heard yet; the others have, and fail at once.
+      const auto handle = engine.submit(allreduce_request("known", values));
+      status = handle.is_ok() ? engine.wait(handle.value(), soon()) : handle.status();
+    }
+    if (rank == 0) ended.set_value();
+    EXPECT_EQ(status.code(), Code::kAborted) << rank << ": " << status.message();
+    EXPECT_THAT(status.message(), HasSubstr("HVD_STALL_SHUTDOWN_TIME_SECONDS (0.9)"));
+    EXPECT_THAT(status.message(), HasSubstr(format_text("rank {} (host ", late)));
+    EXPECT_THAT(status.message(), HasSubstr("'known' (allreduce(sum))"));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, StallsWorld,
                          testing::Values(std::vector<int>{2}, std::vector<int>{4},
                                          std::vector<int>{2, 2}, std::vector<int>{2, 1, 1},

@@ -32,7 +32,6 @@ WITHOUT_EFFECT = {
     "HOROVOD_CCL_CACHE": "there is no oneCCL plane",
     "HOROVOD_LOG_HIDE_TIME": _reasons.NO_TIME,
     "HOROVOD_GLOO_TIMEOUT_SECONDS": _reasons.LOST_AT_ONCE,
-    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "a stall is reported, with who is missing; nothing ends",
     "HOROVOD_ELASTIC_TIMEOUT": "a job keeps its size",
 }
 

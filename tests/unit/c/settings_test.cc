@@ -37,6 +37,25 @@ TEST(Settings, ReadBothNamesAndPreferOurs) {
   EXPECT_EQ(settings.engine.fusion_bytes, 2000u);
 }
 
+TEST(Settings, AStallEndsTheJobOnlyAfterItWasReported) {
+  Environment environment;
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.stall_shutdown, milliseconds(0));
+  environment.set("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "61");
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.stall_shutdown,
+            milliseconds(61'000));
+  environment.set("HVD_STALL_SHUTDOWN_TIME_SECONDS", "0");
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.stall_shutdown, milliseconds(0));
+  environment.set("HVD_STALL_SHUTDOWN_TIME_SECONDS", "60");
+  const Status status = settings_from(environment, nullptr).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("is 60, which is not above HVD_STALL_CHECK_TIME_SECONDS (60)"),
+            std::string::npos)
+      << status.message();
+  environment.set("HVD_STALL_CHECK_TIME_SECONDS", "0");
+  EXPECT_EQ(settings_from(environment, nullptr).value().engine.stall_shutdown, milliseconds(0))
+      << "without the check nothing ends, as in Horovod";
+}
+
 TEST(Settings, ReadTheBackendThatAUserWants) {
   Environment environment;
   EXPECT_EQ(settings_from(environment, nullptr).value().engine.backend, "");

@@ -31,7 +31,8 @@ std::vector<ControlMessage> one_of_each() {
           JoinEnd{13, 14, Code::kMismatch, "text"},
           Urge{15, "text"},
           Frozen{16, {1, 2, 4'000}, {1, 3}},
-          Thawed{17, "text"}};
+          Thawed{17, "text"},
+          GiveUp{"text"}};
 }
 
 TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {

@@ -172,6 +172,19 @@ TEST_F(CoordinatorTest, AStallCountsFromWhenRanksBeganToWaitNotFromWhenItWasTold
   EXPECT_TRUE(coordinator_.report_stalls(kStart + 10s));
 }
 
+TEST_F(CoordinatorTest, AStallEndsTheEpochAfterTheTimeForItAndNeverWithout) {
+  announce("x", {0, 1});
+  EXPECT_FALSE(coordinator_.unbearable_stalls(kStart + 1'000h));
+  Coordinator strict({"a", "b", "c"}, {1'000, 10'000ms, 20'000ms});
+  strict.announce({"x", true, tensor_of({4}), ranks({0, 1})}, kStart);
+  EXPECT_FALSE(strict.unbearable_stalls(kStart + 19s));
+  const auto stalls = strict.unbearable_stalls(kStart + 20s);
+  ASSERT_TRUE(stalls);
+  EXPECT_EQ(stalls->tensors.at(0).missing, ranks({2}));
+  strict.join({2, 0, 0, false, {}});
+  EXPECT_FALSE(strict.unbearable_stalls(kStart + 1'000h)) << "nobody waits for who has joined";
+}
+
 TEST_F(CoordinatorTest, AStallTellsWhoHasJoined) {
   coordinator_.join({2, 0, 0, false, {}});
   announce("x", {0});

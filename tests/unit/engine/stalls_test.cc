@@ -112,6 +112,15 @@ TEST(Stalls, OfManyRanksAndGroupsStayShort) {
   EXPECT_LT(text.size(), 3'000u);
 }
 
+TEST(Stalls, ThatEndTheJobNameTheVariableInOneLine) {
+  const std::string text = describe_end({{tensor("x", 60s, {0}, {1})}, RankSet(4)}, 60s,
+                                        {{"a", "b", "c", "d"}, {10, 11, 12, 0}});
+  EXPECT_THAT(text, StartsWith("HVD_STALL_SHUTDOWN_TIME_SECONDS (60) ends the job, since tensors "
+                               "have waited for so long: 1 tensor waits for rank 1 (host b, "
+                               "process 11), for 60.0 s: 'x' (allreduce(sum)); rank 1 (host b"));
+  EXPECT_THAT(text, Not(HasSubstr("\n")));
+}
+
 TEST(StallPace, DoublesTheTimeUpToTenMinutes) {
   StallPace pace(60s);
   const Clock::time_point start{};

@@ -144,6 +144,8 @@ def _variables(options: argparse.Namespace) -> dict[str, str | None]:
         found["HVD_STALL_CHECK_TIME_SECONDS"] = "0"
     elif options.stall_seconds:
         found["HVD_STALL_CHECK_TIME_SECONDS"] = str(options.stall_seconds)
+    if options.stall_shutdown_seconds is not None:
+        found["HVD_STALL_SHUTDOWN_TIME_SECONDS"] = str(options.stall_shutdown_seconds)
     if options.log_level:
         found["HVD_LOG"] = _environment.log_level(options.log_level)
     return found

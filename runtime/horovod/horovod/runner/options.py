@@ -28,7 +28,6 @@ IGNORED_VALUES: list[tuple[list[str], str]] = [
     (["--slots-per-host"], _SAME_SIZE),
     (["--elastic-timeout"], _SAME_SIZE),
     (["--reset-limit"], "hvd.elastic.run(reset_limit=...) has it, in the program"),
-    (["--stall-check-shutdown-time-seconds"], "a stall is reported, with who is missing"),
     (["--mpi-args"], _NO_MPIRUN),
     (["--binding-args"], "hvdrun --bind places ranks"),
     (["--num-nccl-streams"], _reasons.ONE_STREAM),
@@ -109,6 +108,9 @@ def parser() -> argparse.ArgumentParser:
     stall.add_argument("--stall-check", action="store_true", help="report stalls (the default)")
     stall.add_argument("--stall-check-warning-time-seconds", dest="stall_seconds", type=_count)
     made.add_argument(
+        "--stall-check-shutdown-time-seconds", dest="stall_shutdown_seconds", type=int
+    )
+    made.add_argument(
         "--log-level", type=str.upper, choices="TRACE DEBUG INFO WARNING ERROR FATAL".split()
     )
     hosts = made.add_mutually_exclusive_group()
@@ -144,6 +146,7 @@ def _amount(text: str) -> float:
 CONFIGURED = {
     ("params", "fusion_threshold_mb"): "fusion_threshold_mb",
     ("stall_check", "warning_time_seconds"): "stall_seconds",
+    ("stall_check", "shutdown_time_seconds"): "stall_shutdown_seconds",
     ("timeline", "filename"): "timeline_filename",
     ("logging", "level"): "log_level",
 }
