@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -46,11 +45,6 @@ const Filter& filter() {
   return instance;
 }
 
-std::atomic<int>& log_rank() {
-  static std::atomic<int> rank{-1};
-  return rank;
-}
-
 std::string_view level_name(LogLevel level) {
   switch (level) {
     case LogLevel::kError:
@@ -73,13 +67,8 @@ bool log_enabled(LogLevel level, std::string_view category) {
 }
 
 void log_write(LogLevel level, std::string_view category, std::string_view text) {
-  const int rank = log_rank().load();
-  const std::string line =
-      rank < 0 ? format_text("hvd {} {}: {}\n", level_name(level), category, text)
-               : format_text("hvd[rank {}] {} {}: {}\n", rank, level_name(level), category, text);
+  const std::string line = format_text("hvd {} {}: {}\n", level_name(level), category, text);
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
-
-void set_log_rank(int rank) { log_rank().store(rank); }
 
 }  // namespace hvd

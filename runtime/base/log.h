@@ -13,11 +13,8 @@ enum class LogLevel { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 /// comma separated, default warning) asks for lines of this level and category. Thread-safe.
 bool log_enabled(LogLevel level, std::string_view category);
 
-/// Writes "hvd[rank R] level category: text" to standard error in one write. Thread-safe.
+/// Writes "hvd level category: text" to standard error in one write. Thread-safe.
 void log_write(LogLevel level, std::string_view category, std::string_view text);
-
-/// The rank that stands in front of log lines; -1 before it is known.
-void set_log_rank(int rank);
 
 template <typename... Args>
 void log(LogLevel level, std::string_view category, fmt::format_string<Args...> text,
