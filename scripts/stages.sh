@@ -72,6 +72,7 @@ stage_wheel() {
   step build quietly "$dir/build.log" "$tools/bin/python" -m build "${settings[@]}" --outdir "$dir/dist" "$root" || return 1
   wheels=("$dir"/dist/*.whl)
   say "$(cd "$dir/dist" && du -h --apparent-size ./* | tr '\n\t' '  ')"
+  step metadata "$tools/bin/python" -B "$root/tests/process/wheel_metadata.py" "$root" "${wheels[0]}" || return 1
   step test "$root/tests/process/wheel_test.sh" "${wheels[0]}" "$HVD_PYTHON" "$root/runtime/horovod"
 }
 
