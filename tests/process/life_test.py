@@ -85,7 +85,7 @@ def refused():
         try:
             call()
         except hvd.AbortedError as failure:
-            assert "call hvd_init() first" in str(failure), failure
+            assert "call hvd.init() first" in str(failure), failure
         else:
             raise AssertionError("answered without a job")
 refused()
