@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+
 #include "base/format.h"
 #include "launcher/lint/header_rules.h"
 #include "launcher/lint/version.h"
@@ -97,7 +100,8 @@ std::optional<std::string> count_of(const LaunchLine& launch) {
   for (const char* name : {"-np", "--np", "--num-proc"}) {
     if (auto count = launch_option(launch, name, 0)) return count;
   }
-  const auto count = launch_option(launch, "-n", 0);
+  // "-n4" is hvdrun's; mpirun has options of several letters behind one dash, as -nolocal.
+  const auto count = launch_option(launch, "-n", launch.program == "hvdrun" ? 'n' : '\0');
   return count ? count : launch_option(launch, "--n", 0);
 }
 
@@ -114,9 +118,20 @@ std::optional<Finding> ranks_of_hvdrun(const ScriptFacts& facts, const LaunchLin
                  .fix = "leave -np out: hvdrun then starts the tasks of the job on all its nodes"};
 }
 
+/// True where the user said which nodes, or how many ranks each of them has.
+bool says_layout(const LaunchLine& launch) {
+  constexpr const char* kNames[] = {
+      "-H",        "--host",        "-host",        "--hosts",    "-hosts",    "--hostfile",
+      "-hostfile", "--machinefile", "-machinefile", "-f",         "--ppn",     "-ppn",
+      "--perhost", "-perhost",      "-N",           "--npernode", "-npernode", "--pernode",
+      "-pernode",  "--map-by",      "-map-by",      "--rankfile", "-rankfile"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](const char* name) { return launch_option(launch, name, 0).has_value(); });
+}
+
 std::optional<Finding> ranks_of_mpirun(const ScriptFacts& facts, const LaunchLine& launch) {
   const auto count = count_of(launch);
-  if (!count || *count == "1") return std::nullopt;
+  if (!count || *count == "1" || says_layout(launch)) return std::nullopt;
   const std::optional<int> tasks = tasks_of(facts.request);
   const bool is_number = count->find_first_not_of("0123456789") == std::string::npos;
   const bool differs = tasks && is_number && *count != std::to_string(*tasks);

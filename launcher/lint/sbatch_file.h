@@ -67,7 +67,7 @@ SbatchFile parse_sbatch_file(std::string text);
 const Directive* find_directive(const SbatchFile& file, std::string_view option);
 
 /// The value of an option of a launch ("--cpus-per-task", "-c"), as "--x=v", "--x v", "-xv" or
-/// "-x v"; absent: it is not there. Looked for up to the program that is launched.
+/// "-x v"; absent: it is not there. Looked for up to the program that is launched, or "--".
 std::optional<std::string> launch_option(const LaunchLine& launch, std::string_view name,
                                          char letter);
 

@@ -130,14 +130,6 @@ void read_given_variables(SbatchFile& file, const LaunchLine& launch) {
   }
 }
 
-/// How many words behind this option may be its values.
-int values_behind(std::string_view option) {
-  if (option == "--mca" || option == "-mca") return 2;
-  if (option == "-np") return 1;  // of hvdrun and mpirun; else -n with the value p
-  if (option.starts_with("--")) return option.find('=') == std::string_view::npos ? 1 : 0;
-  return option.size() == 2 ? 1 : 0;
-}
-
 void read_launch(SbatchFile& file, const ShellCommand& command, std::size_t first) {
   LaunchLine launch{.line = line_of(file.text, command.words[first].at.begin),
                     .program = std::string(base_name(command.words[first].text)),
@@ -180,30 +172,6 @@ void read_script_body(SbatchFile& file, std::size_t begin) {
     file.has_commands = true;
     read_command(file, command);
   }
-}
-
-std::optional<std::string> launch_option(const LaunchLine& launch, std::string_view name,
-                                         char letter) {
-  int values = 0;  // of the option before, that may follow: "--ntasks 4", "--mca btl ^openib"
-  for (std::size_t i = 1; i < launch.words.size(); ++i) {
-    const std::string_view text = launch.words[i].text;
-    if (!text.starts_with('-')) {
-      if (values-- == 0) return std::nullopt;  // the program
-      continue;
-    }
-    values = values_behind(text);
-    const bool has_next = i + 1 < launch.words.size();
-    if (text == name || (letter != 0 && text.size() == 2 && text[0] == '-' && text[1] == letter)) {
-      return has_next ? launch.words[i + 1].text : std::string();
-    }
-    if (text.starts_with(name) && text.size() > name.size() && text[name.size()] == '=') {
-      return std::string(text.substr(name.size() + 1));
-    }
-    if (letter != 0 && text.size() > 2 && text[0] == '-' && text[1] == letter) {
-      return std::string(text.substr(2));
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace hvd

@@ -155,6 +155,29 @@ TEST(SbatchFile, FindsOptionsOfALaunchUpToItsProgram) {
   EXPECT_FALSE(launch_option(file.launches[0], "--mem", 0));
 }
 
+TEST(SbatchFile, TakesNoArgumentOfTheProgramForAnOptionOfTheLaunch) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"hvdrun -- ./prog -n 64", "none"},
+      {"hvdrun -v ./prog -n 64", "none"},
+      {"hvdrun --no-smt ./prog -n 64", "none"},
+      {"hvdrun --bind cores ./prog -n 64", "none"},
+      {"hvdrun --bind cores -n 4 ./prog -n 64", "4"},
+      {"hvdrun --site=lab ./prog -n 64", "none"},
+      {"hvdrun -v -n4 ./prog", "4"},
+      {"mpirun -oversubscribe ./prog -n 64", "none"},
+      {"mpirun -genv A 1 -n 4 ./prog", "4"},
+      {"mpirun -hostfile hosts -n 4 ./prog", "4"},
+      {"horovodrun --gloo ./prog -n 64", "none"},
+      {"srun --label ./prog -n 64", "none"},
+      {"srun -u -n 4 -- ./prog -n 64", "4"},
+  };
+  for (const auto& [line, count] : cases) {
+    const SbatchFile file = parse_sbatch_file(std::string(line) + "\n");
+    ASSERT_EQ(file.launches.size(), 1U) << line;
+    EXPECT_EQ(launch_option(file.launches[0], "--ntasks", 'n').value_or("none"), count) << line;
+  }
+}
+
 TEST(JobRequest, CountsGpus) {
   struct Case {
     const char* text;
