@@ -74,7 +74,7 @@ beat_seconds=60
 # progress LOG: keeps the lines of a build in LOG; says how many files there are, and now and then how many are done.
 progress() {
   local line next=
-  while IFS= read -r line; do
+  while IFS= read -r line || [ -n "$line" ]; do
     printf '%s\n' "$line" >&3
     [[ $line =~ ^\[([0-9]+)/([0-9]+)\] && ${BASH_REMATCH[1]} -gt 0 ]] || continue # 0: ninja makes its own file anew
     if [ -z "$next" ]; then

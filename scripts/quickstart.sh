@@ -39,10 +39,8 @@ say "1/4 packages"
 [ "$gpu" = none ] || "$root/scripts/gpu_packages.sh" --within 20
 
 say "2/4 build"
-if [ -f "$build/build.ninja" ] && [ "$gpu" = none ]; then
-  configure "$build" -Dgpu=none
-elif [ -f "$build/build.ninja" ]; then
-  say "skipped: build/ is set up; only what changed is built"
+if [ -f "$build/build.ninja" ]; then
+  configure "$build" -Dgpu="$gpu" # another option may have been given before; only what changed is built
 else
   configure "$build" -Dbuildtype=release -Dtests=disabled -Dgpu="$gpu"
 fi

@@ -117,7 +117,7 @@ if [ "$all" = yes ]; then
   trap 'kill -- -"$frameworks" 2>/dev/null || true' EXIT
 fi
 start=$SECONDS
-configure "$build" -Dbuildtype=release -Dtests=enabled -Dpython="$HVD_PYTHON"
+configure "$build" -Dbuildtype=release -Dtests=enabled -Dgpu=auto -Dpython="$HVD_PYTHON"
 compile "$build"
 record "build" $((SECONDS - start)) 0 0 0
 if [ "$all" = yes ]; then # before the first test: nothing else shall run beside it

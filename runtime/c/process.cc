@@ -13,6 +13,7 @@
 
 #include "base/environment.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "bootstrap/bootstrap.h"
 #include "c/backend_table.h"
@@ -151,6 +152,9 @@ Status Process::start(const Settings& settings) {
   MpiProbe probe = probe_mpi(environment, settings.engine.backend);
   options.mpi = encode(probe.facts);
   HVD_TRY_ASSIGN(Wiring wiring, bootstrap(environment, options));
+  if (wiring.rank == 0 && !settings.notice.empty()) {
+    log(LogLevel::kWarning, "stall", "{}", settings.notice);
+  }
   HVD_TRY_ASSIGN(const MpiPlane mpi, open_mpi_plane(std::move(probe), wiring, *options.deadline));
   if (state_->gpus == nullptr) {
     state_->gpus = std::make_unique<ProcessGpus>(find_gpus(environment));

@@ -68,20 +68,25 @@ Result<milliseconds> checked_seconds(std::string_view field, double seconds) {
   return milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
 }
 
-/// When a stall ends the job; reports come first, and without them nothing does.
-Result<milliseconds> stall_shutdown_of(const Environment& environment, milliseconds warning) {
+/// When a stall ends the job. As in Horovod, one that is not even reported does not.
+Status read_stall_shutdown(const Environment& environment, Settings& settings) {
   HVD_TRY_ASSIGN(const auto found, first_int(environment,
                                              {"HVD_STALL_SHUTDOWN_TIME_SECONDS",
                                               "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"},
                                              0, static_cast<long long>(kMostSeconds)));
   const std::chrono::seconds shutdown(found.value_or(0));
-  if (shutdown.count() == 0 || warning.count() == 0) return milliseconds(0);
-  if (shutdown > warning) return milliseconds(shutdown);
-  return error(
-      Code::kInvalidArgument,
-      "HVD_STALL_SHUTDOWN_TIME_SECONDS (or HOROVOD_STALL_SHUTDOWN_TIME_SECONDS) is {}, "
-      "which is not above HVD_STALL_CHECK_TIME_SECONDS ({:.6g}); raise it, or check sooner",
-      shutdown.count(), static_cast<double>(warning.count()) / 1000.0);
+  const milliseconds warning = settings.engine.stall_warning;
+  if (shutdown.count() == 0 || warning.count() == 0) return Status::ok();
+  if (shutdown >= warning) {
+    settings.engine.stall_shutdown = shutdown;
+  } else {
+    settings.notice = format_text(
+        "no stall will end the job: HVD_STALL_SHUTDOWN_TIME_SECONDS (or "
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS) is {}, less than HVD_STALL_CHECK_TIME_SECONDS "
+        "({:.6g}); raise it, or check sooner",
+        shutdown.count(), static_cast<double>(warning.count()) / 1000.0);
+  }
+  return Status::ok();
 }
 
 Result<std::vector<std::vector<int>>> process_sets_of(const hvd_init_options& options) {
@@ -127,8 +132,7 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
   if (stall_option.count() != 0) {
     settings.engine.stall_warning = std::max(stall_option, milliseconds(0));
   }
-  HVD_TRY_ASSIGN(settings.engine.stall_shutdown,
-                 stall_shutdown_of(environment, settings.engine.stall_warning));
+  HVD_TRY(read_stall_shutdown(environment, settings));
 
   HVD_TRY_ASSIGN(const auto arena, environment.get_int("HVD_ARENA_BYTES", 0, kMostArenaBytes));
   if (arena) settings.arena_bytes = static_cast<std::size_t>(*arena);

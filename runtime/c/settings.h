@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include "base/deadline.h"
@@ -18,6 +19,7 @@ struct Settings {
   std::chrono::milliseconds start_timeout{120'000};
   std::size_t arena_bytes = std::size_t{32} << 30;  ///< HVD_ARENA_BYTES: addresses, not memory.
   std::vector<std::vector<int>> process_sets;       ///< To begin with, beside that of all ranks.
+  std::string notice;  ///< What rank 0 tells the user about them; empty: nothing.
 };
 
 /// Reads HVD_FUSION_THRESHOLD (bytes), HVD_STALL_CHECK_TIME_SECONDS, the HOROVOD_ names of both,

@@ -21,7 +21,7 @@ namespace hvd {
 struct EngineOptions {
   std::size_t fusion_bytes = std::size_t{64} << 20;  ///< HVD_FUSION_THRESHOLD.
   std::chrono::milliseconds stall_warning{60'000};   ///< HVD_STALL_CHECK_TIME_SECONDS; 0: never.
-  /// HVD_STALL_SHUTDOWN_TIME_SECONDS; 0: never. Longer than stall_warning, and nothing without it.
+  /// HVD_STALL_SHUTDOWN_TIME_SECONDS; 0: never. At least stall_warning, and nothing without it.
   std::chrono::milliseconds stall_shutdown{0};
   std::chrono::milliseconds heartbeat{500};       ///< Between nodes.
   std::chrono::milliseconds node_timeout{2'500};  ///< A silent node is lost after this.

@@ -252,7 +252,7 @@ class TestEnds(unittest.TestCase):
             program.write_text("import time\ndef waits():\n    time.sleep(1000)\nwaits()\n")
             command = ["sh", "-c", f"{sys.executable} {program}; true"]
             environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
-            code, text = run_all.run_part(command, environment, Path(folder, "log"), 1, "")
+            code, text = run_all.run_part(command, environment, Path(folder, "log"), 5, "")
         self.assertEqual(code, 124)
         self.assertRegex(text, r"Fatal Python error: Aborted[^$]*waits\.py\", line 3 in waits")
 

@@ -216,6 +216,11 @@ class Failures(RunCase):
 
     def test_a_rank_that_never_returns_says_where_it_is(self) -> None:
         def endless():
+            def tell(*_):
+                print("the rank's own last words", file=sys.stderr)
+                sys.exit(1)
+
+            signal.signal(signal.SIGTERM, tell)
             while hvd.rank() == 1:
                 time.sleep(0.1)
 
@@ -229,6 +234,7 @@ class Failures(RunCase):
         self.assertIn(f"ranks 1 did not return within {seconds:g} s", str(caught.exception))
         self.assertIn("endless", str(caught.exception))
         self.assertNotIn("got signal", self.err, "the user has sent none")
+        self.assertIn("the rank's own last words", self.err)
 
     def test_the_log_says_how_the_ranks_met(self) -> None:
         self.run_it(hvd.size, env={"HVD_LOG": "info"})

@@ -40,6 +40,6 @@ def late_attributes(
         return value
 
     def listed() -> list[str]:
-        return sorted({*found, *found["__all__"]})
+        return sorted({*found, *found["__all__"], *names})
 
     return find, listed

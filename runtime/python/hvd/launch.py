@@ -151,7 +151,7 @@ def _supervised(process: LiveProcess, folder: Path, expected: int, timeout: floa
             process.ask(
                 signal.SIGUSR1, lambda: outcomes.stacks_are_there(folder, records), _STACK_SECONDS
             )
-            process.end(shows_errors=False)  # the user has sent no signal
+            process.end(hides="hvdrun: ")  # the user has sent no signal
             raise outcomes.late(folder, records, expected, timeout)
         return code
     finally:

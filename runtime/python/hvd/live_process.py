@@ -44,7 +44,8 @@ class LiveProcess:
         self, command: Sequence[str], environment: Mapping[str, str], shows: bool = True
     ) -> None:
         self._shows = shows
-        self._shows_errors = shows
+        self._hides = ""
+        self._begun_line = ""
         self.last_error_text = ""
         starter = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid())]
         self._process = subprocess.Popen(
@@ -79,12 +80,13 @@ class LiveProcess:
         self._send(number)
         self._pump(time.monotonic() + seconds, is_answered)
 
-    def end(self, number: int = signal.SIGTERM, shows_errors: bool = True) -> None:
+    def end(self, number: int = signal.SIGTERM, hides: str = "") -> None:
         """Ends the program and all it started; a Ctrl-C meanwhile kills it.
 
-        Its last errors are not shown where they would only tell of this end.
+        Lines that it writes meanwhile on standard error, and that begin with `hides`, are not
+        shown: they would only tell of this end.
         """
-        self._shows_errors = self._shows_errors and shows_errors
+        self._hides = hides
         self._send(number)
         try:
             self._pump(time.monotonic() + _ENDING_SECONDS, lambda: False)
@@ -92,6 +94,8 @@ class LiveProcess:
             if self._process.poll() is None:
                 self._process.kill()
             self._process.wait()
+            self._hides = ""
+            self._write_error("")
 
     def close(self) -> None:
         """Lets go of the pipes; the program has ended or is ended."""
@@ -139,8 +143,15 @@ class LiveProcess:
 
     def _write_error(self, text: str) -> None:
         self.last_error_text = (self.last_error_text + text)[-_KEPT_CHARACTERS:]
-        if self._shows_errors:
-            _show(sys.stderr, text)
+        if self._shows:
+            _show(sys.stderr, self._without_hidden(text))
+
+    def _without_hidden(self, text: str) -> str:
+        text, self._begun_line = self._begun_line + text, ""
+        if not self._hides:
+            return text
+        *lines, self._begun_line = text.split("\n")
+        return "".join(f"{line}\n" for line in lines if not line.startswith(self._hides))
 
 
 def _show(stream: Any, text: str) -> None:

@@ -43,7 +43,8 @@ for shell in bash zsh; do
   esac
 done
 
-if command -v man >/dev/null; then
+# In small images man is a program that says how to get one.
+if [[ $(man -w 2>/dev/null) == /* ]]; then
   . "$root/scripts/env.sh"
   places=$(man -w) # the folders that are searched
   case $places: in

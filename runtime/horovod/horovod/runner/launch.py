@@ -145,7 +145,8 @@ def _variables(options: argparse.Namespace) -> dict[str, str | None]:
     elif options.stall_seconds:
         found["HVD_STALL_CHECK_TIME_SECONDS"] = str(options.stall_seconds)
     if options.stall_shutdown_seconds is not None:
-        found["HVD_STALL_SHUTDOWN_TIME_SECONDS"] = str(options.stall_shutdown_seconds)
+        # Below 0 is never, as 0 is.
+        found["HVD_STALL_SHUTDOWN_TIME_SECONDS"] = str(max(0, options.stall_shutdown_seconds))
     if options.log_level:
         found["HVD_LOG"] = _environment.log_level(options.log_level)
     return found
