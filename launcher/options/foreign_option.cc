@@ -9,26 +9,32 @@ namespace {
 constexpr ForeignOption kOfRun[] = {
     // Who runs, and where.
     {"num-proc num-processes ntasks", "write -np N"},
-    {"npernode ppn nproc-per-node ntasks-per-node tasks-per-node num-gpus gpus-per-node",
+    {"npernode pernode ppn perhost nproc-per-node ntasks-per-node tasks-per-node num-gpus "
+     "gpus-per-node",
      "write -np N for N ranks on this machine; a job of Slurm asks for its ranks itself: "
      "'hvdrun submit --ntasks-per-node N', or #SBATCH --ntasks-per-node=N"},
-    {"N nnodes num-nodes num-machines",
+    {"nnodes num-nodes num-machines",
      "write --nodes N in a batch or salloc shell; without it all nodes of the job are used"},
+    {"N",
+     "srun's -N: write --nodes N, without -np, in a batch or salloc shell; Open MPI's, ranks of "
+     "each node: write -np N for N ranks on this machine, 'hvdrun submit --ntasks-per-node N' for "
+     "a job of Slurm"},
     {"H host hosts hostfile machinefile f w nodelist",
      "leave it out: ranks start on this machine or, in a job of Slurm, on its nodes; 'hvdrun "
      "submit' makes such a job"},
     {"p", "leave it out: there is no ssh, and so no port; a partition goes to 'hvdrun submit -p'"},
     {"ssh-port i ssh-identity-file",
      "leave it out: ranks start on this machine or through Slurm, never through ssh"},
-    {"partition account A time t qos constraint C mem exclusive job-name J",
+    {"partition account A time walltime t qos constraint C mem exclusive job-name J",
      "leave it out: it is the job's; 'hvdrun submit' takes it, and #SBATCH lines do"},
     {"gpus G gres gpus-per-task multi-gpu",
      "leave it out: each rank has a GPU of those that are visible; 'hvdrun submit --gpus N' asks "
      "Slurm for them"},
-    {"min-np max-np min-num-proc max-num-proc slots-per-host elastic-timeout max-restarts "
+    {"min-np max-np min-num-proc max-num-proc slots-per-host elastic-timeout "
      "host-discovery-script blacklist-cooldown-range",
      "leave it out: a job keeps its size; -np says how many ranks"},
-    {"reset-limit", "leave it out: hvd.elastic.run(reset_limit=...) has it, in the program"},
+    {"reset-limit max-restarts",
+     "leave it out: hvd.elastic.run(reset_limit=...) has it, in the program"},
     {"master-addr master-port node-rank local-addr standalone rdzv-*",
      "leave it out: the ranks find each other by themselves"},
     // Places.
@@ -40,7 +46,8 @@ constexpr ForeignOption kOfRun[] = {
     {"use-hwthread-cpus", "write --smt"},
     {"oversubscribe overcommit O", "leave it out: -np may be larger than the number of cores"},
     // Environment and settings.
-    {"env genv envlist genvlist export", "write -x NAME=VALUE, or -x NAME for the shell's value"},
+    {"env genv envlist genvlist envall genvall envnone export",
+     "write -x NAME=VALUE, or -x NAME for the shell's value"},
     {"start-timeout", "write -x HVD_START_TIMEOUT_SECONDS=S; horovodrun takes it as it is"},
     {"network-interface network-interfaces",
      "write -x HVD_INTERFACE=NAME; horovodrun takes it as it is"},
@@ -57,10 +64,13 @@ constexpr ForeignOption kOfRun[] = {
     {"log-level", "write -x HVD_LOG=debug, or error, warning, info; horovodrun takes it as it is"},
     {"config-file", "start the program with horovodrun, which reads such a file"},
     {"cycle-time-ms", "leave it out: there is no cycle, operations start as they come"},
-    {"cache-capacity disable-cache", "leave it out: what ranks agreed on is kept without a limit"},
+    {"disable-cache", "leave it out: nothing about hosts is kept between runs"},
+    {"cache-capacity", "leave it out: what ranks agreed on is kept without a limit"},
     {"autotune* no-autotune",
      "leave it out: there is nothing to tune, batches form from what is ready"},
-    {"hierarchical-* no-hierarchical-* torus-allreduce no-torus-allreduce",
+    {"torus-allreduce no-torus-allreduce",
+     "leave it out: NCCL chooses how an allreduce goes between GPUs"},
+    {"hierarchical-* no-hierarchical-*",
      "leave it out: on several nodes reductions always have two levels"},
     {"num-nccl-streams", "leave it out: each process set has one stream of its own on a GPU"},
     {"mpi gloo tcp jsrun", "leave it out: there is one way to start, with and without MPI"},
@@ -72,7 +82,7 @@ constexpr ForeignOption kOfRun[] = {
      "leave it out: when one rank fails the others are ended, --grace S seconds later"},
     // Output, and the program.
     {"output output-filename o error e log-dir tee redirects", "write --output-dir DIR"},
-    {"tag-output label l", "write --prefix"},
+    {"tag-output prepend-rank label l", "write --prefix"},
     {"timestamp-output prefix-timestamp prefix-with-timestamp prefix-output-with-timestamp "
      "log-with-timestamp",
      "write --timestamp"},
@@ -86,8 +96,9 @@ constexpr ForeignOption kOfRun[] = {
 constexpr ForeignOption kOfJobs[] = {
     {"np n ntasks num-proc num-processes",
      "write --gpus N for one rank on each GPU, or --nodes N --ntasks-per-node N"},
-    {"tasks-per-node npernode ppn nproc-per-node", "write --ntasks-per-node N"},
+    {"tasks-per-node npernode pernode ppn perhost nproc-per-node", "write --ntasks-per-node N"},
     {"nnodes num-nodes num-machines", "write --nodes N"},
+    {"walltime", "write -t HH:MM:SS"},
     {"G gres gpus-per-task", "write --gpus N, or --gpus-per-node N"},
     {"cpus-per-rank", "write --cpus-per-task N"},
     {"H host hosts hostfile machinefile", "leave it out: Slurm chooses the nodes"},
@@ -122,6 +133,13 @@ std::string_view remedy_of(std::string_view name, std::string_view command) {
   return "";
 }
 
+/// True for what cannot be the rest of a name, as "merge-stderr-to-stdout" has it behind its m.
+bool is_value(std::string_view text) {
+  constexpr std::string_view kFirst = "0123456789/.";
+  return kFirst.find(text[0]) != std::string_view::npos ||
+         text.find_first_of(":,") != std::string_view::npos;
+}
+
 }  // namespace
 
 std::span<const ForeignOption> foreign_options(std::string_view command) {
@@ -137,7 +155,7 @@ std::string_view foreign_remedy(std::string_view word, std::string_view command)
 
 std::string_view foreign_letter_remedy(std::string_view word, std::string_view command) {
   const bool has_letter = word.size() > 2 && word[0] == '-' && word[1] != '-';
-  return has_letter ? remedy_of(word.substr(1, 1), command) : "";
+  return has_letter && is_value(word.substr(2)) ? remedy_of(word.substr(1, 1), command) : "";
 }
 
 }  // namespace hvd

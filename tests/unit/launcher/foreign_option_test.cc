@@ -15,6 +15,7 @@ namespace hvd {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kTakers[] = {"run", "explain", "header", "script", "submit"};
 
@@ -90,6 +91,20 @@ TEST(ForeignOption, IsKnownInEverySpelling) {
       {{"-bind-to", "none", "true"}, "unknown option '-bind-to'\nhint: write --bind"},
       {{"-nnodes", "2", "true"}, "unknown option '-nnodes'\nhint: write --nodes N"},
       {{"-cb"}, "unknown option '-cb'\nhint: write hvdrun check --build"},
+      {{"-N2", "true"}, "unknown option '-N2'\nhint: srun's -N: write --nodes N, without -np"},
+      {{"-N", "2", "true"}, "Open MPI's, ranks of each node: write -np N"},
+      {{"-D/scratch", "true"}, "unknown option '-D/scratch'\nhint: type cd DIR before"},
+      {{"-wn1,n2", "true"}, "unknown option '-wn1,n2'\nhint: leave it out: ranks start"},
+      {{"-perhost", "4", "true"}, "hint: write -np N for N ranks on this machine"},
+      {{"-pernode", "true"}, "hint: write -np N for N ranks on this machine"},
+      {{"-envall", "true"}, "hint: write -x NAME=VALUE"},
+      {{"-prepend-rank", "true"}, "hint: write --prefix"},
+      {{"-walltime", "1:00", "true"}, "hint: leave it out: it is the job's"},
+      {{"header", "-walltime", "1:00"}, "hint: write -t HH:MM:SS"},
+      {{"submit", "-perhost", "4", "--", "a"}, "hint: write --ntasks-per-node N"},
+      {{"--disable-cache", "true"}, "hint: leave it out: nothing about hosts is kept"},
+      {{"--torus-allreduce", "true"}, "hint: leave it out: NCCL chooses how an allreduce goes"},
+      {{"--max_restarts=3", "true"}, "hint: leave it out: hvd.elastic.run(reset_limit=...)"},
       {{"--autotune-log-file", "f", "true"}, "hint: leave it out: there is nothing to tune"},
       {{"header", "-n", "4"}, "unknown option '-n'\nhint: write --gpus N"},
       {{"submit", "-ppn", "4", "--", "a"}, "unknown option '-ppn'\nhint: write --ntasks-per"},
@@ -104,6 +119,14 @@ TEST(ForeignOption, NoLetterIsGuessed) {
                                                "'\nhint: 'hvdrun --help' lists the options");
   }
   EXPECT_THAT(answer({"-pn", "2", "true"}), HasSubstr("did you mean -np?"));
+  for (const char* word :
+       {"-launcher", "-print-rank-map", "-merge-stderr-to-stdout", "-iface", "-tv", "-file"}) {
+    EXPECT_EQ(answer({word, "true"}), std::string("unknown option '") + word +
+                                          "'\nhint: 'hvdrun --help' lists the options");
+  }
+  for (const char* word : {"-test", "-timeout"}) {
+    EXPECT_THAT(answer({word, "true"}), Not(HasSubstr("it is the job's"))) << word;
+  }
   EXPECT_THAT(answer({"check", "-H"}), HasSubstr("'hvdrun check --help' lists the options"));
 }
 
