@@ -108,7 +108,8 @@ std::optional<std::string> count_of(const LaunchLine& launch) {
 std::optional<Finding> ranks_of_hvdrun(const ScriptFacts& facts, const LaunchLine& typed) {
   const LaunchLine launch = without_run(typed);
   const auto count = count_of(launch);
-  if (!count || *count == "1" || launch_option(launch, "--nodes", 0) == "1") return std::nullopt;
+  // --nodes: one who types it means this machine, or virtual nodes of it.
+  if (!count || *count == "1" || launch_option(launch, "--nodes", 0)) return std::nullopt;
   return Finding{.rule = "launch-beside-slurm",
                  .line = launch.line,
                  .variable = "hvdrun",

@@ -80,10 +80,13 @@ void split_over_nodes(const Allocation& allocation, Placement& placement) {
 }
 
 /// -np in the shell of a job of several nodes, where srun over all of them was meant most often;
-/// empty: nothing is to be said. `--nodes 1` is the word of one who means this machine.
+/// empty: nothing is to be said. `--nodes` is the word of one who means this machine, and the ranks
+/// of a rank (of mpirun, of another hvdrun) are its own.
 std::string left_nodes(const RunOptions& options, const Allocation& allocation) {
-  if (options.ranks.value_or(1) < 2 || options.nodes == 1) return "";
+  if (options.ranks.value_or(1) < 2 || options.nodes) return "";
   if (!in_slurm_shell(allocation.environment)) return "";
+  const auto identity = derive_identity(allocation.environment);
+  if (identity.is_ok() && identity.value()) return "";
   const auto job = read_slurm_job(allocation.environment);
   if (!job.is_ok() || job.value().hosts.size() < 2) return "";
   return format_text(
