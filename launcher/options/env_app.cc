@@ -20,11 +20,17 @@ Result<CommandLine> parse_env(const std::vector<std::string>& arguments) {
       ->type_name("N")
       ->group("Machine")
       ->check(CLI::Range(1, 65536));
-  app->add_option("--gpus", options.gpus, "As with N GPUs per node (default: those seen)")
+  app->add_option(
+         "--gpus", options.gpus,
+         "As with N GPUs per node (default: those seen, or those of the first partition of a "
+         "--site that is elsewhere)")
       ->type_name("N")
       ->group("Machine")
       ->check(CLI::Range(0, 64));
-  app->add_option("--fabric", options.fabric, "As on that fabric (default: detected)")
+  app->add_option(
+         "--fabric", options.fabric,
+         "As on that fabric (default: detected, or that of the first partition of a --site that "
+         "is elsewhere)")
       ->type_name("infiniband|roce|omni-path|aries|slingshot-10|slingshot-11|efa|ethernet")
       ->group("Machine");
   app->add_flag("--assume", options.assume, "Take assumed values, too")->group("Machine");
