@@ -306,12 +306,12 @@ void Negotiation::tick(Clock::time_point now) {
 /// From the root only, for the whole job: each rank that waits would say the same.
 void Negotiation::report_stalls() {
   if (lost_) return;
-  const RankPlaces places{place_.hosts, place_.pids};
+  const auto places = [this] { return RankPlaces{place_.hosts, place_.pids}; };
   if (const auto stalls = coordinator_->unbearable_stalls(now_)) {
-    return write_log(GiveUp{describe_end(*stalls, stall_shutdown_, places)});
+    return write_log(GiveUp{describe_end(*stalls, stall_shutdown_, places())});
   }
   if (const auto stalls = coordinator_->report_stalls(now_)) {
-    log(LogLevel::kWarning, "stall", "{}", describe_stalls(*stalls, stall_warning_, places));
+    log(LogLevel::kWarning, "stall", "{}", describe_stalls(*stalls, stall_warning_, places()));
   }
 }
 

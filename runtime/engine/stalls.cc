@@ -139,9 +139,9 @@ std::string describe_own_code(const RankSet& ranks, const RankPlaces& places) {
   const bool one = ranks.count() == 1;
   const int first = first_of(ranks);
   const auto index = static_cast<std::size_t>(first);
-  std::string text =
-      format_text("{} {} for no tensor: {} own code", name_places(ranks, places),
-                  one ? "waits" : "wait", one ? "it is in its" : "they are in their");
+  std::string text = format_text(
+      "{} {} not known to wait for a tensor: {} own code, or came to one later",
+      name_places(ranks, places), one ? "is" : "are", one ? "it is in its" : "they are in their");
   if (index < places.pids.size() && places.pids[index] != 0) {
     text += format_text("; 'py-spy dump --pid {}' on host {} shows where", places.pids[index],
                         places.hosts[index]);
@@ -149,12 +149,13 @@ std::string describe_own_code(const RankSet& ranks, const RankPlaces& places) {
   return text + " (docs/how-to/diagnose-a-hang.md)";
 }
 
-/// What the missing ranks themselves do.
-std::string describe_missing(const std::vector<Group>& groups, const RankSet& missing,
-                             const Stalls& stalls, const RankPlaces& places) {
+/// What the missing ranks themselves do. The first `overdue` groups have waited for too long.
+std::string describe_missing(const std::vector<Group>& groups, std::size_t overdue,
+                             const RankSet& missing, const Stalls& stalls,
+                             const RankPlaces& places) {
   std::string text;
   RankSet explained(static_cast<int>(places.hosts.size()));
-  for (std::size_t i = 0; i < std::min(groups.size(), kSearchedGroups); ++i) {
+  for (std::size_t i = 0; i < std::min(overdue, kSearchedGroups); ++i) {
     const auto circle = find_circle(groups, i);
     if (circle.empty()) continue;
     text += "\n  " + describe_circle(groups, circle, explained);
@@ -189,18 +190,21 @@ std::string describe_stalls(const Stalls& stalls, std::chrono::milliseconds pati
   std::string text;
   std::size_t shown = 0;
   std::size_t hidden = 0;
+  std::size_t hidden_groups = 0;
   for (const Group& group : groups) {
     if (group.tensors.front()->waited < patience) break;  // oldest first
     missing.add_all(group.missing);
     if (shown == kShownGroups) {
       hidden += group.tensors.size();
+      ++hidden_groups;
       continue;
     }
     text += format_text("{}{}", shown == 0 ? "" : "\n  ", describe_group(group, places));
     ++shown;
   }
   if (hidden != 0) text += format_text("\n  and {} that wait for others", hidden);
-  return text + describe_missing(groups, missing, stalls, places);
+  const std::size_t overdue = shown + hidden_groups;
+  return text + describe_missing(groups, overdue, missing, stalls, places);
 }
 
 std::string describe_end(const Stalls& stalls, std::chrono::milliseconds limit,

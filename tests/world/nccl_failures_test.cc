@@ -224,7 +224,10 @@ TEST_F(NcclFailures, OfADeviceIsToldInTheWordsOfItsDriver) {
     const auto handle = engine.submit(gpu_request("second", rank, tensors));
     ASSERT_TRUE(handle.is_ok());
     if (rank == 1) {
-      while (calls("ncclAllReduce") < before + world.size()) std::this_thread::yield();
+      const Deadline deadline = soon();
+      while (calls("ncclAllReduce") < before + world.size() && !deadline.has_passed()) {
+        std::this_thread::yield();
+      }
       double_spoil(1, CUDA_ERROR_LAUNCH_FAILED);
       double_nccl_release();
     }

@@ -110,7 +110,7 @@ TEST_P(StallsWorld, OfRanksThatCallInOppositeOrderSaySo) {
 
 TEST_P(StallsWorld, EndTheEpochOnEveryRankAfterTheTimeForIt) {
   EngineOptions options = impatient();
-  options.stall_shutdown = 3 * kWarning;
+  options.stall_shutdown = 8 * kWarning;
   World world(GetParam(), options);
   const int late = world.size() - 1;
   std::promise<void> ended;
@@ -129,7 +129,7 @@ TEST_P(StallsWorld, EndTheEpochOnEveryRankAfterTheTimeForIt) {
     }
     if (rank == 0) ended.set_value();
     EXPECT_EQ(status.code(), Code::kAborted) << rank << ": " << status.message();
-    EXPECT_THAT(status.message(), HasSubstr("HVD_STALL_SHUTDOWN_TIME_SECONDS (0.9)"));
+    EXPECT_THAT(status.message(), HasSubstr("HVD_STALL_SHUTDOWN_TIME_SECONDS (2.4)"));
     EXPECT_THAT(status.message(), HasSubstr(format_text("rank {} (host ", late)));
     EXPECT_THAT(status.message(), HasSubstr("'known' (allreduce(sum))"));
   });

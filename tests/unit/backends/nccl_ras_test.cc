@@ -30,18 +30,20 @@ class Listener {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     listen_at(reinterpret_cast<sockaddr*>(&address), sizeof address);
   }
+  /// Port 0: this host has no such address, as where IPv6 is switched off.
   explicit Listener(const addrinfo& place)
       : fd_(::socket(place.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    listen_at(place.ai_addr, place.ai_addrlen);
+    if (fd_.is_open()) listen_at(place.ai_addr, place.ai_addrlen);
   }
   std::string port() const { return std::to_string(port_); }
   std::string address() const { return "127.0.0.1:" + port(); }
+  bool is_there() const { return port_ != 0; }
   int fd() const { return fd_.get(); }
   UniqueFd accept() { return UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
 
  private:
   void listen_at(const sockaddr* address, socklen_t length) {
-    EXPECT_EQ(::bind(fd_.get(), address, length), 0);
+    if (::bind(fd_.get(), address, length) != 0) return;
     EXPECT_EQ(::listen(fd_.get(), 1), 0);
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
@@ -87,8 +89,11 @@ TEST(NcclRas, IsFoundAtEachAddressOfItsName) {
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* places = nullptr;
   ASSERT_EQ(::getaddrinfo("localhost", nullptr, &wanted, &places), 0);
+  int tried = 0;
   for (const addrinfo* place = places; place != nullptr; place = place->ai_next) {
     Listener listener(*place);
+    if (!listener.is_there()) continue;
+    ++tried;
     std::thread server([&] {
       const UniqueFd client = listener.accept();
       const std::string_view answer = "SERVER PROTOCOL 2\n";
@@ -106,6 +111,7 @@ TEST(NcclRas, IsFoundAtEachAddressOfItsName) {
     EXPECT_EQ(answer.value_or(answer.status().message()), "SERVER PROTOCOL 2\n");
   }
   ::freeaddrinfo(places);
+  EXPECT_GT(tried, 0);
 }
 
 TEST(NcclRas, MayBeSilentOrAbsent) {
@@ -114,7 +120,9 @@ TEST(NcclRas, MayBeSilentOrAbsent) {
   EXPECT_EQ(silent.status().code(), Code::kTimeout);
   const auto absent = ask_ras("127.0.0.1:1", Deadline::after(std::chrono::seconds(30)));
   EXPECT_EQ(absent.status().code(), Code::kSystem);
-  for (const char* const wrong : {"localhost", "localhost:port", "no such host:1"}) {
+  const std::string too_long(70, 'x');  // for a name, so that no server is asked for it
+  for (const std::string& wrong :
+       {std::string("localhost"), std::string("localhost:port"), too_long + ":1"}) {
     const auto nowhere = ask_ras(wrong, Deadline::after(std::chrono::seconds(30)));
     EXPECT_EQ(nowhere.status().code(), Code::kInvalidArgument) << wrong;
     EXPECT_NE(nowhere.status().message().find(wrong), std::string::npos) << wrong;

@@ -33,12 +33,12 @@ TEST(Stalls, AreOneLineForEachGroupOfMissingRanksOldestFirst) {
   for (int i = 0; i < 161; ++i) {
     tensors.push_back(tensor("g." + std::to_string(i), 60'000ms + i * 1ms, {1, 2, 3}, {0}));
   }
-  EXPECT_EQ(
-      report(tensors),
-      "161 tensors wait for rank 0 (host a, process 10), for 60.2 s: 'g.160' "
-      "(allreduce(sum)), 'g.159' (allreduce(sum)), 'g.158' (allreduce(sum)) and 158 more\n"
-      "  rank 0 (host a, process 10) waits for no tensor: it is in its own code; 'py-spy dump "
-      "--pid 10' on host a shows where (docs/how-to/diagnose-a-hang.md)");
+  EXPECT_EQ(report(tensors),
+            "161 tensors wait for rank 0 (host a, process 10), for 60.2 s: 'g.160' "
+            "(allreduce(sum)), 'g.159' (allreduce(sum)), 'g.158' (allreduce(sum)) and 158 more\n"
+            "  rank 0 (host a, process 10) is not known to wait for a tensor: it is in its own "
+            "code, or came to one later; 'py-spy dump "
+            "--pid 10' on host a shows where (docs/how-to/diagnose-a-hang.md)");
 }
 
 TEST(Stalls, OfOtherRanksAreOtherLines) {
@@ -81,7 +81,8 @@ TEST(Stalls, FindACircleOfThreeRanks) {
                                    tensor("c", 61s, {2}, {0}), tensor("d", 60s, {0, 1, 2}, {3})});
   EXPECT_THAT(text, HasSubstr("different orders: rank 0 waits in 'a' for rank 1, rank 1 waits in "
                               "'b' for rank 2, rank 2 waits in 'c' for rank 0;"));
-  EXPECT_THAT(text, HasSubstr("rank 3 (host d) waits for no tensor: it is in its own code (docs"))
+  EXPECT_THAT(text, HasSubstr("rank 3 (host d) is not known to wait for a tensor: it is in its own "
+                              "code, or came to one later (docs"))
       << "its process is not known";
 }
 
