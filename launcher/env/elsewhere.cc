@@ -3,23 +3,16 @@
 
 #include "base/format.h"
 #include "launcher/plan/meeting.h"
+#include "launcher/site/partition_facts.h"
 
 namespace hvd {
 
-SiteFacts facts_of_site(const SiteConfig& site) {
-  SiteFacts facts;
+SiteFacts facts_of_site(const SiteConfig& site, std::optional<int> gpus_per_node) {
+  const SitePartition partition =
+      site.partitions.empty() ? SitePartition() : site.partitions.front();
+  SiteFacts facts = facts_of_partition(partition, gpus_per_node.value_or(partition.gpus_per_node));
   facts.container = false;
   facts.interfaces = bootstrap_interfaces(site, "");
-  if (site.partitions.empty()) return facts;
-  const SitePartition& partition = site.partitions.front();
-  facts.gpus_per_node = partition.gpus_per_node;
-  if (!partition.name.empty()) facts.partition = partition.name;
-  if (!partition.fabric_kind.empty()) facts.fabric = partition.fabric_kind;
-  const std::string& model = partition.gpu_model;
-  if (!model.empty()) {
-    const bool is_amd = model.starts_with("MI") || model.find("AMD") != std::string::npos;
-    facts.gpu_vendor = is_amd ? "amd" : "nvidia";
-  }
   return facts;
 }
 

@@ -54,9 +54,8 @@ Result<bool> is_elsewhere(const EnvOptions& options, const Environment& environm
 
 /// What a job of the site is told, as far as the site file knows it.
 Status take_site(const EnvOptions& options, EnvReport& report, MachineEnvironment& machine) {
-  report.facts = facts_of_site(report.site);
+  report.facts = facts_of_site(report.site, options.gpus);
   report.facts.nodes = options.nodes.value_or(1);
-  if (options.gpus) report.facts.gpus_per_node = *options.gpus;
   HVD_TRY(take_fabric(options.fabric, report.site, report.facts));
   const std::string kind = report.facts.fabric.value_or("");
   std::vector<SiteVariable> fabric;

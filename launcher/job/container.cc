@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "launcher/site/partition_facts.h"
+
 namespace hvd {
 namespace {
 
@@ -13,12 +15,13 @@ void append(std::vector<std::string>& words, const std::vector<std::string>& mor
   words.insert(words.end(), more.begin(), more.end());
 }
 
-}  // namespace
-
+/// "--nv" or "--rocm", as Apptainer takes them; nothing for an empty model.
 std::vector<std::string> gpu_flags(const std::string& model) {
   if (model.empty()) return {};
-  return {model.starts_with("MI") || model.find("AMD") != std::string::npos ? "--rocm" : "--nv"};
+  return {gpu_vendor(model) == "amd" ? "--rocm" : "--nv"};
 }
+
+}  // namespace
 
 ContainerPlan plan_container(const ContainerRequest& request) {
   ContainerPlan plan;

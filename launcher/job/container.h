@@ -20,9 +20,6 @@ struct ContainerPlan {
   std::vector<std::string> notes;           ///< Comments for the script.
 };
 
-/// "--nv" or "--rocm", as Apptainer takes them; nothing for an empty model.
-std::vector<std::string> gpu_flags(const std::string& model);
-
 /// No image: nothing.
 ContainerPlan plan_container(const ContainerRequest& request);
 

@@ -7,6 +7,7 @@
 #include "launcher/job/job_limits.h"
 #include "launcher/job/job_size.h"
 #include "launcher/plan/meeting.h"
+#include "launcher/site/partition_facts.h"
 
 namespace hvd {
 namespace {
@@ -63,16 +64,9 @@ std::string gpu_model(const SitePartition& partition, const JobSize& size) {
 
 /// What is known of the job before it runs.
 SiteFacts facts_of(const SitePartition& partition, const JobOptions& request, const JobSize& size) {
-  SiteFacts facts;
+  SiteFacts facts = facts_of_partition(partition, size.gpus_per_node);
   facts.nodes = size.nodes;
-  facts.gpus_per_node = size.gpus_per_node;
   facts.container = !request.container.empty();
-  if (!partition.name.empty()) facts.partition = partition.name;
-  if (!partition.fabric_kind.empty()) facts.fabric = partition.fabric_kind;
-  const std::vector<std::string> flags = gpu_flags(gpu_model(partition, size));
-  if (!partition.gpu_model.empty() && !flags.empty()) {
-    facts.gpu_vendor = flags.front() == "--rocm" ? "amd" : "nvidia";
-  }
   return facts;
 }
 

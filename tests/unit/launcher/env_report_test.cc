@@ -88,6 +88,8 @@ TEST(Elsewhere, TakesTheSitesFirstPartitionAndNothingOfThisMachine) {
   EXPECT_FALSE(facts.nccl || facts.plugin_found || facts.mixed_ports);
   EXPECT_EQ(facts_of_site(site_named("lumi")).gpu_vendor, "amd");
   EXPECT_FALSE(facts_of_site(site_named("generic")).fabric);
+  EXPECT_EQ(facts_of_site(site_named("lumi"), 2).gpus_per_node, 2);
+  EXPECT_FALSE(facts_of_site(site_named("lumi"), 0).gpu_vendor) << "as hvdrun script takes it";
 }
 
 TEST(Elsewhere, LeavesOutTheCoresOfThisMachineAndSaysSo) {
