@@ -193,12 +193,16 @@ def _candidates(vendor: str, roots: list[str]) -> list[str]:
 def usable(vendor: str, known: list[str]) -> list[str]:
     """What is wanted; what a compiler has dropped gives way to the next of its family that it knows.
 
-    CUDA 13 compiles for sm_75, and not for sm_70.
+    CUDA 13 compiles for sm_75, and not for sm_70. AMD has no families: no GPU runs the code of
+    another.
     """
     found = []
     for wanted in _WANTED[vendor]:
         family = [one for one in known if one[:-1] == wanted[:-1] and one >= wanted]
-        found += [wanted] if wanted in known else sorted(family)[:1]
+        if wanted in known:
+            found.append(wanted)
+        elif vendor == "cuda":
+            found += sorted(family)[:1]
     return found
 
 

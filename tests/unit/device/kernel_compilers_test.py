@@ -30,6 +30,10 @@ class TestCompilers(unittest.TestCase):
         expected = ["75", "80", "90", "100", "120"]
         self.assertEqual(kernels.usable("cuda", _NVRTC_13_0), expected)
 
+    def test_amd_gpus_run_no_code_of_another(self):
+        known = ["gfx908", "gfx90a", "gfx942"]
+        self.assertEqual(kernels.usable("rocm", known), known)
+
     def test_text_serves_the_family_before_the_last(self):
         self.assertEqual(kernels.text_of(["90", "100", "120"]), "100")
         self.assertEqual(kernels.text_of(["60"]), "60")
