@@ -38,7 +38,7 @@ constexpr OptionRow kRows[] = {
      0},
 };
 
-bool has_word(std::string_view words, std::string_view word) {
+bool names_word(std::string_view words, std::string_view word) {
   while (!words.empty()) {
     const std::size_t end = std::min(words.find(' '), words.size());
     if (words.substr(0, end) == word) return true;
@@ -67,7 +67,7 @@ int values_behind(std::string_view launcher, std::string_view option) {
   }
   const std::size_t dashes = option.starts_with("--") ? 2 : 1;
   for (const OptionRow& row : kRows) {
-    if (has_word(row.launchers, launcher) && has_word(row.names, option.substr(dashes))) {
+    if (names_word(row.launchers, launcher) && names_word(row.names, option.substr(dashes))) {
       return row.values;
     }
   }
