@@ -49,8 +49,8 @@ bool names_word(std::string_view words, std::string_view word) {
 
 /// The option of `hvdrun run` that is typed so; null: there is none.
 const OptionDescription* option_of_hvdrun(std::string_view typed) {
-  static const CommandDescription kRun = describe_command(*find_command("run"));
-  for (const OptionDescription& option : kRun.options) {
+  static const CommandDescription run = describe_command(*find_command("run"));
+  for (const OptionDescription& option : run.options) {
     if (std::find(option.names.begin(), option.names.end(), typed) != option.names.end()) {
       return &option;
     }
