@@ -154,7 +154,7 @@ Status DriverGpu::check_stream(StreamHandle stream) {
   vendor::StreamOwner owner{};
   const vendor::ErrorCode known = calls_.stream_owner.call(stream_of(stream), &owner);
   if (known != vendor::kSuccess) {
-    const Status failure = about(driver_.failure(calls_.stream_owner.name, known));
+    Status failure = about(driver_.failure(calls_.stream_owner.name, known));
     if (known == vendor::kInvalidHandle) {
       return error(Code::kInvalidArgument, "{}: {}", name_of(stream), failure.message());
     }

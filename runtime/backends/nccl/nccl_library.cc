@@ -85,7 +85,7 @@ NcclSource NcclSource::choose(std::string_view loaded, std::string_view wanted) 
 }
 
 std::string loaded_nccl_path() {
-  if (const std::string linked = linked_nccl_path(); !linked.empty()) return linked;
+  if (std::string linked = linked_nccl_path(); !linked.empty()) return linked;
   // By soname, whatever its file is called.
   if (void* const library = ::dlopen(kNcclSoname, RTLD_LAZY | RTLD_NOLOAD)) {
     const std::string path = path_of(library);
