@@ -356,9 +356,7 @@ class Imports(unittest.TestCase):
         ):
             done = in_a_process(f"import sys; sys.modules['{missing}'] = None; import {module}")
             last = done.stderr.splitlines()[-1]
-            words = (
-                rf"ImportError: horovod\.{missing}: this Python .* has no {missing}: pip install"
-            )
+            words = rf"ModuleNotFoundError: horovod\.{missing}: .* has no {missing}: pip install"
             self.assertRegex(last, words)
 
 
