@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -33,6 +35,15 @@ struct RunChosen {
   int operator()(const CommandDescription& /*description*/) const { return kExitUsage; }
 };
 
+/// Where the caller closed standard input, output or error, the next descriptor that is opened, a
+/// socket maybe, would be taken for it.
+void open_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) != -1) continue;
+    (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);  // the lowest free one: fd
+  }
+}
+
 int run_main(const std::vector<std::string>& arguments) {
   const Result<CommandLine> parsed = parse_command_line(arguments);
   if (!parsed.is_ok()) {
@@ -46,6 +57,7 @@ int run_main(const std::vector<std::string>& arguments) {
 }  // namespace hvd
 
 int main(int argc, char** argv) {
+  hvd::open_standard_descriptors();
   try {
     return hvd::run_main(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& out_of_memory) {  // nothing of ours throws

@@ -2,12 +2,18 @@
 """Counts test cases in Meson's JSON logs: passed, failed, skipped, and names what did not pass.
 
 One program holds many cases: gtest and unittest print their own totals, which are used where they are found.
+
+    count_tests.py LOG...            the totals
+    count_tests.py --failed LOG...   each program that failed, its cases and what they said, in few lines
 """
 
 import json
 import pathlib
 import re
 import sys
+
+LINE = 160  # characters of a line of a report
+REPORT = 900
 
 
 def _sum(pattern: str, text: str) -> int:
@@ -36,7 +42,39 @@ def count(record: dict) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+def _case_reports(text: str) -> list[str]:
+    """Of each case that failed its name and what it said, as gtest and unittest print them."""
+    found = re.findall(r"(?ms)^\[ RUN      \] (\S+)\n((?:(?!^\[ ).)*?)^\[  FAILED  \] \1", text)
+    reports = [f"{name}\n{said}" for name, said in found]
+    reports += re.findall(r"(?ms)^={70}\n((?:FAIL|ERROR): .*?)(?=^={70}\n|^-{70}\nRan )", text)
+    return reports
+
+
+def _shorten(report: str, lines: int) -> str:
+    """The first line and the last ones: a name, and where a traceback ends."""
+    told = [line[:LINE] for line in report.splitlines() if line.strip("-= ")]
+    return "\n".join(f"    {line}" for line in told[:1] + told[1:][1 - lines :])
+
+
+def report_failure(record: dict) -> str:
+    """A program that failed, in at most REPORT characters."""
+    text = (record.get("stdout") or "") + (record.get("stderr") or "")
+    reports = [_shorten(report, 7) for report in _case_reports(text)]
+    # Ranks that hung tell no case: which those were, and where.
+    hung = re.findall(r"(?m)^--- rank .*|(?<=call first\):\n)(?:  File .*\n){1,3}", text)
+    if not reports and hung:
+        reports = ["\n".join(hung).replace("\n\n", "\n")]
+    told = re.sub('File ".*/', 'File "', "\n".join(reports or [_shorten(text, 12)]))
+    return f"  {record['name']} ({record['result']}, {record['duration']:.0f} s)\n{told[:REPORT]}"
+
+
 def main() -> None:
+    if sys.argv[1] == "--failed":
+        for path in map(pathlib.Path, sys.argv[2:]):
+            for record in map(json.loads, path.read_text().splitlines()):
+                if count(record)[1]:
+                    print(report_failure(record))
+        return
     totals = [0, 0, 0]
     for path in map(pathlib.Path, sys.argv[1:]):
         for line in path.read_text().splitlines():

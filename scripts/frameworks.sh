@@ -4,7 +4,8 @@
 # own, build-NAME, kept for the next run.
 #   build-newest-torch       the newest PyTorch
 #   build-tensorflow-2.16    the oldest TensorFlow that the plugin can serve
-#   build-tensorflow-newest  the newest one; tensorflow-cpu is the same without code for GPUs, half of the download
+#   build-tensorflow-newest  the newest one; tensorflow-cpu is the same without code for GPUs, half of the download; with
+#                            Keras 2 (tf_keras), whose tests are skipped where it did not come
 # shellcheck disable=SC2154  # root and build come from lib.sh
 
 # So long PyPI may take for all of them.
@@ -25,12 +26,21 @@ install_framework() {
   touch "$venv/ready"
 }
 
+# install_keras2 NAME: beside TensorFlow, without what it depends on: a TensorFlow of another name.
+install_keras2() {
+  timeout --foreground $((install_seconds > SECONDS ? install_seconds - SECONDS : 1)) \
+    nice "$root/build-$1/bin/python" -m pip install --progress-bar off --no-deps --upgrade tf_keras \
+    >>"$root/build-$1/pip.log" 2>&1
+}
+
 # For the background, while the compilers run: minutes go by until PyPI has sent all. A stage says what did not come.
 install_frameworks() {
   SECONDS=0
   install_framework newest-torch --upgrade torch numpy keras || true
   install_framework tensorflow-2.16 tensorflow-cpu==2.16.2 cloudpickle || true
-  install_framework tensorflow-newest --upgrade tensorflow-cpu cloudpickle || true
+  if install_framework tensorflow-newest --upgrade tensorflow-cpu cloudpickle; then
+    install_keras2 tensorflow-newest || true
+  fi
 }
 
 # framework_version NAME MODULE: says the version of what was installed; 77 where nothing came, and why.

@@ -7,6 +7,8 @@ export HVD_PYTHON=${HVD_PYTHON:-/usr/bin/python3}
 MESON=${MESON:-/usr/bin/meson}
 [ -x "$MESON" ] || MESON=meson
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# One compiler cache for every checkout, also of files with debug information, which names the folder they were compiled in.
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
 # shellcheck disable=SC2034  # read by the scripts that source this file
 build=$root/build
 

@@ -17,13 +17,21 @@ INTRODUCTION = """# Site files
 
 Generated from `site_configs/schema/` by `scripts/site_schema_page.py`. Task: [add a site](../how-to/add-a-site.md).
 
-JSON, checked against the schema (draft 7). An unknown field is an error. Of sites with one `id` the first counts: the
-folders of `HVD_SITE_PATH`, then `$XDG_CONFIG_HOME/hvdrun/sites` (else `~/.config/hvdrun/sites`), then the ones
-embedded in hvdrun; `--site FILE.json` reads that file. Fields in bold are required; with `extends` the other site may
-supply them.
+JSON, checked against the schema (draft 7). An unknown field is an error. Of sites with one `id` the first counts:
 
-Every object has a `source`, a key of `provenance`; one inside another has its parent's unless it names one. `sources`
-names those of single fields.
+1. `--site FILE.json`
+2. the folders of `HVD_SITE_PATH`, separated by colons
+3. the user's: `$XDG_CONFIG_HOME/hvdrun/sites`, else `~/.config/hvdrun/sites`
+4. the system's: `hvdrun/sites` in each folder of `XDG_CONFIG_DIRS`, else `/etc/xdg/hvdrun/sites`; then
+   `/etc/hvdrun/sites`
+5. those embedded in hvdrun
+
+`hvdrun sites --check` prints all that is wrong with the files of 2 to 4, `hvdrun sites NAME --json` prints a site as a
+file to start from, and `hvdrun sites --fields` prints this page. Fields in bold are required; with `extends` the other
+site may supply them.
+
+The site has a `source`, a key of `provenance`. An object inside has that of the object around it unless it names one,
+and `sources` names those of single fields.
 """
 
 CONDITIONS = """## Conditions
@@ -44,18 +52,38 @@ counts as false and is said by `hvdrun env --explain`.
 | `mixed_ports` | where RDMA ports of the node are down, slower or not of the fabric |
 | `gpu_vendor=amd` | with GPUs of `nvidia` or `amd` |
 | `partition=NAME` | in a job of that partition |
+| `step_network=WORD` | in a step whose `--network` has that word, see below |
 
 Of two variables with one name the first whose condition holds is taken. In a value, `{{interfaces}}`, `{{interface}}`
 (the first), `{{devices}}` and `{{ports}}` (devices with `:1`) stand for what the node's ports on the fabric are
 called.
 
+A name that begins with `SLURM_` is an option of srun's: in a batch or salloc shell it is set for srun itself, all
+others by the hvdrun in each task. srun tells its tasks nothing of its `--network`, so `step_network` is known where
+`SLURM_NETWORK` gives it to srun: from the site's `env` in scripts and shells, else from the user. A task that does not
+know it warns of the variables that stay unset. [Launches of each site](site-launches.md) shows what comes of it.
+
 `site_configs/fabrics.json` holds the variables of each kind of fabric in the same form; a site's own come before them.
+
+## Defaults of jobs
+
+`defaults.json` beside `sites/` in the folders 3 and 4 says what `hvdrun header`, `script` and `submit` take where
+nothing is typed:
+
+{defaults}
+
+    {{"account": "abc",
+     "sites": {{"jean-zay": {{"account": "xyz", "partition": "gpu_p2", "modules": ["pytorch-gpu/py3/2.8.0"]}}}}}}
+
+What is typed comes first, then the user's file, then the system's, then the site; in a file what `sites` says of the
+site comes before what is said of all. A comment in each header says which file gave what.
 
 ## How a site is recognised
 
 In this order over all sites: an environment variable (`variables`, `system_names`), `SLURM_CLUSTER_NAME`
-(`cluster_names`), the host name, the domain (behind the first dot of the host name, else what `/etc/resolv.conf`
-searches). Where two claim a machine, the first found counts. None: `generic`. `hvdrun sites` says which, and why.
+(`cluster_names`), the ClusterName of slurm.conf (the same), the host name, the domain (behind the first dot of the host
+name, else what `/etc/resolv.conf` searches). Where two claim a machine, the first found counts. None: `generic`.
+`hvdrun sites` says which, and why.
 """
 
 
@@ -120,7 +148,13 @@ def page() -> str:
             continue
         parts += [f"## {name}".replace("_", "-"), "", *table(definition, root), ""]
     fabrics = root["definitions"]["partition"]["properties"]["fabric_kind"]["enum"]
-    parts.append(CONDITIONS.format(fabrics=", ".join(f"`{name}`" for name in fabrics)))
+    defaults = json.loads((SCHEMAS / "defaults.schema.json").read_text(encoding="utf-8"))
+    parts.append(
+        CONDITIONS.format(
+            fabrics=", ".join(f"`{name}`" for name in fabrics),
+            defaults="\n".join(table(defaults, defaults)).replace("[job](#job)", "these fields"),
+        )
+    )
     return re.sub(r" +\|", " |", "\n".join(parts))
 
 

@@ -98,6 +98,8 @@ run_stage() {
 
 unset HVD_TEST_PYTHON # each stage has its own
 started=$SECONDS
+began=$root/build-began # the logs of this run are newer
+touch "$began"
 say "packages"
 groups=(build torch test)
 [ "$all" = no ] || groups+=(check)
@@ -136,5 +138,11 @@ fi
 echo
 printf '%s\n' "${table[@]}"
 printf '%-14s %6s min\n\n' total "$(minutes $((SECONDS - started)))"
+if [ "$failed" -gt 0 ]; then # once more at the end, where a log that was cut still has them
+  mapfile -t logs < <(find "$root"/build*/meson-logs -maxdepth 1 -name 'testlog*.json' -newer "$began" -size +0)
+  echo "failed:"
+  [ ${#logs[@]} -eq 0 ] || "$HVD_PYTHON" "$root/scripts/count_tests.py" --failed "${logs[@]}"
+  echo
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

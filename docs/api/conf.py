@@ -53,6 +53,7 @@ if importlib.util.find_spec("keras") is None:
     )
     keras.backend = types.SimpleNamespace(backend=lambda: "tensorflow")  # type: ignore[attr-defined]
     sys.modules["keras"] = keras
+    autodoc_mock_imports.append("horovod._dropped")  # what it adds to Keras has no page
 napoleon_google_docstring = False
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the man pages: what hvdrun says of its commands, with the sections written by hand.
 
-Usage: make_pages.py HVDRUN SCDOC FIELDS MAN1 MAN5
+Usage: make_pages.py HVDRUN SCDOC FIELDS VARIABLES MAN1 MAN5
 
 `MAN1` gets a page for each command; docs/man/PAGE.scd holds what is put in before its examples.
+That of hvdrun has the users' variables of `VARIABLES`, docs/reference/environment.md.
 `MAN5` gets hvdrun-site(5): site.scd, then the fields in `FIELDS`, docs/reference/site-schema.md.
 """
 
@@ -47,9 +48,22 @@ def fields(markdown: str) -> str:
     return "\n".join(lines)
 
 
+def variables(markdown: str) -> str:
+    """Return the users' variables of the page of environment variables, as a list of terms."""
+    begin = markdown.index("\n## For users")
+    lines = []
+    for line in markdown[begin : markdown.index("\n## ", begin + 1)].splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            meaning = plain(cells[2])
+            default = "" if cells[1] == "none" else f" ({plain(cells[1])})"
+            lines.append(f"*{plain(cells[0])}*{default}\n\t{meaning[:1].upper()}{meaning[1:]}.\n")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Write every page."""
-    hvdrun, program, field_page, *folders = sys.argv[1:]
+    hvdrun, program, field_page, variable_page, *folders = sys.argv[1:]
     man1, man5 = map(Path, folders)
     for folder in man1, man5:
         folder.mkdir(exist_ok=True)
@@ -65,6 +79,9 @@ def main() -> None:
         page = "hvdrun" if command == "run" else f"hvdrun-{command}"
         by_hand = HERE / f"{page}.scd"
         prose = by_hand.read_text(encoding="utf-8") if by_hand.exists() else ""
+        if "@VARIABLES@" in prose:
+            table = Path(variable_page).read_text(encoding="utf-8")
+            prose = prose.replace("@VARIABLES@\n", variables(table))
         text = ask("scdoc", command).replace("\n@PROSE@\n", f"\n{prose}\n")
         scdoc(program, re.sub(r"\n{3,}", "\n\n", text), man1 / f"{page}.1")
     site = (HERE / "site.scd").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ import time
 import keras
 import numpy as np
 import tensorflow as tf
-from keras_digits import DATA, parser_for, positive, use_own_gpu
+from keras_digits import DATA, parser_for, positive
 
 import hvd.keras as hvd
 
@@ -107,7 +107,7 @@ def main() -> int:
     if options.size < 8:
         parser.error(f"--size {options.size}: 8 is the least")
     hvd.init()  # (1) joins the job
-    use_own_gpu()
+    hvd.use_own_gpu()
     first = 0.0
     for name, data in {"made-up": made_up(options), "real": real(options)}.items():
         rates, accuracy = train(options, data)

@@ -17,9 +17,10 @@ import sys
 from pathlib import Path
 
 import keras
-from keras_digits import load, network, parser_for, part_of_rank, positive, use_own_gpu
+from keras_digits import load, network, parser_for, part_of_rank, positive
 
 import hvd.keras as hvd
+from hvd.checkpoints import save_atomically
 
 
 class SaveOnRoot(keras.callbacks.Callback):
@@ -32,9 +33,7 @@ class SaveOnRoot(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         if hvd.rank() == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
-            new = self.folder / "new.keras"
-            self.model.save(new)
-            new.replace(self.folder / f"epoch-{epoch + 1:04}.keras")
+            save_atomically(self.folder / f"epoch-{epoch + 1:04}.keras", self.model.save)
 
 
 def newest(folder: Path | None) -> tuple[Path | None, int]:
@@ -66,8 +65,7 @@ def main() -> int:
     add("--expect", type=float, default=0.93, help="least validation accuracy (0.93)")
     options = parser.parse_args()
     hvd.init()  # (1) joins the job
-    if keras.backend.backend() == "tensorflow":
-        use_own_gpu()
+    hvd.use_own_gpu()
     keras.utils.set_random_seed(hvd.rank())  # ranks shuffle differently
     if options.half:
         keras.mixed_precision.set_global_policy("mixed_float16")

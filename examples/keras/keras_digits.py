@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples have in common: scanned digits, a small network, and a GPU for each rank."""
+"""What the examples have in common: scanned digits and a small network."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,17 +48,6 @@ def network() -> keras.Model:
             keras.layers.Dense(10, dtype="float32"),
         ]
     )
-
-
-def use_own_gpu() -> None:
-    """TensorFlow sees the GPU that hvdrun chose for this rank, and takes its memory as it needs it."""
-    import tensorflow as tf
-
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        mine = gpus[int(os.environ.get("HVD_LOCAL_DEVICE", hvd.local_rank()))]
-        tf.config.set_visible_devices(mine, "GPU")
-        tf.config.experimental.set_memory_growth(mine, True)
 
 
 def parser_for(text: str | None, epochs: int, batch: int, rate: float) -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from keras_digits import Digits, load, parser_for, part_of_rank, use_own_gpu
+from keras_digits import Digits, load, parser_for, part_of_rank
 
 # WAS: import keras, and `from keras import backend as K` for sessions.
 from tensorflow import keras
@@ -65,7 +65,7 @@ def main() -> int:
         parser.error(f"--mnist {options.mnist} does not exist; --help says how to get it")
     hvd.init()  # (1) joins the job
     # WAS: config.gpu_options.visible_device_list and K.set_session(tf.Session(config=config)).
-    use_own_gpu()
+    hvd.use_own_gpu()
     train, test = read(options.mnist)
     train = part_of_rank(train)  # (4) each rank has images of its own
     model = convolutional(train.images.shape[1:])

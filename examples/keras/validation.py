@@ -15,7 +15,7 @@ import sys
 
 import keras
 import numpy as np
-from keras_digits import Digits, load, network, parser_for, part_of_rank, use_own_gpu
+from keras_digits import Digits, load, network, parser_for, part_of_rank
 
 import hvd.keras as hvd
 from hvd.data import shard_indices
@@ -39,8 +39,7 @@ def main() -> int:
     if not 1 <= options.samples <= 359:
         parser.error(f"--samples {options.samples}: 1 to 359 digits are for the test")
     hvd.init()  # (1) joins the job
-    if keras.backend.backend() == "tensorflow":
-        use_own_gpu()
+    hvd.use_own_gpu()
     train, test = load()
     test = Digits(*(array[: options.samples] for array in test))
     model = network()

@@ -4,9 +4,9 @@
 
     hvdrun -np 4 python3 amp.py
 
-The order is what matters: gradients are averaged, then unscaled, then clipped, then used; a step in
+When backward() returns, gradients are averages of all ranks; the rest is torch's own loop. A step in
 which any rank's gradients overflowed is skipped by all, since the averages overflow with them. What
-makes it distributed is marked with (1) to (5).
+makes it distributed is marked with (1) to (4).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def parse() -> argparse.Namespace:
     add("--epochs", type=int, default=6, help="passes over the training set (6)")
     add("--batch", type=int, default=16, help="images per rank and step (16)")
     add("--rate", type=float, default=0.05, help="learning rate of one rank (0.05)")
-    add("--clip", type=float, default=5.0, help="largest norm of all gradients together (5)")
+    add("--clip", type=float, default=5.0, help="largest norm of all gradients together")
     add("--expect", type=float, default=0.9, help="exit with 1 below this test accuracy (0.9)")
     add("--data", type=Path, default=DATA, help="the digits, as CSV")
     options = parser.parse_args()
@@ -50,16 +50,14 @@ def make_scaler() -> Any:
 
 def update(optimizer: Any, model: torch.nn.Module, scaler: Any, clip: float) -> None:
     """One step from scaled gradients."""
-    optimizer.synchronize()  # (5) waits for the averages
-    if scaler is not None:
-        scaler.unscale_(optimizer)
+    if scaler is None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return
+    scaler.unscale_(optimizer)
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-    with optimizer.skip_synchronize():
-        if scaler is None:
-            optimizer.step()
-        else:
-            scaler.step(optimizer)
-            scaler.update()
+    scaler.step(optimizer)
+    scaler.update()
 
 
 def main() -> int:

@@ -13,7 +13,6 @@ the scaling efficiency. What makes it distributed is marked with (1) to (5).
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -51,13 +50,9 @@ def parse() -> argparse.Namespace:
 
 
 def own_device(cpu: bool) -> torch.device:
-    """The GPU that hvdrun chose for this rank, else the CPU."""
-    if cpu or not torch.cuda.is_available():
-        return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("HVD_LOCAL_DEVICE", hvd.local_rank())))
-    torch.cuda.set_device(device)
+    """The GPU of this rank, else the CPU."""
     torch.backends.cudnn.benchmark = True  # all images have one size
-    return device
+    return torch.device("cpu") if cpu else hvd.device()
 
 
 def say(text: str) -> None:

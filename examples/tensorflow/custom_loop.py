@@ -14,7 +14,7 @@ import sys
 import time
 
 import tensorflow as tf
-from tensorflow_digits import load, parser_for, positive, use_own_gpu
+from tensorflow_digits import load, parser_for, positive
 
 import hvd.tensorflow as hvd
 
@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument("--expect", type=float, default=0.95, help="least test accuracy (0.95)")
     options = parser.parse_args()
     hvd.init()  # (1) joins the job
-    use_own_gpu()
+    hvd.use_own_gpu()
     images, digits, *test = load()
     # (3) all ranks start with the values of rank 0; of an optimizer with slots, those too
     hvd.broadcast_variables(model.variables, root_rank=0)

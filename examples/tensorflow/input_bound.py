@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 import tensorflow as tf
-from tensorflow_digits import DATA, parser_for, positive, use_own_gpu
+from tensorflow_digits import DATA, parser_for, positive
 
 import hvd.tensorflow as hvd
 from hvd.data import PrefetchLoader
@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=positive, default=5, help="passes over the images (5)")
     options = parser.parse_args()
     hvd.init()  # (1) joins the job
-    use_own_gpu()
+    hvd.use_own_gpu()
     # (4) each rank has images of its own: every size-th line, the same number on all ranks
     count = sum(1 for _ in DATA.open())
     lines = tf.data.TextLineDataset(str(DATA)).take(count - count % hvd.size())

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
-from tensorflow_digits import load, parser_for, positive, use_own_gpu
+from tensorflow_digits import load, parser_for, positive
 
 import hvd.tensorflow as hvd
 
@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument("--checkpoints", type=Path, help="folder that rank 0 writes to (none)")
     options = parser.parse_args()
     hvd.init()  # (1) joins the job
-    use_own_gpu()
+    hvd.use_own_gpu()
     v1.disable_eager_execution()  # from here on operations make a graph
     train_images, train_digits, test_images, test_digits = load()
 

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples have in common: scanned digits, a GPU for each rank, and options."""
+"""What the examples have in common: scanned digits and options."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
-
-import hvd.tensorflow as hvd
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "optdigits.csv"
 
@@ -21,15 +17,6 @@ def load(path: Path = DATA) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     images, digits = table[:, :64] / 16, table[:, 64].astype("int32")
     is_test = np.arange(len(table)) % 5 == 4
     return images[~is_test], digits[~is_test], images[is_test], digits[is_test]
-
-
-def use_own_gpu() -> None:
-    """TensorFlow sees the GPU that hvdrun chose for this rank, and takes its memory as it needs it."""
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        mine = gpus[int(os.environ.get("HVD_LOCAL_DEVICE", hvd.local_rank()))]
-        tf.config.set_visible_devices(mine, "GPU")
-        tf.config.experimental.set_memory_growth(mine, True)
 
 
 def parser_for(text: str | None, batch: int, rate: float) -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "launcher/check/check_cluster.h"
 #include "launcher/check/check_library.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
@@ -23,7 +24,8 @@ CheckReport make_report() {
 }  // namespace
 
 int run_check(const CheckOptions& options) {
-  const CheckReport report = make_report();
+  CheckReport report = make_report();
+  if (!options.build) report.groups.push_back(check_cluster(Environment::of_process()));
   std::fputs((options.json ? report_json(report) : report_text(report)).c_str(), stdout);
   const bool is_found = report.groups.front().parts.front().available;
   return std::fflush(stdout) == 0 && is_found ? 0 : kExitFailure;

@@ -20,7 +20,10 @@ std::string describe_signal(int signal) {
 }
 
 std::string describe_end(int wait_status) {
-  if (WIFSIGNALED(wait_status)) return describe_signal(WTERMSIG(wait_status));
+  if (WIFSIGNALED(wait_status)) {
+    const char* const core = WCOREDUMP(wait_status) ? ", core dumped" : "";
+    return describe_signal(WTERMSIG(wait_status)) + core;
+  }
   return format_text("exit code {}", WEXITSTATUS(wait_status));
 }
 

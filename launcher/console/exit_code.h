@@ -18,7 +18,8 @@ int exit_code_of(int wait_status);
 
 /// "signal 9 (Killed)"
 std::string describe_signal(int signal);
-/// "exit code 3" or "signal 9 (Killed)", for a status as waitpid gives it.
+/// "exit code 3", "signal 9 (Killed)" or "signal 6 (Aborted), core dumped", for a status as waitpid
+/// gives it.
 std::string describe_end(int wait_status);
 
 }  // namespace hvd

@@ -20,7 +20,15 @@ Candidates candidates_of(const OptionDescription& option) {
 Candidates operands_of(const CommandDescription& command) {
   if (command.takes_program()) return {Candidates::Kind::kProgram, {}};
   for (const OptionDescription& option : command.options) {
-    if (option.is_operand()) return candidates_of(option);
+    if (!option.is_operand()) continue;
+    Candidates candidates = candidates_of(option);
+    // "[SITE|new]": a word that may stand in place of a name
+    const std::size_t bar = command.operands.find('|');
+    if (candidates.kind == Candidates::Kind::kSite && bar != std::string::npos) {
+      const std::size_t end = command.operands.find(']', bar);
+      candidates.words.push_back(command.operands.substr(bar + 1, end - bar - 1));
+    }
+    return candidates;
   }
   return {Candidates::Kind::kText, {}};
 }

@@ -19,7 +19,7 @@ std::string fish_completion(const std::vector<CommandDescription>& commands);
 struct Candidates {
   enum class Kind { kText, kWords, kSite, kPartition, kCommand, kFile, kFolder, kProgram };
   Kind kind = Kind::kText;
-  std::vector<std::string> words;
+  std::vector<std::string> words;  ///< Of kSite: in place of a site.
 };
 Candidates candidates_of(const OptionDescription& option);
 /// Of what follows the options of the command.

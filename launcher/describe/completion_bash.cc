@@ -32,7 +32,7 @@ _hvdrun_offer() {
   local words=$3
   case $3 in
     TEXT) words='' ;;
-    SITE) words=$(hvdrun completion --values SITE 2>/dev/null) ;;
+    SITE*) words="$(hvdrun completion --values SITE 2>/dev/null) ${3#SITE}" ;;
     PARTITION) words=$(hvdrun completion --values PARTITION ${2:+"--site=$2"} 2>/dev/null) ;;
     COMMAND) words='@COMMANDS@' ;;
     DIR)
@@ -44,7 +44,7 @@ _hvdrun_offer() {
   # The words are ours and hold no spaces.
   # shellcheck disable=SC2207
   COMPREPLY=($(compgen -W "$words" -- "$1"))
-  if [ "$3" = FILE ] || { [ "$3" = SITE ] && [ ${#COMPREPLY[@]} -eq 0 ]; }; then compopt -o default; fi
+  if [ "$3" = FILE ] || { [[ $3 = SITE* ]] && [ ${#COMPREPLY[@]} -eq 0 ]; }; then compopt -o default; fi
 }
 
 # _hvdrun_program INDEX: the words from there on are those of another program.
@@ -108,7 +108,7 @@ std::string candidates_word(const Candidates& candidates) {
     case Kind::kWords:
       return joined(candidates.words);
     case Kind::kSite:
-      return "SITE";
+      return candidates.words.empty() ? "SITE" : "SITE " + joined(candidates.words);
     case Kind::kPartition:
       return "PARTITION";
     case Kind::kCommand:

@@ -81,7 +81,8 @@ std::string value_arguments(const Candidates& candidates) {
     case Kind::kWords:
       return format_text("-x -a '{}'", joined(candidates.words));
     case Kind::kSite:
-      return "-x -a '(hvdrun completion --values SITE 2>/dev/null)'";
+      return format_text("-x -a '{}(hvdrun completion --values SITE 2>/dev/null)'",
+                         candidates.words.empty() ? "" : joined(candidates.words) + " ");
     case Kind::kPartition:
       return "-x -a '(__hvdrun_partitions)'";
     case Kind::kCommand:

@@ -65,7 +65,8 @@ std::string action(const Candidates& candidates) {
     case Kind::kWords:
       return "(" + replaced(joined(candidates.words), ":", "\\:") + ")";
     case Kind::kSite:
-      return "_hvdrun_site";
+      if (candidates.words.empty()) return "_hvdrun_site";
+      return format_text("{{compadd -- {}; _hvdrun_site}}", joined(candidates.words));
     case Kind::kPartition:
       return "_hvdrun_partition";
     case Kind::kCommand:

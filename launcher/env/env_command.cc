@@ -47,8 +47,9 @@ Result<bool> is_elsewhere(const EnvOptions& options, const Environment& environm
   HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
   HVD_TRY_ASSIGN(SiteEntry entry, choose_entry(entries, options.site));
   if (entry.retired.empty() && is_unmarked(entry.detect)) return false;
-  HVD_TRY_ASSIGN(const std::optional<SiteClaim> claim,
-                 claim_site({std::move(entry)}, environment, read_host_facts(allocation.host)));
+  HVD_TRY_ASSIGN(
+      const std::optional<SiteClaim> claim,
+      claim_site({std::move(entry)}, environment, read_host_facts(allocation.host, environment)));
   return !claim.has_value();
 }
 
@@ -60,6 +61,7 @@ Status take_site(const EnvOptions& options, EnvReport& report, MachineEnvironmen
   const std::string kind = report.facts.fabric.value_or("");
   std::vector<SiteVariable> fabric;
   if (!kind.empty() && kind != "ethernet") fabric = fabric_variables(kind);
+  start_step_here(report.site, report.facts);
   machine = plan_machine(report.site, fabric, report.facts, options.assume);
   return Status::ok();
 }
@@ -69,7 +71,8 @@ Result<EnvReport> read_report(const EnvOptions& options) {
   RunOptions run;
   run.site = options.site;
   run.assume = options.assume;
-  HVD_TRY_ASSIGN(const Allocation allocation, read_allocation(run, environment));
+  HVD_TRY_ASSIGN(Allocation allocation, read_allocation(run, environment));
+  allocation.other.reset();  // nothing is started: `eval "$(hvdrun env)"` before mpiexec is right
   EnvReport report;
   HVD_TRY_ASSIGN(report.site, options.site.empty() ? detect_site(environment, allocation.host)
                                                    : find_site(options.site, environment));

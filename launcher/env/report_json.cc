@@ -107,15 +107,13 @@ std::string sites_json(const SitesReport& report) {
   return printed(json);
 }
 
-std::string site_json(const SiteLine& line, const std::vector<SiteValue>& values) {
-  OrderedJson json = site_of(line);
-  json["list"] = OrderedJson::array();
-  for (const SiteValue& value : values) {
-    OrderedJson item;
-    item["place"] = value.place;
-    item["value"] = value.value;
-    add_provenance(value.provenance, item);
-    json["list"].push_back(std::move(item));
+std::string site_json(const nlohmann::json& document) {
+  OrderedJson json;
+  for (const char* first : {"id", "name", "aliases", "retired", "provenance", "source"}) {
+    if (document.contains(first)) json[first] = document.at(first);
+  }
+  for (const auto& [field, value] : document.items()) {
+    if (field != "$schema" && !json.contains(field)) json[field] = value;
   }
   return printed(json);
 }

@@ -28,6 +28,8 @@ std::string sites_json(const SitesReport& report);
 
 /// One site with every value.
 std::string site_text(const SiteLine& line, const std::vector<SiteValue>& values);
-std::string site_json(const SiteLine& line, const std::vector<SiteValue>& values);
+
+/// A site file: the whole document of a site, which can be read again as one.
+std::string site_json(const Json& document);
 
 }  // namespace hvd

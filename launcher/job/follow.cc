@@ -2,26 +2,32 @@
 #include "launcher/job/follow.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
+#include "launcher/cluster/capture.h"
+#include "launcher/cluster/job_status.h"
+#include "launcher/cluster/read_cluster.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
-#include "launcher/job/capture.h"
 #include "launcher/job/growing_file.h"
-#include "launcher/job/job_status.h"
 #include "launcher/job/pace.h"
 #include "launcher/run/output_lines.h"
+#include "launcher/run/output_printer.h"
+#include "launcher/run/output_sink.h"
 
 namespace hvd {
 namespace {
@@ -47,11 +53,16 @@ struct Followed {
   OutputLines lines;
 };
 
-void say_line(const std::string& text) { print_message(text); }
+constexpr std::size_t kMostAtOnce = std::size_t{256} * 1024;  ///< Of one file's new output.
+constexpr milliseconds kLateOutput{300};  ///< Shows a moment later on a network file system.
+constexpr milliseconds kLastWords{1000};  ///< For a message before we leave, where nobody reads.
+constexpr std::array<int, 3> kEndings{SIGINT, SIGTERM, SIGHUP};
 
-void show(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  (void)std::fflush(stdout);
+bool is_same_place() {
+  struct stat output {};
+  struct stat error {};
+  return ::fstat(STDOUT_FILENO, &output) == 0 && ::fstat(STDERR_FILENO, &error) == 0 &&
+         output.st_dev == error.st_dev && output.st_ino == error.st_ino;
 }
 
 class Follower {
@@ -60,47 +71,83 @@ class Follower {
       : job_(std::move(job)), environment_(environment) {}
 
   Result<int> run() {
+    Result<int> code = follow();
+    if (!code.is_ok()) flush();
+    return code;
+  }
+
+ private:
+  Result<int> follow() {
     HVD_TRY(watch_signals());
     while (true) {
       if (next_status_.has_passed()) HVD_TRY(look_at_queue());
       look_at_output();
       if (all_ended()) return finish();
-      if (wait() == Wake::kSignal) {
-        say_line(format_text("job {0} goes on: 'squeue --jobs={0}' shows it, 'scancel {0}' ends it",
-                             job_));
-        return exit_code_of_signal(SIGINT);
-      }
+      if (wait(next_status_.earlier(Deadline::after(output_pace_.next())))) return leave();
     }
   }
-
- private:
-  enum class Wake { kTime, kSignal };
 
   Status watch_signals() {
     sigset_t signals;
     ::sigemptyset(&signals);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, signal);
+    for (const int signal : kEndings) ::sigaddset(&signals, signal);
     (void)::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     signals_.reset(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-    return signals_.is_open() ? Status::ok() : Status::system("signalfd", errno);
+    if (!signals_.is_open()) return Status::system("signalfd", errno);
+    wake_->reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return wake_->is_open() ? Status::ok() : Status::system("eventfd", errno);
   }
 
-  Wake wait() {
-    const Deadline wake = next_status_.earlier(Deadline::after(output_pace_.next()));
-    pollfd signals{signals_.get(), POLLIN, 0};
-    return ::poll(&signals, 1, wake.poll_timeout_ms()) > 0 ? Wake::kSignal : Wake::kTime;
+  /// Until then, or until there is more to show; true: a signal came.
+  bool wait(Deadline until) {
+    const bool can_go_on = has_more_ && !output_.is_full();
+    std::array<pollfd, 2> waits{{{signals_.get(), POLLIN, 0}, {wake_->get(), POLLIN, 0}}};
+    (void)::poll(waits.data(), waits.size(), can_go_on ? 0 : until.poll_timeout_ms());
+    eventfd_t count = 0;
+    (void)::eventfd_read(wake_->get(), &count);
+    signalfd_siginfo info{};
+    if (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      signal_ = static_cast<int>(info.ssi_signo);
+    }
+    return signal_ != 0;
+  }
+
+  /// A signal ends the following; output that nobody reads is left.
+  int leave() {
+    say_line(
+        format_text("job {0} goes on: 'squeue --jobs={0}' shows it, 'scancel {0}' ends it", job_));
+    const int signal = std::exchange(signal_, 0);
+    has_more_ = false;
+    const Deadline limit = Deadline::after(kLastWords);
+    while ((!errors_.is_empty() || !output_.is_empty()) && !limit.has_passed() && !wait(limit)) {
+    }
+    return exit_code_of_signal(signal);
+  }
+
+  void say_line(const std::string& text) {
+    OutputSink& sink = is_same_place_ ? output_ : errors_;
+    sink.add(standard_error_, message_text(text, wants_color(STDERR_FILENO, environment_)));
+  }
+
+  void show(const Followed& job, const std::vector<OutputLine>& lines) {
+    if (job.status.array_entry >= 0) {
+      output_.add(standard_output_, printer_.print(job.status.array_entry, lines, Clock::now()));
+      return;
+    }
+    for (const OutputLine& line : lines) output_.add(standard_output_, line.text);
   }
 
   Result<std::string> ask(const std::vector<std::string>& words) {
     HVD_TRY_ASSIGN(const Captured answer,
-                   capture(words, environment_, Deadline::after(kAnswerLimit)));
+                   capture(words, environment_, Deadline::after(kAnswerLimit), signals_.get()));
     if (answer.succeeded()) return answer.output;
     const std::string why = answer.errors.substr(0, answer.errors.find('\n'));
     return error(Code::kSystem, "{}: {}", words.front(), why.empty() ? "no answer" : why);
   }
 
   Status look_at_queue() {
-    const auto answer = ask({"scontrol", "--oneliner", "show", "job", job_});
+    const auto answer =
+        read_live_job(job_, environment_, Deadline::after(kAnswerLimit), signals_.get());
     if (!answer.is_ok()) return bear_silence(answer.status());
     silent_since_.reset();
     last_status_ = Clock::now();
@@ -131,6 +178,8 @@ class Follower {
                    job_);
     }
     if (failure.code() == Code::kUnsupported) return failure;
+    pollfd told{signals_.get(), POLLIN, 0};
+    if (::poll(&told, 1, 0) > 0) return Status::ok();  // That is why it did not answer.
     if (!silent_since_) {
       silent_since_ = Clock::now();
       say_line(failure.message() + "; asking again");
@@ -162,13 +211,17 @@ class Follower {
     return queue.is_ok() ? queue_place(queue.value(), status.id) : "";
   }
 
+  /// Shows what is new, a piece of each file in turn, as fast as it is read from us.
   void look_at_output() {
     bool grew = false;
+    has_more_ = output_.is_full();
+    if (has_more_) return;
     for (auto& [id, followed] : jobs_) {
-      const std::string text = followed.file.read_new();
+      const std::string text = followed.file.read_new(kMostAtOnce);
       if (text.empty()) continue;
       grew = true;
-      show(followed.lines.feed(text));
+      has_more_ = has_more_ || text.size() == kMostAtOnce;
+      show(followed, followed.lines.feed(text));
     }
     if (grew) {
       output_pace_.restart();
@@ -187,24 +240,40 @@ class Follower {
   }
 
   int finish() {
-    look_at_output();
-    // What the last node wrote may show a moment later on a network file system.
-    pollfd nothing{-1, 0, 0};
-    (void)::poll(&nothing, 1, 300);
-    look_at_output();
+    for (bool was_late = false; has_more_ || !was_late;) {
+      was_late = !has_more_;
+      if (wait(was_late ? Deadline::after(kLateOutput) : kForever)) break;
+      look_at_output();
+    }
     int code = 0;
     for (auto& [id, followed] : jobs_) {
-      show(followed.lines.finish());
+      show(followed, followed.lines.finish());
       if (!followed.status.has_ended()) continue;
       say_line(describe_job(followed.status, ""));
       code = std::max(code, followed.status.shell_code());
     }
-    return code;
+    flush();
+    return signal_ == 0 ? code : exit_code_of_signal(signal_);
+  }
+
+  /// Waits until all is written, or a signal comes.
+  void flush() {
+    has_more_ = false;
+    while (signal_ == 0 && (!output_.is_empty() || !errors_.is_empty())) (void)wait(kForever);
   }
 
   std::string job_;
   const Environment& environment_;
   UniqueFd signals_;
+  int signal_ = 0;  ///< That told us to leave; 0: none.
+  std::shared_ptr<UniqueFd> wake_ = std::make_shared<UniqueFd>();  ///< Of the sinks.
+  std::shared_ptr<SinkTarget> standard_output_ = std::make_shared<SinkTarget>(STDOUT_FILENO);
+  std::shared_ptr<SinkTarget> standard_error_ = std::make_shared<SinkTarget>(STDERR_FILENO);
+  OutputSink output_{wake_};
+  OutputSink errors_{wake_};
+  const bool is_same_place_ = is_same_place();
+  OutputPrinter printer_{{}};
+  bool has_more_ = false;  ///< Of the files, to be shown at once.
   std::map<std::string, Followed> jobs_;
   Pace status_pace_{seconds(1), seconds(30)};
   Pace output_pace_{milliseconds(200), seconds(2)};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -13,8 +14,9 @@ class GrowingFile {
   explicit GrowingFile(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
-  /// What was added; empty: nothing, or no file yet. One that got shorter is read from its start.
-  std::string read_new();
+  /// What was added, `most` bytes of it at most; empty: nothing, or no file yet. One that got
+  /// shorter is read from its start.
+  std::string read_new(std::size_t most);
 
  private:
   std::string path_;

@@ -25,7 +25,21 @@ const Form kForms[] = {
     {"array", "^[0-9]+([-,:][0-9]+)*(%[0-9]+)?$", "0-3, 0-9%2 or 1,5"},
     {"switches", "^[0-9]+(@[0-9:-]+)?$", "1 or 1@00:30:00"},
     {"mem", "^[0-9]+[KMGT]?$", "64G"},
-    {"signal", "^([RB]+:)?[A-Z0-9]+(@[0-9]+)?$", "USR2@120 or B:USR2@120"},
+    {"begin", "^[0-9A-Za-z:+/.-]+$", "now+2hours, 20:00 or 2026-12-31T20:00:00"},
+    {"dependency",
+     "^([a-z_]+(:[0-9]+(_[0-9*]+)?(\\+[0-9]+)?)*)([,?][a-z_]+(:[0-9]+(_[0-9*]+)?(\\+[0-9]+)?)*)*$",
+     "afterok:123:124 or singleton"},
+    {"mail-type",
+     "^(NONE|BEGIN|END|FAIL|REQUEUE|ALL|INVALID_DEPEND|STAGE_OUT|TIME_LIMIT(_(90|80|50))?|"
+     "ARRAY_TASKS)(,(BEGIN|END|FAIL|REQUEUE|ALL|INVALID_DEPEND|STAGE_OUT|TIME_LIMIT(_(90|80|50))?|"
+     "ARRAY_TASKS))*$",
+     "END,FAIL"},
+    {"nice", "^-?[0-9]*$", "100"},
+    {"open-mode", "^(append|truncate)$", "append"},
+    {"signal",
+     "^((R|B|RB|BR):)?((SIG)?(HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|USR1|USR2|URG|CONT|STOP|TSTP|TTIN|"
+     "TTOU|XCPU)|[1-9]|[1-5][0-9]|6[0-4])(@[0-9]{1,5})?$",
+     "USR2@120 or B:USR2@120"},
 };
 
 std::string plan_constraint(const SitePartition& partition, const JobOptions& request) {
@@ -54,6 +68,28 @@ bool is_forbidden(const SiteConfig& site, std::string_view option) {
       });
 }
 
+bool has_setting(const JobOptions& request, std::string_view name) {
+  return std::any_of(request.sbatch.begin(), request.sbatch.end(),
+                     [name](const SbatchSetting& setting) { return setting.name == name; });
+}
+
+/// Puts what the user typed in sbatch's words in the place of what the site says; of --gres, which
+/// may hold several things, behind it.
+void take_settings(const JobOptions& request, std::vector<JobDirective>& lines) {
+  for (const SbatchSetting& setting : request.sbatch) {
+    const auto same =
+        std::find_if(lines.begin(), lines.end(),
+                     [&setting](const JobDirective& line) { return line.option == setting.name; });
+    if (same == lines.end()) {
+      lines.push_back({setting.name, setting.value});
+    } else if (setting.name == "gres") {
+      same->value += "," + setting.value;
+    } else {
+      same->value = setting.value;
+    }
+  }
+}
+
 /// The job's part of the memory of a node, where nodes are shared and the site says how much it is.
 std::string plan_memory(const SiteConfig& site, const SitePartition& partition,
                         const JobOptions& request, const JobSize& size) {
@@ -61,6 +97,7 @@ std::string plan_memory(const SiteConfig& site, const SitePartition& partition,
       partition.exclusive || partition.gpus_per_node == 0 || site.gres_style == GresStyle::kNone;
   if (!partition.memory_gb || comes_whole || is_forbidden(site, "mem")) return "";
   if (provenance_of(partition, "memory_gb").is_assumed()) return "";
+  if (has_setting(request, "mem-per-cpu") || has_setting(request, "mem-per-gpu")) return "";
   // --exclusive gives the cores of the node, not its memory.
   if (request.exclusive) return format_text("{}G", *partition.memory_gb);
   return format_text("{}G", *partition.memory_gb * size.gpus_per_node / partition.gpus_per_node);
@@ -73,21 +110,28 @@ bool matches(const SiteForbidden& forbidden, const JobDirective& line) {
   return !forbidden.over || std::atoll(line.value.c_str()) > *forbidden.over;
 }
 
+std::string upper_case(std::string text) {
+  for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return text;
+}
+
 /// sbatch's own lead where none is typed.
 constexpr int kDefaultLead = 60;
 
 }  // namespace
 
 Result<JobSignal> plan_signal(const JobOptions& request) {
-  JobSignal signal{request.signal, "", kDefaultLead};
+  JobSignal signal{upper_case(request.signal), "", kDefaultLead};
   // USR2, not USR1, which communication libraries take; twice sbatch's lead, for a checkpoint.
   if (request.signal.empty() && request.requeue) signal.text = "B:USR2@120";
   if (signal.text.empty()) return signal;
-  HVD_TRY(check_form({"signal", signal.text}));
+  const bool is_known = check_form({"signal", signal.text}).is_ok();
+  if (!is_known) HVD_TRY(check_form({"signal", request.signal}));  // as it was typed
   const std::size_t colon = signal.text.find(':');
   const std::size_t begin = colon == std::string::npos ? 0 : colon + 1;
   const std::size_t at = signal.text.find('@');
   signal.name = signal.text.substr(begin, at == std::string::npos ? at : at - begin);
+  if (signal.name.starts_with("SIG")) signal.name.erase(0, 3);
   if (at != std::string::npos) signal.lead_seconds = std::atoi(signal.text.c_str() + at + 1);
   const bool to_batch_shell = signal.text.substr(0, begin).find('B') != std::string::npos;
   if (request.requeue && !to_batch_shell) {
@@ -118,8 +162,9 @@ std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePart
     if (!value.empty()) lines.push_back({std::move(option), std::move(value)});
   };
   const JobSize& size = decided.size;
-  const std::string type =
-      site.typed && !partition.gpu_type.empty() ? partition.gpu_type + ":" : "";
+  const std::string site_type = site.typed ? partition.gpu_type : "";
+  const std::string type_name = request.gpu_type.empty() ? site_type : request.gpu_type;
+  const std::string type = type_name.empty() ? "" : type_name + ":";
   const std::string gpus = type + std::to_string(size.gpus_per_node);
   add("job-name", job_name(request));
   add(site.account_flag, decided.account);
@@ -151,6 +196,7 @@ std::vector<JobDirective> plan_directives(const SiteConfig& site, const SitePart
     add("open-mode", "append");  // else the second run overwrites the output of the first
   }
   add("output", request.output);
+  take_settings(request, lines);
   return lines;
 }
 

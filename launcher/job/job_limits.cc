@@ -49,14 +49,39 @@ const SiteQos* named_qos(const SitePartition& partition, const std::string& name
   return nullptr;
 }
 
-/// Whether a job of this size may be in `qos`, as far as is known.
-bool has_room(const SiteQos& qos, const JobSize& size) {
-  const bool nodes = !qos.max_nodes || size.nodes <= *qos.max_nodes ||
-                     provenance_of(qos, "max_nodes").is_assumed();
-  const bool gpus =
-      !qos.max_gpus || size.gpus() <= *qos.max_gpus || provenance_of(qos, "max_gpus").is_assumed();
-  return nodes && gpus;
+/// A limit of a QoS that a job of some size breaks.
+struct BrokenLimit {
+  const char* field;  ///< "max_gpus"
+  const char* unit;   ///< "GPUs"
+  const char* option;
+  int asked = 0;
+  int limit = 0;
+  bool is_minimum = false;
+};
+
+std::vector<BrokenLimit> broken_limits(const SiteQos& qos, const JobSize& size) {
+  std::vector<BrokenLimit> broken;
+  const auto add = [&](BrokenLimit one, const std::optional<int>& limit) {
+    if (!limit || (one.is_minimum ? one.asked >= *limit : one.asked <= *limit)) return;
+    one.limit = *limit;
+    broken.push_back(one);
+  };
+  add({"max_gpus", "GPUs", "--gpus", size.gpus()}, qos.max_gpus);
+  add({"max_nodes", "nodes", "--nodes", size.nodes}, qos.max_nodes);
+  add({"min_gpus", "GPUs", "--gpus", size.gpus(), 0, true}, qos.min_gpus);
+  add({"min_nodes", "nodes", "--nodes", size.nodes, 0, true}, qos.min_nodes);
+  return broken;
 }
+
+/// The limit that is known, and not merely assumed, to keep a job of this size out of `qos`.
+std::optional<BrokenLimit> known_limit(const SiteQos& qos, const JobSize& size) {
+  for (const BrokenLimit& one : broken_limits(qos, size)) {
+    if (!provenance_of(qos, one.field).is_assumed()) return one;
+  }
+  return std::nullopt;
+}
+
+bool has_room(const SiteQos& qos, const JobSize& size) { return !known_limit(qos, size); }
 
 /// The first QoS that takes a job of this size and time; null where none does.
 const SiteQos* roomy_qos(const SitePartition& partition, const JobSize& size,
@@ -120,14 +145,25 @@ Status unknown_qos(const SiteConfig& site, const SitePartition& partition,
                name, known);
 }
 
-Status too_large(const SiteQos& qos, const JobSize& size, const SiteQos* roomy) {
+Status does_not_fit(const SiteQos& qos, const BrokenLimit& limit, const SiteQos* roomy) {
   const std::string other = roomy == nullptr ? "" : format_text(", or --qos {}", roomy->name);
-  if (qos.max_gpus && size.gpus() > *qos.max_gpus) {
-    return error(Code::kInvalidArgument, "{} GPUs are over the {} of QoS {}: type --gpus {}{}",
-                 size.gpus(), *qos.max_gpus, qos.name, *qos.max_gpus, other);
+  return error(Code::kInvalidArgument, "{} {} are {} the {} of QoS {}: type {} {}{}", limit.asked,
+               limit.unit, limit.is_minimum ? "below" : "over", limit.limit, qos.name, limit.option,
+               limit.limit, other);
+}
+
+/// A job that leaves GPUs of its nodes to others, by its size.
+bool is_part_of_node(const SitePartition& partition, const JobSize& size) {
+  return size.gpus_per_node > 0 && size.gpus_per_node < partition.gpus_per_node;
+}
+
+/// The QoS for parts of nodes in a partition whose other jobs get whole ones; null: none.
+const SiteQos* sharing_qos(const SitePartition& partition, const JobSize& size) {
+  if (!partition.exclusive || !is_part_of_node(partition, size)) return nullptr;
+  for (const SiteQos& qos : partition.qos) {
+    if (qos.shares_nodes && broken_limits(qos, size).empty()) return &qos;
   }
-  return error(Code::kInvalidArgument, "{} nodes are over the {} of QoS {}: type --nodes {}{}",
-               size.nodes, qos.max_nodes.value_or(0), qos.name, qos.max_nodes.value_or(0), other);
+  return nullptr;
 }
 
 /// The site's own time where the limits allow it, else the limit in its way.
@@ -145,6 +181,9 @@ std::string usual_time(const SiteConfig& site, const SitePartition& partition, c
 std::string plan_qos(const SitePartition& partition, const JobOptions& request,
                      const JobSize& size) {
   if (!request.qos.empty() || partition.qos.empty()) return request.qos;
+  if (const SiteQos* sharing = request.exclusive ? nullptr : sharing_qos(partition, size)) {
+    return sharing->name;
+  }
   if (partition.qos.front().is_default) return "";
   const SiteQos* roomy = roomy_qos(partition, size, request.time);
   const SiteQos& chosen = roomy != nullptr ? *roomy : partition.qos.front();
@@ -158,12 +197,36 @@ Result<std::string> plan_time(const SiteConfig& site, const SitePartition& any_s
   if (qos == nullptr && !request.qos.empty() && !partition.qos.empty()) {
     return unknown_qos(site, partition, request.qos);
   }
-  if (qos != nullptr && !has_room(*qos, size)) {
-    return too_large(*qos, size, roomy_qos(partition, size, request.time));
+  if (const auto limit = qos == nullptr ? std::nullopt : known_limit(*qos, size)) {
+    return does_not_fit(*qos, *limit, roomy_qos(partition, size, request.time));
   }
   if (request.time.empty()) return usual_time(site, partition, qos);
   HVD_TRY(check_time(partition, qos, size, request.time));
   return request.time;
+}
+
+bool shares_nodes(const SitePartition& partition, const std::string& qos) {
+  const SiteQos* named = qos.empty() ? nullptr : named_qos(partition, qos);
+  return named != nullptr && named->shares_nodes;
+}
+
+std::string missing_time(const SitePartition& partition, int nodes) {
+  const std::string limit = max_time_for(partition, nodes);
+  return limit.empty() ? "H:MM:SS" : format_text("H:MM:SS, {} at most", limit);
+}
+
+std::vector<std::string> limit_notes(const SitePartition& partition, const std::string& qos,
+                                     const JobSize& size) {
+  std::vector<std::string> notes;
+  const SiteQos* named = named_qos(partition, qos);
+  if (named == nullptr) return notes;
+  for (const BrokenLimit& one : broken_limits(*named, size)) {
+    notes.push_back(format_text(
+        "QoS {} may take {} {} a job {}, and these are {}: the site file "
+        "assumes it, so verify it.",
+        named->name, one.limit, one.unit, one.is_minimum ? "at least" : "at most", one.asked));
+  }
+  return notes;
 }
 
 Result<std::string> plan_account(const SiteConfig& site, const SitePartition& partition,

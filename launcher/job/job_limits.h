@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "launcher/job/job_size.h"
@@ -20,6 +21,17 @@ std::string plan_qos(const SitePartition& partition, const JobOptions& request,
 /// the partition's limits.
 Result<std::string> plan_time(const SiteConfig& site, const SitePartition& any_size,
                               const JobOptions& request, const JobSize& size);
+
+/// Whether jobs of that QoS get parts of nodes, whatever the partition says. Pure.
+bool shares_nodes(const SitePartition& partition, const std::string& qos);
+
+/// What a user types after --time: "H:MM:SS, 12:00:00 at most". Pure.
+std::string missing_time(const SitePartition& partition, int nodes);
+
+/// Sentences on limits of the QoS (empty: the default one) that the job breaks and that are merely
+/// assumed; others are errors of plan_time. Pure.
+std::vector<std::string> limit_notes(const SitePartition& partition, const std::string& qos,
+                                     const JobSize& size);
 
 /// The account as the site writes it: its GPU suffix appended, its pattern checked.
 Result<std::string> plan_account(const SiteConfig& site, const SitePartition& partition,

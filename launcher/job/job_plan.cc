@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job/job_plan.h"
-#include "launcher/console/words.h"
 
 #include <algorithm>
 
+#include "launcher/console/words.h"
 #include "launcher/job/job_limits.h"
 #include "launcher/job/job_size.h"
 #include "launcher/plan/meeting.h"
 #include "launcher/site/partition_facts.h"
+#include "launcher/site/site_environment.h"
+#include "launcher/site/step_flags.h"
 
 namespace hvd {
 namespace {
@@ -41,12 +43,7 @@ std::vector<std::string> plan_step(const SiteConfig& site, const JobPlan& plan, 
   std::vector<std::string> words{site.scheduler.launcher};
   if (site.scheduler.launcher == "srun") {
     if (plan.repeats_cores) words.push_back(format_text("--cpus-per-task={}", size.cores_per_task));
-    if (!site.mpi_type.empty()) words.push_back("--mpi=" + site.mpi_type);
-    if (!site.gpu_bind.empty() && size.gpus_per_node > 0) {
-      words.push_back("--gpu-bind=" + site.gpu_bind);
-    }
-    append_words(words, site.srun_flags);
-    if (size.nodes > 1) append_words(words, site.multi_node_srun_flags);
+    append_words(words, site_step_flags(site, size.nodes, size.gpus_per_node > 0));
     append_words(words, plan.container.srun_flags);
   }
   // The path of hvdrun outside says nothing inside a container.
@@ -63,10 +60,12 @@ std::string gpu_model(const SitePartition& partition, const JobSize& size) {
 }
 
 /// What is known of the job before it runs.
-SiteFacts facts_of(const SitePartition& partition, const JobOptions& request, const JobSize& size) {
+SiteFacts facts_of(const SiteConfig& site, const SitePartition& partition,
+                   const JobOptions& request, const JobSize& size) {
   SiteFacts facts = facts_of_partition(partition, size.gpus_per_node);
   facts.nodes = size.nodes;
   facts.container = !request.container.empty();
+  start_step_here(site, facts);
   return facts;
 }
 
@@ -117,9 +116,53 @@ std::string title(const SiteConfig& site, const SitePartition& partition, const 
   return text + ". Written by hvdrun script.";
 }
 
+/// " (assumed: verify it)" where nobody documents that the site demands `field`.
+std::string doubt(const SiteConfig& site, const std::string& field) {
+  return provenance_of(site, field).is_assumed() ? " (assumed: verify it)" : "";
+}
+
+/// What the site asks of every job, and this one does not say.
+void append_missing(const SiteConfig& site, const SitePartition& partition,
+                    const JobDecisions& decided, std::vector<std::string>& notes) {
+  if (site.account_required && decided.account.empty()) {
+    notes.push_back(format_text("The site refuses a job without an account{}: add --{} ({}).",
+                                doubt(site, "account/required"), site.account_flag,
+                                site.account_example));
+  }
+  if (!decided.time.empty() || partition.name.empty()) return;
+  const std::string time = missing_time(partition, decided.size.nodes);
+  if (site.time_required) {
+    notes.push_back(format_text("The site refuses a job without a time limit{}: add --time {}.",
+                                doubt(site, "time_required"), time));
+  } else if (!site.partitions.empty()) {
+    notes.push_back(format_text(
+        "Without --time a job gets the site's default, which is not known here: add --time {}.",
+        time));
+  }
+}
+
+/// Refuses to submit what sbatch is known to refuse.
+Status check_demands(const SiteConfig& site, const SitePartition& partition,
+                     const JobOptions& request, const JobDecisions& decided) {
+  if (request.action != JobAction::kSubmit) return Status::ok();
+  if (site.account_required && decided.account.empty() && doubt(site, "account/required").empty()) {
+    return error(Code::kInvalidArgument,
+                 "site {} refuses a job without an account: type --account "
+                 "(they look like {})",
+                 site.id, site.account_example);
+  }
+  if (site.time_required && decided.time.empty() && doubt(site, "time_required").empty()) {
+    return error(Code::kInvalidArgument,
+                 "site {} refuses a job without a time limit: type --time {}", site.id,
+                 missing_time(partition, decided.size.nodes));
+  }
+  return Status::ok();
+}
+
 std::vector<std::string> plan_notes(const SiteConfig& site, const SitePartition& partition,
-                                    const JobOptions& request, const JobSize& size,
+                                    const JobOptions& request, const JobDecisions& decided,
                                     const std::vector<std::string>& modules) {
+  const JobSize& size = decided.size;
   std::vector<std::string> notes;
   if (request.action != JobAction::kHeader) notes.push_back(title(site, partition, size));
   if (!site.retired.empty()) notes.push_back("Retired: " + site.retired + ".");
@@ -134,15 +177,14 @@ std::vector<std::string> plan_notes(const SiteConfig& site, const SitePartition&
     for (const std::string& field : guesses) names += (names.empty() ? "" : ", ") + field;
     notes.push_back("The site file assumes these values, so verify them: " + names + ".");
   }
-  if (site.account_required && request.account.empty()) {
-    notes.push_back(format_text("The site refuses a job without an account: add --{} ({}).",
-                                site.account_flag, site.account_example));
-  }
+  append_missing(site, partition, decided, notes);
+  append_words(notes, limit_notes(partition, decided.qos, size));
   if (!size.note.empty()) notes.push_back(size.note);
   if (request.action == JobAction::kHeader && !modules.empty()) {
     std::string names;
     for (const std::string& module : modules) names += " " + module;
-    notes.push_back("The script below must first: module load" + names);
+    notes.push_back(format_text("The script below must first: {}module load{}",
+                                site.module_purge ? "module purge; " : "", names));
   }
   return notes;
 }
@@ -159,6 +201,13 @@ void note_assumed_container(const SiteConfig& site, const JobOptions& request,
 
 Status check_scheduler(const SiteConfig& site) {
   const SiteScheduler& scheduler = site.scheduler;
+  if (scheduler.kind == "none") {
+    return error(Code::kInvalidArgument,
+                 "site {} has no batch system, so there is no job script to write: start the ranks "
+                 "in its container, with {} -np N hvdrun PROGRAM, or with hvdrun -np N PROGRAM on "
+                 "one machine",
+                 site.id, scheduler.launcher);
+  }
   if (scheduler.kind != "slurm") {
     return error(
         Code::kInvalidArgument,
@@ -178,18 +227,17 @@ Status check_scheduler(const SiteConfig& site) {
 Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
                          const std::string& hvdrun) {
   HVD_TRY(check_scheduler(site));
-  HVD_TRY_ASSIGN(const SitePartition partition, choose_partition(site, request));
+  HVD_TRY_ASSIGN(SitePartition partition, choose_partition(site, request));
   JobDecisions decided;
   HVD_TRY_ASSIGN(decided.size, plan_size(site, partition, request));
   decided.qos = plan_qos(partition, request, decided.size);
+  if (partition.exclusive && shares_nodes(partition, decided.qos)) {
+    partition.exclusive = false;
+    HVD_TRY_ASSIGN(decided.size, plan_size(site, partition, request));
+  }
   HVD_TRY_ASSIGN(decided.time, plan_time(site, partition, request, decided.size));
   HVD_TRY_ASSIGN(decided.account, plan_account(site, partition, request.account));
-  if (site.account_required && request.account.empty() && request.action == JobAction::kSubmit) {
-    return error(Code::kInvalidArgument,
-                 "site {} refuses a job without an account: type --account "
-                 "(they look like {})",
-                 site.id, site.account_example);
-  }
+  HVD_TRY(check_demands(site, partition, request, decided));
   HVD_TRY_ASSIGN(decided.signal, plan_signal(request));
   JobPlan plan;
   plan.hvdrun = hvdrun;
@@ -198,11 +246,12 @@ Result<JobPlan> plan_job(const SiteConfig& site, const JobOptions& request,
   plan.directives = plan_directives(site, partition, request, decided);
   HVD_TRY(check_directives(site, plan.directives));
   plan.modules = plan_modules(site, partition, request);
-  plan.notes = plan_notes(site, partition, request, decided.size, plan.modules);
+  plan.purges_modules = site.module_purge && !plan.modules.empty();
+  plan.notes = plan_notes(site, partition, request, decided, plan.modules);
   for (const SiteVariable& variable : site.env) {
     if (variable.when == "historical") plan.historical.push_back(variable);
   }
-  const SiteFacts facts = facts_of(partition, request, decided.size);
+  const SiteFacts facts = facts_of(site, partition, request, decided.size);
   plan.environment = site_environment(site, facts);
   plan.undecided = undecided(site, plan, facts);
   plan.shape = choose_shape(request, decided.size,

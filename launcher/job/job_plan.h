@@ -21,6 +21,7 @@ struct JobPlan {
   std::vector<std::string> notes;  ///< Comments at the top.
   std::vector<JobDirective> directives;
   std::vector<std::string> modules;
+  bool purges_modules = false;           ///< Before it loads those.
   std::vector<SiteVariable> historical;  ///< Variables kept as text.
   std::vector<PlannedVariable> environment;
   std::vector<std::string> undecided;  ///< "NAME (condition)": hvdrun decides on the node.

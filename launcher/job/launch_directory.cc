@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr mode_t kScriptMode = 0755;
+constexpr mode_t kScriptMode = 0700;  ///< Arguments of the user's program may be secrets.
 constexpr mode_t kPrivate = 0600;
 constexpr mode_t kUsual = 0644;
 

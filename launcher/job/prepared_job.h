@@ -18,7 +18,8 @@ struct PreparedJob {
   std::string text;
 };
 
-/// Finds the site (typed, else the one that claims this machine) and the templates, and decides.
-Result<PreparedJob> prepare_job(const JobOptions& options, const Environment& environment);
+/// Finds the site (typed, else the one that claims this machine), the defaults and the templates,
+/// and decides.
+Result<PreparedJob> prepare_job(const JobOptions& typed, const Environment& environment);
 
 }  // namespace hvd

@@ -8,7 +8,9 @@
 
 namespace hvd {
 
-/// What `--list` prints: each known site and its partitions, with the source of their values.
-Result<std::string> describe_sites(const Environment& environment, bool as_json);
+/// What `--list` prints: each known site, or the one of that name, and its partitions, with the
+/// source of their values.
+Result<std::string> describe_sites(const Environment& environment, const std::string& site,
+                                   bool as_json);
 
 }  // namespace hvd

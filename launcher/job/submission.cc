@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "launcher/plan/master_mark.h"
 #include "launcher/site/secret.h"
@@ -24,8 +25,18 @@ bool is_of_a_job(std::string_view name) {
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+/// Those of sbatch's variables that are not named as their options are.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kVariables{
+    {{"array", "SBATCH_ARRAY_INX"},
+     {"mem", "SBATCH_MEM_PER_NODE"},
+     {"switches", "SBATCH_REQ_SWITCH"},
+     {"time", "SBATCH_TIMELIMIT"}}};
+
 /// "gpus-per-node" becomes "SBATCH_GPUS_PER_NODE".
 std::string sbatch_variable(const std::string& option) {
+  for (const auto& [known, variable] : kVariables) {
+    if (known == option) return std::string(variable);
+  }
   std::string name = "SBATCH_";
   for (const char c : option) {
     const bool is_small = c >= 'a' && c <= 'z';
@@ -43,6 +54,16 @@ std::string without_patterns(const std::string& path) {
 
 }  // namespace
 
+std::string elsewhere_note(const SiteConfig& site, const SiteConfig& here) {
+  if (site.id == here.id || site.detect.is_empty()) return "";
+  return format_text(
+      "warning: site {} is not this machine ({}): the job goes to the Slurm here\nhint: "
+      "'hvdrun script' with the same options prints it, to be submitted there",
+      site.id,
+      here.detect.is_empty() ? "no site claims it"
+                             : format_text("which is {}, by {}", here.id, here.found_by));
+}
+
 Environment submission_environment(const Environment& environment) {
   Environment outside = environment;
   for (const std::string_view name :
@@ -53,6 +74,11 @@ Environment submission_environment(const Environment& environment) {
     outside.unset(name);
   }
   for (const std::string& name : masters_of_other_steps(environment, "")) outside.unset(name);
+  if (environment.has(launch_env::kRank)) {  // then these are of the same rank
+    for (const std::string_view name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+      outside.unset(name);
+    }
+  }
   if (!environment.has("SLURM_JOB_ID")) return outside;
   for (const auto& [name, value] : environment.variables()) {
     if (is_of_a_job(name)) outside.unset(name);
@@ -72,22 +98,37 @@ std::string describe_environment(const Environment& environment) {
   return text;
 }
 
-std::vector<std::string> overriding_variables(const JobPlan& plan, const Environment& environment) {
-  std::vector<std::string> sentences;
-  for (const JobDirective& line : plan.directives) {
-    std::string name = sbatch_variable(line.option);
-    if (line.option == "time") name = "SBATCH_TIMELIMIT";
-    const std::optional<std::string> value = environment.get(name);
-    if (!value || *value == line.value) continue;
-    sentences.push_back(
-        format_text("{}='{}' of your environment wins over --{}={}: unset it, or type that value",
-                    name, *value, line.option, line.value));
-  }
-  return sentences;
+std::string ContradictedLine::flag() const {
+  return "--" + line.option + (line.value.empty() ? "" : "=" + line.value);
 }
 
-std::vector<std::string> sbatch_command(const JobOptions& options, const SubmissionPlaces& places) {
-  std::vector<std::string> words{"sbatch", "--parsable", "--chdir=" + places.working};
+std::vector<ContradictedLine> contradicted_lines(const JobPlan& plan,
+                                                 const Environment& environment) {
+  std::vector<ContradictedLine> contradicted;
+  for (const JobDirective& line : plan.directives) {
+    std::string name = sbatch_variable(line.option);
+    std::optional<std::string> value = environment.get(name);
+    if (!value || *value == line.value || line.value.empty()) continue;
+    contradicted.push_back({std::move(name), *std::move(value), line});
+  }
+  return contradicted;
+}
+
+std::string describe_contradiction(const ContradictedLine& contradicted) {
+  return format_text(
+      "{0}='{1}' of your environment does not count for this job, which has {2}\nhint: for that "
+      "value type --{3}={1}",
+      contradicted.variable, contradicted.value, contradicted.flag(), contradicted.line.option);
+}
+
+std::vector<std::string> sbatch_command(const JobOptions& options, const SubmissionPlaces& places,
+                                        const std::vector<ContradictedLine>& contradicted) {
+  std::vector<std::string> words{"sbatch", "--parsable"};
+  for (const ContradictedLine& line : contradicted) words.push_back(line.flag());
+  const bool has_folder =
+      std::any_of(options.sbatch.begin(), options.sbatch.end(),
+                  [](const SbatchSetting& setting) { return setting.name == "chdir"; });
+  if (!has_folder) words.push_back("--chdir=" + places.working);
   if (options.output.empty()) {
     words.push_back("--output=" + without_patterns(places.folder) +
                     (options.array.empty() ? "/%j.out" : "/%A_%a.out"));

@@ -14,11 +14,29 @@ namespace hvd {
 /// since the new job would take it for its own.
 Environment submission_environment(const Environment& environment);
 
+/// The sentence about a job for a site that this machine is not of; empty: nothing contradicts it.
+/// `here`: the site that was detected.
+std::string elsewhere_note(const SiteConfig& site, const SiteConfig& here);
+
 /// One `NAME=value` line a variable, by name; values that look like secrets are "(redacted)".
 std::string describe_environment(const Environment& environment);
 
-/// SBATCH_* variables that win over lines of the header, a sentence each.
-std::vector<std::string> overriding_variables(const JobPlan& plan, const Environment& environment);
+/// A line of the header that a variable of the user's (SBATCH_PARTITION) contradicts: sbatch would
+/// take the variable's value.
+struct ContradictedLine {
+  std::string variable;
+  std::string value;  ///< Of the variable.
+  JobDirective line;
+
+  /// "--partition=a": on sbatch's command line it wins over the variable.
+  std::string flag() const;
+};
+
+std::vector<ContradictedLine> contradicted_lines(const JobPlan& plan,
+                                                 const Environment& environment);
+
+/// The sentence about it.
+std::string describe_contradiction(const ContradictedLine& contradicted);
 
 /// Where the files of a submission are.
 struct SubmissionPlaces {
@@ -27,7 +45,9 @@ struct SubmissionPlaces {
 };
 
 /// The sbatch command: the job starts in the working folder, so that relative paths keep their
-/// meaning, and its output lies in the launch directory unless the user says where.
-std::vector<std::string> sbatch_command(const JobOptions& options, const SubmissionPlaces& places);
+/// meaning, and its output lies in the launch directory unless the user says where. What variables
+/// contradict is said again.
+std::vector<std::string> sbatch_command(const JobOptions& options, const SubmissionPlaces& places,
+                                        const std::vector<ContradictedLine>& contradicted = {});
 
 }  // namespace hvd

@@ -7,15 +7,16 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/cluster/capture.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
 #include "launcher/console/shell_word.h"
-#include "launcher/job/capture.h"
 #include "launcher/job/follow.h"
 #include "launcher/job/launch_directory.h"
 #include "launcher/job/submission.h"
 #include "launcher/run/exec.h"
 #include "launcher/run/program_path.h"
+#include "launcher/site/secret.h"
 
 namespace hvd {
 namespace {
@@ -28,12 +29,12 @@ int fail(const std::string& what, int code) {
   return code;
 }
 
-/// This command as it was typed.
+/// This command as it was typed, without the secrets in it.
 std::string own_command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  return shell_line(words);
+  return shell_line(shown_arguments(std::move(words)));
 }
 
 std::string describe_command_file(const std::vector<std::string>& command,
@@ -81,7 +82,8 @@ int report_refusal(const Captured& answer, const std::string& folder) {
 Result<std::string> submit(const PreparedJob& job, const JobOptions& options,
                            const SubmissionPlaces& places, const Environment& environment,
                            Captured& answer) {
-  const std::vector<std::string> command = sbatch_command(options, places);
+  const std::vector<std::string> command =
+      sbatch_command(options, places, contradicted_lines(job.plan, environment));
   LaunchFiles files;
   files.script = job.text;
   files.environment = describe_environment(environment);
@@ -92,9 +94,12 @@ Result<std::string> submit(const PreparedJob& job, const JobOptions& options,
   return job_id(answer.output);
 }
 
-int dry_run(const PreparedJob& job, const JobOptions& options, const SubmissionPlaces& places) {
+int dry_run(const PreparedJob& job, const JobOptions& options, const SubmissionPlaces& places,
+            const Environment& environment) {
+  const std::vector<std::string> command =
+      sbatch_command(options, places, contradicted_lines(job.plan, environment));
   std::fprintf(stderr, "hvdrun: would write %s/job.sh, and run: %s\n", places.folder.c_str(),
-               shell_line(sbatch_command(options, places)).c_str());
+               shell_line(command).c_str());
   return print_answer(job.text);
 }
 
@@ -118,10 +123,10 @@ int submit_job(const PreparedJob& job, const JobOptions& options, const Environm
       choose_launch_directory(options.launch_dir, job_name(options), options.dry_run);
   if (!folder.is_ok()) return fail(folder.status().message(), kExitUsage);
   const SubmissionPlaces places{folder.value(), std::filesystem::current_path().string()};
-  for (const std::string& sentence : overriding_variables(job.plan, outside)) {
-    print_message(sentence);
+  for (const ContradictedLine& line : contradicted_lines(job.plan, outside)) {
+    print_message(describe_contradiction(line));
   }
-  if (options.dry_run) return dry_run(job, options, places);
+  if (options.dry_run) return dry_run(job, options, places, outside);
   Captured answer;
   const Result<std::string> id = submit(job, options, places, outside, answer);
   if (!id.is_ok()) return fail(id.status().message(), kExitFailure);

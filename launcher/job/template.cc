@@ -67,6 +67,7 @@ Result<std::string> render_setup(const JobPlan& plan, const TemplateFiles& templ
   values.set("newline", "\n");  // A line break written in the template goes with its section's tag.
   values.set("has_modules", !plan.modules.empty());
   values.set("modules", words(plan.modules));
+  values.set("purges_modules", plan.purges_modules);
   values.set("has_environment", !plan.environment.empty());
   values.set("undecided", words(plan.undecided));
   values.set("has_variables",

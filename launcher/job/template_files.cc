@@ -56,8 +56,9 @@ Result<TemplateFiles> read_templates(const std::string& typed, const Environment
     HVD_TRY(check_folder(typed));
     HVD_TRY(add_folder(typed, files));
   }
-  const std::string config = config_folder(environment);
-  if (!config.empty()) HVD_TRY(add_folder(config + "/templates", files));
+  for (const std::string& folder : config_folders(environment)) {
+    HVD_TRY(add_folder(folder + "/templates", files));
+  }
   return files;
 }
 

@@ -44,6 +44,7 @@ struct LintedFile {
   std::string site;  ///< The site it was held against; empty: none.
   std::vector<Finding> findings;
   std::vector<std::string> mended = {};  ///< What --fix changed, one sentence each.
+  bool is_program = false;               ///< A Python program, of which the text alone was seen.
 };
 
 /// Whether something is wrong: an error or a warning; notes alone are not.

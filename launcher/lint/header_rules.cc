@@ -57,6 +57,20 @@ void add_broken_lines(const SbatchFile& file, std::vector<Finding>& findings) {
   }
 }
 
+/// Another line that gives the option says that this one was meant to be off.
+void add_switched_off(const SbatchFile& file, std::vector<Finding>& findings) {
+  for (const SwitchedOff& line : file.switched_off) {
+    if (find_directive(file, line.option) != nullptr) continue;
+    findings.push_back({.rule = "unread-directive",
+                        .severity = Severity::kWarning,
+                        .line = line.line,
+                        .variable = "--" + line.option,
+                        .why = "a blank stands behind the #, so this is a comment",
+                        .fix = "write #SBATCH, or ##SBATCH where it is meant to be off",
+                        .source = std::string(kManual)});
+  }
+}
+
 void add_options(const SbatchFile& file, std::vector<Finding>& findings) {
   std::set<std::string> seen;
   for (const Directive& directive : file.directives) {
@@ -260,6 +274,7 @@ std::vector<Finding> check_syntax(const ScriptFacts& facts) {
   std::vector<Finding> findings;
   add_file_form(facts.file, findings);
   add_broken_lines(facts.file, findings);
+  add_switched_off(facts.file, findings);
   add_options(facts.file, findings);
   add_constraint(facts.file, findings);
   add_time(facts.file, findings);

@@ -26,6 +26,9 @@ std::vector<Finding> check_syntax(const ScriptFacts& facts);
 /// Numbers of nodes, tasks and GPUs that do not go together; true on any cluster.
 std::vector<Finding> check_request(const ScriptFacts& facts);
 
+/// Tasks, GPUs, cores and memory that do not go together; true on any cluster.
+std::vector<Finding> check_shares(const ScriptFacts& facts);
+
 /// Partition, QoS, time and size against the site.
 std::vector<Finding> check_limits(const ScriptFacts& facts);
 
@@ -37,6 +40,9 @@ std::vector<Finding> check_modules(const ScriptFacts& facts);
 
 /// The lines that start tasks.
 std::vector<Finding> check_launches(const ScriptFacts& facts);
+
+/// Steps that are too big, start launchers in their tasks, or lack an option of the site's.
+std::vector<Finding> check_steps(const ScriptFacts& facts);
 
 /// A finding at a directive.
 Finding directive_finding(std::string_view rule, const Directive& directive);

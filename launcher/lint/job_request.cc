@@ -90,6 +90,18 @@ std::string gpu_type_of(const std::string& text, bool is_gres) {
   return gpu ? gpu->type : "";
 }
 
+std::optional<int> JobRequest::all_tasks() const {
+  if (tasks) return tasks;
+  if (!nodes || !tasks_per_node) return std::nullopt;
+  return *nodes * *tasks_per_node;
+}
+
+int JobRequest::node_count() const {
+  if (nodes) return *nodes;
+  const int on_each = tasks_per_node.value_or(0);
+  return tasks && on_each > 0 ? (*tasks + on_each - 1) / on_each : 1;
+}
+
 std::optional<int> JobRequest::tasks_on_node() const {
   // With --ntasks, --ntasks-per-node is a limit; the tasks still spread over the nodes.
   if (tasks && nodes && *nodes > 0) return (*tasks + *nodes - 1) / *nodes;

@@ -24,6 +24,10 @@ struct JobRequest {
   std::string constraint;
   std::string account;
 
+  /// Tasks of the job; absent: no number says it.
+  std::optional<int> all_tasks() const;
+  /// Nodes of the job; 1: no number says it.
+  int node_count() const;
   /// Tasks on one node, from whichever of the numbers say it.
   std::optional<int> tasks_on_node() const;
   /// GPUs of one node, from whichever of the numbers say it.

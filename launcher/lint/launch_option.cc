@@ -79,15 +79,10 @@ int values_behind(std::string_view launcher, std::string_view option) {
 
 std::optional<std::string> launch_option(const LaunchLine& launch, std::string_view name,
                                          char letter) {
-  int values = 0;  // of the option before, that may follow: "--ntasks 4", "--mca btl ^openib"
-  for (std::size_t i = 1; i < launch.words.size(); ++i) {
+  const std::size_t program = launched_at(launch);
+  for (std::size_t i = 1; i < program; ++i) {
     const std::string_view text = launch.words[i].text;
-    if (text == "--") return std::nullopt;  // the program follows
-    if (!text.starts_with('-')) {
-      if (values-- == 0) return std::nullopt;  // the program
-      continue;
-    }
-    values = values_behind(launch.program, text);
+    if (!text.starts_with('-')) continue;
     const bool has_next = i + 1 < launch.words.size();
     if (text == name || (letter != 0 && text.size() == 2 && text[0] == '-' && text[1] == letter)) {
       return has_next ? launch.words[i + 1].text : std::string();
@@ -100,6 +95,20 @@ std::optional<std::string> launch_option(const LaunchLine& launch, std::string_v
     }
   }
   return std::nullopt;
+}
+
+std::size_t launched_at(const LaunchLine& launch) {
+  int values = 0;  // of the option before, that may follow: "--ntasks 4", "--mca btl ^openib"
+  for (std::size_t i = 1; i < launch.words.size(); ++i) {
+    const std::string_view text = launch.words[i].text;
+    if (text == "--") return i;  // the program follows
+    if (!text.starts_with('-')) {
+      if (values-- == 0) return i;  // the program
+      continue;
+    }
+    values = values_behind(launch.program, text);
+  }
+  return launch.words.size();
 }
 
 }  // namespace hvd

@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "launcher/lint/header_rules.h"
+#include "launcher/lint/launch_chain.h"
 #include "launcher/lint/version.h"
 
 namespace hvd {
@@ -47,6 +48,9 @@ void add_cpus(const ScriptFacts& facts, std::vector<Finding>& findings) {
 }
 
 bool has_network(const ScriptFacts& facts, std::string_view wanted) {
+  const SetVariable* variable = find_set(facts.file.variables, "SLURM_NETWORK");
+  if (variable != nullptr && variable->value.value_or("").find(wanted) != std::string::npos)
+    return true;
   const Directive* directive = find_directive(facts.file, "network");
   if (directive != nullptr && directive->value.value_or("").find(wanted) != std::string::npos) {
     return true;
@@ -72,42 +76,9 @@ void add_network(const ScriptFacts& facts, std::vector<Finding>& findings) {
                       .source = "HPE shs-ccl-docs, 2026-04"});
 }
 
-/// Tasks that the header asks for; absent: it says no number.
-std::optional<int> tasks_of(const JobRequest& request) {
-  if (request.tasks) return request.tasks;
-  if (!request.nodes || !request.tasks_per_node) return std::nullopt;
-  return *request.nodes * *request.tasks_per_node;
-}
-
-/// Nodes of the job, from whichever of the numbers say it; 1: not said.
-int nodes_of(const JobRequest& request) {
-  if (request.nodes) return *request.nodes;
-  const int on_each = request.tasks_per_node.value_or(0);
-  return request.tasks && on_each > 0 ? (*request.tasks + on_each - 1) / on_each : 1;
-}
-
-/// The launch, with the options of hvdrun's command run as its own.
-LaunchLine without_run(const LaunchLine& launch) {
-  LaunchLine plain = launch;
-  if (plain.words.size() > 1 && plain.words[1].text == "run") {
-    plain.words.erase(plain.words.begin() + 1);
-  }
-  return plain;
-}
-
-/// N of -np N, as typed; absent: it is not there.
-std::optional<std::string> count_of(const LaunchLine& launch) {
-  for (const char* name : {"-np", "--np", "--num-proc"}) {
-    if (auto count = launch_option(launch, name, 0)) return count;
-  }
-  // "-n4" is hvdrun's; mpirun has options of several letters behind one dash, as -nolocal.
-  const auto count = launch_option(launch, "-n", launch.program == "hvdrun" ? 'n' : '\0');
-  return count ? count : launch_option(launch, "--n", 0);
-}
-
 std::optional<Finding> ranks_of_hvdrun(const ScriptFacts& facts, const LaunchLine& typed) {
   const LaunchLine launch = without_run(typed);
-  const auto count = count_of(launch);
+  const auto count = rank_count(launch);
   // --nodes: one who types it means this machine, or virtual nodes of it.
   if (!count || *count == "1" || launch_option(launch, "--nodes", 0)) return std::nullopt;
   return Finding{.rule = "launch-beside-slurm",
@@ -115,7 +86,7 @@ std::optional<Finding> ranks_of_hvdrun(const ScriptFacts& facts, const LaunchLin
                  .variable = "hvdrun",
                  .why = format_text("-np {}: all ranks start on the node of the script, and the "
                                     "job has {} nodes",
-                                    *count, nodes_of(facts.request)),
+                                    *count, facts.request.node_count()),
                  .fix = "leave -np out: hvdrun then starts the tasks of the job on all its nodes"};
 }
 
@@ -131,9 +102,9 @@ bool says_layout(const LaunchLine& launch) {
 }
 
 std::optional<Finding> ranks_of_mpirun(const ScriptFacts& facts, const LaunchLine& launch) {
-  const auto count = count_of(launch);
+  const auto count = rank_count(launch);
   if (!count || *count == "1" || says_layout(launch)) return std::nullopt;
-  const std::optional<int> tasks = tasks_of(facts.request);
+  const std::optional<int> tasks = facts.request.all_tasks();
   const bool is_number = count->find_first_not_of("0123456789") == std::string::npos;
   const bool differs = tasks && is_number && *count != std::to_string(*tasks);
   Finding finding{.rule = "launch-beside-slurm",
@@ -144,11 +115,11 @@ std::optional<Finding> ranks_of_mpirun(const ScriptFacts& facts, const LaunchLin
                     ? format_text(
                           "-np {}: the job has {} tasks on {} nodes; {} fills one node after the "
                           "other, as far as it knows them",
-                          *count, *tasks, nodes_of(facts.request), launch.program)
+                          *count, *tasks, facts.request.node_count(), launch.program)
                     : format_text(
                           "-np {}: {} reaches the {} nodes of the job only where it was built "
                           "for Slurm or is given them",
-                          *count, launch.program, nodes_of(facts.request));
+                          *count, launch.program, facts.request.node_count());
   finding.fix = "write srun hvdrun PROGRAM: Slurm knows the number and the nodes";
   return finding;
 }
@@ -170,7 +141,7 @@ std::optional<Finding> hosts_of_horovodrun(const LaunchLine& launch) {
 }
 
 void add_counts(const ScriptFacts& facts, std::vector<Finding>& findings) {
-  if (nodes_of(facts.request) < 2) return;
+  if (facts.request.node_count() < 2) return;
   for (const LaunchLine& launch : facts.file.launches) {
     std::optional<Finding> finding;
     if (launch.program == "hvdrun") finding = ranks_of_hvdrun(facts, launch);

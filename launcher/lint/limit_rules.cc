@@ -115,7 +115,8 @@ void add_time_limit(const ScriptFacts& facts, std::vector<Finding>& findings) {
   const Directive* directive = find_directive(facts.file, "time");
   const SitePartition& partition = *facts.partition;
   if (directive == nullptr) {
-    if (partition.default_time.empty()) return;
+    // Where no job may go without one, that is an error of its own.
+    if (partition.default_time.empty() || facts.site.time_required) return;
     Finding finding{.rule = "missing-time"};
     finding.why = format_text("without --time a job of {} ends after {}", partition.name,
                               partition.default_time);
@@ -204,6 +205,8 @@ void add_gpus(const ScriptFacts& facts, std::vector<Finding>& findings) {
   const SitePartition& partition = *facts.partition;
   const std::optional<int> gpus = facts.request.gpus_on_node();
   if (directive == nullptr || !gpus || partition.gpus_per_node < 1) return;
+  const SiteQos* qos = find_qos(partition, facts.request.qos);
+  const bool is_whole = partition.exclusive && (qos == nullptr || !qos->shares_nodes);
   if (*gpus > partition.gpus_per_node) {
     Finding finding = directive_finding("too-many-gpus", *directive);
     finding.why = format_text("{} GPUs on a node of {}, which has {}", *gpus, partition.name,
@@ -211,14 +214,13 @@ void add_gpus(const ScriptFacts& facts, std::vector<Finding>& findings) {
     finding.fix = format_text("ask for {} on each of {} nodes", partition.gpus_per_node,
                               nodes_for(*gpus, facts.request.nodes.value_or(1), partition));
     findings.push_back(held_against(std::move(finding), provenance_of(partition, "gpus/count")));
-  } else if (*gpus < partition.gpus_per_node && partition.exclusive) {
+  } else if (*gpus < partition.gpus_per_node && is_whole) {
     Finding finding = directive_finding("idle-gpus", *directive);
     finding.why = format_text("{} of the {} GPUs of a node, which the job gets as a whole", *gpus,
                               partition.gpus_per_node);
     finding.fix = format_text("ask for {}", partition.gpus_per_node);
     findings.push_back(held_against(std::move(finding), provenance_of(partition, "exclusive")));
   }
-  const SiteQos* qos = find_qos(partition, facts.request.qos);
   const int all = facts.request.gpus.value_or(*gpus * facts.request.nodes.value_or(1));
   if (qos == nullptr || !qos->max_gpus || all <= *qos->max_gpus) return;
   Finding finding = directive_finding("too-many-gpus", *directive);

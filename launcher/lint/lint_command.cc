@@ -5,13 +5,22 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <set>
 
 #include "base/environment.h"
+#include "base/text_file.h"
 #include "bootstrap/local_host.h"
+#include "launcher/cluster/site_look.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
+#include "launcher/lint/file_kind.h"
+#include "launcher/lint/launch_chain.h"
 #include "launcher/lint/lint_script.h"
+#include "launcher/lint/live_rules.h"
 #include "launcher/lint/machine_facts.h"
+#include "launcher/lint/python_program.h"
 #include "launcher/lint/report.h"
 #include "launcher/lint/sbatch_file.h"
 #include "launcher/lint/script_file.h"
@@ -47,6 +56,7 @@ LintedFile lint_environment(const Environment& environment) {
 struct SiteChoice {
   std::vector<SiteConfig> sites;  ///< Empty: --site was given.
   SiteConfig fallback;
+  std::optional<LiveCluster> live = {};  ///< Of the fallback, where this machine is of it.
 };
 
 Result<SiteChoice> choose_sites(const LintOptions& options, const Environment& environment) {
@@ -63,10 +73,65 @@ Result<SiteChoice> choose_sites(const LintOptions& options, const Environment& e
   return choice;
 }
 
-Result<LintedFile> lint_file(const std::string& path, const SiteChoice& choice,
-                             const LintOptions& options) {
+LintedFile lint_program(const std::string& path, const std::string& text) {
+  return {.path = path,
+          .site = "",
+          .findings = lint_python(read_python_program(path, text)),
+          .is_program = true};
+}
+
+/// Where a script that a launch names lies: from here, or beside the job script.
+std::optional<std::string> find_program(const std::string& name,
+                                        const std::filesystem::path& beside) {
+  std::error_code failure;
+  for (const std::string& path : {name, (beside / name).string()}) {
+    if (std::filesystem::is_regular_file(path, failure)) return path;
+  }
+  return std::nullopt;
+}
+
+/// The Python files that a script starts, as far as they are found from here or from beside it; a
+/// note in `findings` names each of the others.
+std::vector<LintedFile> lint_launched(const std::string& path, const SbatchFile& file,
+                                      std::vector<Finding>& findings) {
+  std::vector<LintedFile> programs;
+  std::set<std::string> seen;
+  const std::filesystem::path beside = std::filesystem::path(path).parent_path();
+  for (const LaunchLine& launch : file.launches) {
+    const std::optional<std::string> script = launched_script(launch);
+    if (!script || !seen.insert(*script).second) continue;
+    const std::optional<std::string> found = find_program(*script, beside);
+    const std::optional<std::string> text = found ? read_text_file(*found) : std::nullopt;
+    if (!text) {
+      findings.push_back({.rule = "not-judged",
+                          .severity = Severity::kNote,
+                          .line = launch.line,
+                          .variable = *script,
+                          .why = "not found from here, so the program itself was not read",
+                          .fix = "run lint where the job will be submitted"});
+      continue;
+    }
+    programs.push_back(lint_program(*found, *text));
+  }
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.line < b.line; });
+  return programs;
+}
+
+/// The file, and the Python programs that it starts.
+Status lint_file(const std::string& path, const SiteChoice& choice, const LintOptions& options,
+                 std::vector<LintedFile>& files) {
   HVD_TRY_ASSIGN(const std::string text, read_script(path));
   SbatchFile file = parse_sbatch_file(text);
+  const FileKind kind = kind_of_file(path, file);
+  if (kind == FileKind::kOther) {
+    files.push_back({.path = path, .site = "", .findings = {no_script_finding(file)}});
+    return Status::ok();
+  }
+  if (kind == FileKind::kPython) {
+    files.push_back(lint_program(path, text));
+    return Status::ok();
+  }
   const SiteConfig* found = site_of_script(choice.sites, file);
   const SiteConfig& site = found == nullptr ? choice.fallback : *found;
   LintedFile linted{.path = path, .site = site.id, .findings = {}};
@@ -79,7 +144,15 @@ Result<LintedFile> lint_file(const std::string& path, const SiteChoice& choice,
     linted.mended = std::move(mended.changes);
   }
   linted.findings = lint_script(file, site, options.slurm);
-  return linted;
+  if (choice.live && site.id == choice.fallback.id) {
+    for (Finding& finding : check_live(file, site, *choice.live)) {
+      linted.findings.push_back(std::move(finding));
+    }
+  }
+  std::vector<LintedFile> programs = lint_launched(path, file, linted.findings);
+  files.push_back(std::move(linted));
+  std::move(programs.begin(), programs.end(), std::back_inserter(files));
+  return Status::ok();
 }
 
 Result<std::vector<LintedFile>> lint_all(const LintOptions& options,
@@ -89,11 +162,11 @@ Result<std::vector<LintedFile>> lint_all(const LintOptions& options,
                  options.slurm);
   }
   if (options.environment) return std::vector<LintedFile>{lint_environment(environment)};
-  HVD_TRY_ASSIGN(const SiteChoice choice, choose_sites(options, environment));
+  HVD_TRY_ASSIGN(SiteChoice choice, choose_sites(options, environment));
+  choice.live = look_at_site(choice.fallback, environment);
   std::vector<LintedFile> files;
   for (const std::string& path : options.files) {
-    HVD_TRY_ASSIGN(LintedFile linted, lint_file(path, choice, options));
-    files.push_back(std::move(linted));
+    HVD_TRY(lint_file(path, choice, options, files));
   }
   return files;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "base/format.h"
 #include "launcher/lint/report.h"
 #include "launcher/lint/rule_table.h"
@@ -106,7 +108,12 @@ std::string report_text(const std::vector<LintedFile>& files, bool color) {
     for (const Finding& finding : file.findings) text += finding_text(file.path, finding, colors);
   }
   const Counts counts = counts_of(files);
-  if (counts.errors + counts.warnings + counts.notes == 0) return text + "nothing is wrong\n";
+  if (counts.errors + counts.warnings + counts.notes == 0) {
+    const bool has_program = std::any_of(files.begin(), files.end(),
+                                         [](const LintedFile& file) { return file.is_program; });
+    return text + (has_program ? "nothing is wrong, as far as the text of a program shows\n"
+                               : "nothing is wrong\n");
+  }
   return text + format_text("{}, {}, {}\n", counted(counts.errors, "error"),
                             counted(counts.warnings, "warning"), counted(counts.notes, "note"));
 }

@@ -14,7 +14,8 @@ constexpr Severity kNote = Severity::kNote;
 constexpr Severity kWarning = Severity::kWarning;
 constexpr Severity kError = Severity::kError;
 
-// In the order of docs/reference/lint.md: variables, the file, the header, the site, the body.
+// In the order of docs/reference/lint.md: variables, the file, the header, the site, the body,
+// Python.
 constexpr std::array kRules = std::to_array<LintRule>({
     {"unknown-variable", kWarning, "A variable that nobody reads",
      "libraries ignore a name they do not know, so a slip is never reported; a note where nothing "
@@ -47,10 +48,15 @@ constexpr std::array kRules = std::to_array<LintRule>({
     {"no-such-interface", kError, "An interface that is not on this node",
      "NCCL and Gloo stop at start", false},
 
+    {"no-script", kError, "A file that is neither a job script nor a Python program",
+     "empty, binary, for another scheduler or another interpreter", false},
     {"no-batch-script", kError, "A file that sbatch refuses as a whole",
      "the first line must be #! with an interpreter, and no line may end as on DOS", true},
     {"unread-directive", kError, "An #SBATCH line that sbatch does not read",
-     "sbatch stops at the first command, and wants #SBATCH at the very beginning of a line", true},
+     "sbatch stops at the first command, and wants #SBATCH at the very beginning of a line; a "
+     "warning "
+     "for '# SBATCH', unless another line gives the option",
+     true},
     {"bad-directive", kError, "An #SBATCH line that sbatch refuses",
      "an option that sbatch does not have, or one without its value", true},
     {"repeated-option", kWarning, "An option that is given twice", "the last one counts", false},
@@ -75,6 +81,10 @@ constexpr std::array kRules = std::to_array<LintRule>({
     {"one-task-many-gpus", kWarning, "One task for several GPUs",
      "one rank drives one GPU: the others stay idle unless the program starts its own processes",
      false},
+    {"tasks-and-gpus", kWarning, "Tasks and GPUs of a node that differ in number",
+     "one rank drives one GPU: GPUs stay idle, or ranks would share one", false},
+    {"memory-twice", kError, "Memory asked for in two ways",
+     "--mem, --mem-per-cpu and --mem-per-gpu exclude each other", false},
     {"cpus-not-passed", kWarning, "--cpus-per-task that srun does not see",
      "srun of Slurm 22.05 to 23.02 does not take it from the job: each task gets one core", true},
 
@@ -87,8 +97,10 @@ constexpr std::array kRules = std::to_array<LintRule>({
     {"time-over-limit", kError, "More time than the QoS or the partition gives",
      "the job is refused, or waits for ever with a reason such as QOSMaxWallDurationPerJobLimit",
      false},
+    {"missing-account", kError, "No account where the site wants one", "the job is refused", false},
     {"missing-time", kWarning, "No time limit where the site's default is short",
-     "the job is ended in the middle of its work", true},
+     "the job is ended in the middle of its work; an error where the site refuses such a job",
+     true},
     {"too-many-cores", kError, "More cores than a node has", "the job can never start", true},
     {"too-many-gpus", kError, "More GPUs than a node has", "the job can never start", false},
     {"too-many-nodes", kError, "More nodes than the partition gives", "the job can never start",
@@ -109,16 +121,61 @@ constexpr std::array kRules = std::to_array<LintRule>({
      "such as arch/a100 with -C h100", true},
     {"missing-module", kWarning, "A module that the nodes need",
      "without it programs for another kind of GPU are found", true},
+    {"live-cluster", kWarning, "What the cluster as it is now has against the job",
+     "asked on a machine of the script's site alone; a note where only the site file says "
+     "otherwise",
+     false},
     {"retired-site", kNote, "A site that is gone", "the script can run nowhere as it is", false},
 
+    {"hidden-gpus", kError, "Fewer GPUs shown than a node has ranks",
+     "one CUDA_VISIBLE_DEVICES for all tasks leaves several ranks with one GPU", true},
+    {"too-many-threads", kWarning, "More OpenMP threads than cores of a task",
+     "OMP_NUM_THREADS above --cpus-per-task: threads wait for each other", true},
     {"alt-read-network", kWarning, "alt_read without its network option",
      "FI_CXI_RDZV_PROTO=alt_read needs srun --network=disable_rdzv_get", false},
     {"launch-beside-slurm", kWarning, "A launcher that counts for itself in a job of several nodes",
      "hvdrun -np starts all ranks on one node; mpirun -np and horovodrun -H repeat by hand what "
      "Slurm knows: a note where they do what was asked for",
      false},
+    {"missing-step-flag", kWarning, "A step without the option that the site's variables need",
+     "hvdrun leaves them unset, since the tasks cannot know how their srun was typed", true},
+    {"nested-launch", kError, "A launcher in the tasks of another",
+     "srun torchrun --nproc_per_node=4 or srun hvdrun -np 4 with several tasks: each starts a "
+     "world "
+     "of its own",
+     false},
+    {"step-too-big", kError, "A step with more tasks or nodes than the job",
+     "srun -n 16 in a job of 12 tasks is refused; a warning where cores may be left", false},
     {"no-launch", kNote, "A job with tasks that starts none",
      "the batch script itself runs once, on the first node", false},
+
+    {"no-init", kError, "hvd is asked before init()",
+     "neither the program nor the modules beside it call hvd.init()", false},
+    {"no-broadcast", kError, "Weights that no rank sends to the others",
+     "a distributed optimizer, and nothing with 'broadcast' in its name: ranks start with "
+     "different "
+     "weights and never agree; a note where a seed or a file may make them equal",
+     false},
+    {"saved-by-all", kError, "A file that all ranks write",
+     "torch.save, model.save or Keras' ModelCheckpoint, with nothing above it that asks for the "
+     "rank; a note where nothing in the file calls it",
+     false},
+    {"unsplit-data", kWarning, "A DataLoader that gives each rank all the data",
+     "shuffle=True without a sampler, over a dataset that does not depend on the rank; a note "
+     "where "
+     "another loader has a sampler",
+     false},
+    {"sampler-without-rank", kError, "A DistributedSampler that is not told the rank",
+     "it asks torch.distributed for rank and size, which the program does not start", false},
+    {"gpu-by-rank", kError, "A GPU chosen by rank()", "local_rank() counts the ranks of a node",
+     false},
+    {"unscaled-rate", kNote, "A learning rate that does not know the number of ranks",
+     "the batch grows with the ranks; many optimizers want a larger rate with it", false},
+    {"not-judged", kNote, "Something that the text does not show",
+     "a program that imports neither hvd nor horovod, one that was not found, data that is split "
+     "in "
+     "a way that is not seen",
+     false},
 });
 
 }  // namespace

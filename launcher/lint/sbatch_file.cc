@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "launcher/lint/sbatch_option.h"
 #include "launcher/lint/script_body.h"
+#include "launcher/options/sbatch_option.h"
 
 namespace hvd {
 namespace {
@@ -212,6 +212,18 @@ class HeaderReader {
   SbatchFile& file_;
 };
 
+/// "# SBATCH": how some people switch a line off, and a slip of others. Decided at the end, when it
+/// is known whether another line gives the option.
+void note_switched_off(SbatchFile& file, std::string_view options, int number) {
+  const std::size_t begin = options.find('-');
+  const std::size_t name = std::min(options.find_first_not_of('-', begin), options.size());
+  const std::size_t end = std::min(options.find_first_of("= \t\r", name), options.size());
+  const std::string_view typed = options.substr(name, end - name);
+  const SbatchOption* option = name - begin == 1 && !typed.empty() ? find_sbatch_letter(typed[0])
+                                                                   : find_sbatch_option(typed);
+  if (option != nullptr) file.switched_off.push_back({number, std::string(option->name)});
+}
+
 /// Why a line that looks like a directive is none; empty: it does not look like one.
 void note_lookalike(SbatchFile& file, std::string_view line, TextRange at, int number) {
   const std::size_t indent = std::min(line.find_first_not_of(" \t"), line.size());
@@ -225,8 +237,10 @@ void note_lookalike(SbatchFile& file, std::string_view line, TextRange at, int n
   if (behind.empty() || !is_space(behind.front())) return;
   const std::size_t value = behind.find_first_not_of(" \t");
   if (value == std::string_view::npos || behind[value] != '-') return;
-  // "# SBATCH" is how many people switch a line off.
-  if (blanks > 1 && indent == 0) return;
+  if (blanks > 1 && indent == 0) {
+    note_switched_off(file, behind, number);
+    return;
+  }
   BrokenDirective broken{number, "unread-directive",
                          indent > 0 ? "blanks stand before #SBATCH, so this is a comment"
                                     : "#SBATCH is written in capitals, so this is a comment",
@@ -234,6 +248,11 @@ void note_lookalike(SbatchFile& file, std::string_view line, TextRange at, int n
   broken.mended_at = TextRange{at.begin, at.begin + indent + blanks + 6};
   broken.mended = kMagic;
   file.broken.push_back(std::move(broken));
+}
+
+bool is_python_script(std::string_view text) {
+  const std::string_view first = text.substr(0, text.find('\n'));
+  return first.starts_with("#!") && first.find("python") != std::string_view::npos;
 }
 
 bool is_command(std::string_view line) {
@@ -274,7 +293,8 @@ SbatchFile parse_sbatch_file(std::string text) {
     }
     begin = at.end;
   }
-  read_script_body(file, body);
+  // A job script may be a program: what sbatch reads of it is its header.
+  if (!is_python_script(all)) read_script_body(file, body);
   return file;
 }
 

@@ -33,6 +33,12 @@ struct BrokenDirective {
   std::string mended = {};
 };
 
+/// A line that a blank behind its # makes a comment: "# SBATCH --time=1".
+struct SwitchedOff {
+  int line = 0;
+  std::string option;  ///< Long name, without dashes.
+};
+
 struct ModuleLine {
   int line = 0;
   std::vector<std::string> names;
@@ -53,6 +59,7 @@ struct SbatchFile {
   std::string text;
   std::vector<Directive> directives;
   std::vector<BrokenDirective> broken;
+  std::vector<SwitchedOff> switched_off;
   std::vector<SetVariable> variables;
   std::vector<ModuleLine> modules;
   std::vector<LaunchLine> launches;
@@ -70,5 +77,8 @@ const Directive* find_directive(const SbatchFile& file, std::string_view option)
 /// "-x v"; absent: it is not there. Looked for up to the program that is launched, or "--".
 std::optional<std::string> launch_option(const LaunchLine& launch, std::string_view name,
                                          char letter);
+
+/// Where the words of a launch name the program, or "--" before it; their number: nowhere.
+std::size_t launched_at(const LaunchLine& launch);
 
 }  // namespace hvd

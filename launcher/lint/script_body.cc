@@ -158,13 +158,18 @@ void read_command(SbatchFile& file, const ShellCommand& command) {
     read_setenv(file, command, first + 1);
   } else if (program == "module" || program == "ml") {
     read_module(file, command, first);
-  } else if (std::find(kLaunchers.begin(), kLaunchers.end(), base_name(program)) !=
-             kLaunchers.end()) {
+  } else if (is_launcher(program)) {
     read_launch(file, command, first);
   }
 }
 
 }  // namespace
+
+std::string program_name(std::string_view path) { return std::string(base_name(path)); }
+
+bool is_launcher(std::string_view word) {
+  return std::find(kLaunchers.begin(), kLaunchers.end(), base_name(word)) != kLaunchers.end();
+}
 
 void read_script_body(SbatchFile& file, std::size_t begin) {
   for (const ShellCommand& command : split_commands(file.text, begin)) {

@@ -44,11 +44,12 @@ Result<std::string> read_script(const std::string& path) {
   if (text.is_ok()) return text;
   const Status& status = text.status();
   if (status.code() == Code::kInvalidArgument) {
-    return error(Code::kInvalidArgument, "{}, which sbatch refuses: name an sbatch file",
+    return error(Code::kInvalidArgument, "{}, which sbatch refuses: name a job script",
                  status.message());
   }
   if (status.code() == Code::kTimeout) return status;
-  return error(Code::kInvalidArgument, "{}: name an sbatch file, and check path and rights",
+  return error(Code::kInvalidArgument,
+               "{}: name a job script or a Python program, and check path and rights",
                status.message());
 }
 

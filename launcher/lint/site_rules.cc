@@ -37,6 +37,27 @@ void add_account(const ScriptFacts& facts, std::vector<Finding>& findings) {
       held_against(std::move(finding), provenance_of(facts.site, "account/pattern")));
 }
 
+/// What the site refuses a job without.
+void add_required_options(const ScriptFacts& facts, std::vector<Finding>& findings) {
+  if (facts.file.directives.empty()) return;  // no header: its options stand on a command line
+  const SiteConfig& site = facts.site;
+  if (site.account_required && find_directive(facts.file, site.account_flag) == nullptr) {
+    Finding finding{.rule = "missing-account",
+                    .severity = Severity::kError,
+                    .variable = "--" + site.account_flag};
+    finding.why = format_text("{} refuses a job without an account", site.name);
+    finding.fix = format_text("add --{}={}", site.account_flag,
+                              site.account_example.empty() ? "PROJECT" : site.account_example);
+    findings.push_back(held_against(std::move(finding), provenance_of(site, "account/required")));
+  }
+  if (!site.time_required || find_directive(facts.file, "time") != nullptr) return;
+  Finding finding{.rule = "missing-time", .severity = Severity::kError, .variable = "--time"};
+  finding.why = format_text("{} refuses a job without a time limit", site.name);
+  finding.fix = format_text("add --time={}", site.time.empty() ? "H:MM:SS" : site.time);
+  if (!site.time.empty()) finding.edit = new_directive(facts.file, "--time=" + site.time);
+  findings.push_back(held_against(std::move(finding), provenance_of(site, "time_required")));
+}
+
 /// --hint=nomultithread and its two other spellings.
 bool says_threads(const SbatchFile& file) {
   return find_directive(file, "hint") != nullptr ||
@@ -212,6 +233,7 @@ void add_required(const ScriptFacts& facts, std::vector<Finding>& findings) {
 std::vector<Finding> check_site_options(const ScriptFacts& facts) {
   std::vector<Finding> findings;
   add_account(facts, findings);
+  add_required_options(facts, findings);
   add_wanted(facts, findings);
   add_forbidden(facts, findings);
   add_gpu_style(facts, findings);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/options/app.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
+#include "launcher/console/line_width.h"
 #include "launcher/options/command_table.h"
 #include "launcher/options/foreign_option.h"
 #include "launcher/options/nearest.h"
@@ -81,8 +84,12 @@ std::string help_of(CLI::App& app, std::string_view command) {
   const CommandEntry& entry = entry_of(command);
   // Hidden commands are described by nobody else; hvdrun's own help lists the others.
   const bool is_whole = entry.name == "run";
+  constexpr std::size_t kNarrowest = 50;
+  const std::size_t width =
+      line_width(STDOUT_FILENO, Environment::of_process()).value_or(kHelpWidth);
   return help_text(describe(app, entry),
-                   is_whole ? describe_commands() : std::vector<CommandDescription>());
+                   is_whole ? describe_commands() : std::vector<CommandDescription>(),
+                   std::clamp(width, kNarrowest, kHelpWidth));
 }
 
 std::string help_line(std::string_view command) {
@@ -92,11 +99,11 @@ std::string help_line(std::string_view command) {
 }
 
 /// The option of ours that `word` is a slip of; empty: none. One letter is a slip of no other.
-std::string nearest_option(CLI::App& app, const std::string& word, std::string_view command) {
+std::string nearest_option(CLI::App& app, const std::string& word) {
   if (word.size() == 2) return "";
   std::vector<std::string> known;
-  for (const OptionDescription& option : describe(app, entry_of(command)).options) {
-    for (const std::string& name : option.names) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : names_of(*option)) {
       if (name.size() > 2) known.push_back(name);
     }
   }
@@ -108,14 +115,17 @@ std::string remedy_for(CLI::App& app, const UnknownWord& unknown, std::string_vi
   std::string remedy = right_spelling(app, unknown);
   if (remedy.empty()) remedy = foreign_remedy(unknown.word, command);
   if (!remedy.empty()) return remedy;
-  const std::string meant = nearest_option(app, unknown.word, command);
+  const std::string meant = nearest_option(app, unknown.word);
   if (!meant.empty()) return format_text("did you mean {}? {}", meant, help_line(command));
   return std::string(foreign_letter_remedy(unknown.word, command));
 }
 
 Status unknown_option(CLI::App& app, const UnknownWord& unknown, std::string_view command) {
   const std::string remedy = remedy_for(app, unknown, command);
-  return error(Code::kInvalidArgument, "unknown option '{}'\nhint: {}", unknown.word,
+  // The value of what nobody knows may be a secret that was meant for the program.
+  const std::string typed =
+      remedy.empty() ? unknown.word.substr(0, unknown.word.find('=')) : unknown.word;
+  return error(Code::kInvalidArgument, "unknown option '{}'\nhint: {}", typed,
                remedy.empty() ? help_line(command) : remedy);
 }
 

@@ -5,7 +5,7 @@ namespace hvd {
 
 /// What the user typed after `hvdrun check`.
 struct CheckOptions {
-  bool build = false;  ///< --build: what this build and this machine have; so far there is no more.
+  bool build = false;  ///< --build: what this build and this machine have, and no more.
   bool json = false;   ///< --json: the same for programs.
 };
 

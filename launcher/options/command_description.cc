@@ -8,40 +8,25 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kLineWidth = 100;
 constexpr std::size_t kMeaningColumn = 30;
 
 void add_once(std::vector<std::string>& words, const std::string& word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
 }
 
-/// "  term      meaning", the meaning wrapped; a long term has a line of its own.
-std::string entry(const std::string& term, std::string_view meaning, std::size_t column) {
-  std::string text = "  " + term;
-  if (text.size() + 2 > column && !meaning.empty()) text += "\n" + std::string(column, ' ');
-  bool is_first = true;
-  for (const std::string& line : wrapped(meaning, kLineWidth - column)) {
-    if (!is_first) text += "\n" + std::string(column, ' ');
-    const std::size_t begun = text.size() - (text.rfind('\n') + 1);
-    if (is_first && begun < column) text += std::string(column - begun, ' ');
-    text += line;
-    is_first = false;
-  }
-  return text + "\n";
-}
-
-std::string options_text(const CommandDescription& command) {
+std::string options_text(const CommandDescription& command, std::size_t width) {
   std::string text;
   for (const std::string& group : command.option_groups()) {
     text += format_text("\n{}:\n", group);
     for (const OptionDescription& option : command.options) {
-      if (option.group == group) text += entry(spelling(option), option.meaning, kMeaningColumn);
+      if (option.group != group) continue;
+      text += explained_term(spelling(option), option.meaning, kMeaningColumn, width);
     }
   }
   return text;
 }
 
-std::string commands_text(const std::vector<CommandDescription>& commands) {
+std::string commands_text(const std::vector<CommandDescription>& commands, std::size_t width) {
   std::vector<std::string> groups;
   for (const CommandDescription& command : commands) add_once(groups, command.group);
   std::string text;
@@ -49,13 +34,13 @@ std::string commands_text(const std::vector<CommandDescription>& commands) {
     text += format_text("\n{}:\n", group);
     for (const CommandDescription& command : commands) {
       if (command.group != group || command.name == "run") continue;
-      text += entry("hvdrun " + command.name, command.summary, kMeaningColumn);
+      text += explained_term("hvdrun " + command.name, command.summary, kMeaningColumn, width);
     }
   }
   return text;
 }
 
-std::string examples_text(const std::vector<CommandExample>& examples) {
+std::string examples_text(const std::vector<CommandExample>& examples, std::size_t width) {
   if (examples.empty()) return "";
   std::size_t column = kMeaningColumn;
   for (const CommandExample& example : examples) {
@@ -63,7 +48,8 @@ std::string examples_text(const std::vector<CommandExample>& examples) {
   }
   std::string text = "\nExamples:\n";
   for (const CommandExample& example : examples) {
-    text += entry(std::string(example.line), example.effect, std::min(column, kLineWidth / 2));
+    text += explained_term(std::string(example.line), example.effect, std::min(column, width / 2),
+                           width);
   }
   return text;
 }
@@ -120,15 +106,30 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   return lines;
 }
 
+std::string explained_term(const std::string& term, std::string_view meaning, std::size_t column,
+                           std::size_t width) {
+  std::string text = "  " + term;
+  if (text.size() + 2 > column && !meaning.empty()) text += "\n" + std::string(column, ' ');
+  bool is_first = true;
+  for (const std::string& line : wrapped(meaning, width > column ? width - column : 1)) {
+    if (!is_first) text += "\n" + std::string(column, ' ');
+    const std::size_t begun = text.size() - (text.rfind('\n') + 1);
+    if (is_first && begun < column) text += std::string(column - begun, ' ');
+    text += line;
+    is_first = false;
+  }
+  return text + "\n";
+}
+
 std::string help_text(const CommandDescription& command,
-                      const std::vector<CommandDescription>& commands) {
+                      const std::vector<CommandDescription>& commands, std::size_t width) {
   std::string text = format_text("Usage: {} [OPTIONS]{}{}\n", command.invocation(),
                                  command.operands.empty() ? "" : " ", command.operands);
   if (!commands.empty()) text += "       hvdrun COMMAND [OPTIONS] ...\n";
-  for (const std::string& line : wrapped(command.about, kLineWidth)) text += line + "\n";
-  text += examples_text(command.examples);
-  text += commands_text(commands);
-  text += options_text(command);
+  for (const std::string& line : wrapped(command.about, width)) text += line + "\n";
+  text += examples_text(command.examples, width);
+  text += commands_text(commands, width);
+  text += options_text(command, width);
   if (!commands.empty()) text += "\n'hvdrun help COMMAND' tells more; so does 'man hvdrun'.\n";
   return text;
 }

@@ -56,8 +56,17 @@ std::string spelling(const OptionDescription& option);
 /// `text` in lines of at most `width` columns, a word longer than that in a line of its own.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
+/// "  term      meaning" in lines of at most `width` columns, the meaning from `column` on; a long
+/// term has a line of its own.
+std::string explained_term(const std::string& term, std::string_view meaning, std::size_t column,
+                           std::size_t width);
+
+/// The longest lines of help, and those where nobody knows how wide the terminal is.
+constexpr std::size_t kHelpWidth = 100;
+
 /// What --help prints; with `commands` (those to list) it is the help of hvdrun as a whole.
 std::string help_text(const CommandDescription& command,
-                      const std::vector<CommandDescription>& commands);
+                      const std::vector<CommandDescription>& commands,
+                      std::size_t width = kHelpWidth);
 
 }  // namespace hvd

@@ -53,13 +53,32 @@ Result<CommandLine> parse_env(const std::vector<std::string>& arguments) {
 Result<CommandLine> parse_sites(const std::vector<std::string>& arguments) {
   auto app = make_app(
       "Lists the known sites and says which of them this machine is; with a name, prints every "
-      "value of that site with its source.",
+      "value of that site with its source. With a name and --json it prints a site file: a copy "
+      "to start your own from. 'hvdrun sites new' asks the cluster on which it is typed, and "
+      "prints a draft of its site file.",
       "hvdrun sites", false);
   SitesOptions options;
-  app->add_option("SITE", options.site, "Id, alias or file of a site")->type_name("");
-  app->add_flag("--json", options.json, "Print it as JSON")->group("Output");
+  app->add_option("SITE", options.site, "Id, alias or file of a site; 'new' drafts one")
+      ->type_name("");
+  app->add_option("--id", options.draft_id, "Id of the draft (default: the cluster's name)")
+      ->type_name("NAME")
+      ->group("Draft");
+  app->add_flag("--json", options.json, "Print it as JSON; of one site: its file")->group("Output");
+  app->add_flag("--check", options.check,
+                "Print all that is wrong with SITE, or with the files of sites and defaults in the "
+                "folders of the user and the system")
+      ->group("Output")
+      ->excludes("--json");
+  app->add_flag("--fields", options.fields, "Print what a site file may hold")
+      ->group("Output")
+      ->excludes("--json")
+      ->excludes("--check");
   HVD_TRY_ASSIGN(auto print, parse_with(*app, arguments, "sites"));
   if (print) return *std::move(print);
+  options.is_draft = options.site == "new";
+  if (!options.is_draft && !options.draft_id.empty()) {
+    return usage("--id names a draft: type it with 'hvdrun sites new'", "sites");
+  }
   return CommandLine(std::move(options));
 }
 

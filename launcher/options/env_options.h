@@ -25,8 +25,12 @@ struct EnvOptions {
 
 /// What the user typed after `hvdrun sites`.
 struct SitesOptions {
-  std::string site;  ///< Empty: list them all.
+  std::string site;       ///< Empty: list them all.
+  bool is_draft = false;  ///< `sites new`: draft a file of the cluster on which it is typed.
+  std::string draft_id;   ///< --id: of the draft; empty: the cluster's name.
   bool json = false;
+  bool check = false;   ///< Say what is wrong with the files of the user and the system.
+  bool fields = false;  ///< Say what a site file may hold.
 };
 
 }  // namespace hvd

@@ -94,17 +94,14 @@ constexpr ForeignOption kOfRun[] = {
 };
 
 constexpr ForeignOption kOfJobs[] = {
-    {"np n ntasks num-proc num-processes",
+    {"np num-proc num-processes",
      "write --gpus N for one rank on each GPU, or --nodes N --ntasks-per-node N"},
     {"tasks-per-node npernode pernode ppn perhost nproc-per-node", "write --ntasks-per-node N"},
     {"nnodes num-nodes num-machines", "write --nodes N"},
     {"walltime", "write -t HH:MM:SS"},
-    {"G gres gpus-per-task", "write --gpus N, or --gpus-per-node N"},
     {"cpus-per-rank", "write --cpus-per-task N"},
-    {"H host hosts hostfile machinefile", "leave it out: Slurm chooses the nodes"},
-    {"nodelist w exclude x dependency d mail-type mail-user error e chdir D reservation begin b "
-     "licenses L comment",
-     "add its #SBATCH line to what 'hvdrun script' prints"},
+    {"host hosts hostfile machinefile",
+     "leave it out: Slurm chooses the nodes, among those of --nodelist where that is typed"},
 };
 
 /// "timeline-filename" of "--timeline_filename=F".

@@ -13,6 +13,12 @@ enum class JobAction {
   kSubmit,  ///< Write it to a launch directory and give it to sbatch.
 };
 
+/// One option of sbatch that hvdrun hands on as it is.
+struct SbatchSetting {
+  std::string name;   ///< "reservation"
+  std::string value;  ///< Empty: none, a flag.
+};
+
 /// What the user typed after `hvdrun header`, `script` or `submit`. Initialised all over, so that
 /// designated initialisers may name a few fields.
 struct JobOptions {
@@ -23,6 +29,8 @@ struct JobOptions {
   std::optional<int> gpus_per_node = {};    ///< Absent: all of a node, or an even split.
   std::optional<int> ntasks_per_node = {};  ///< Absent: one per GPU.
   std::optional<int> cpus_per_task = {};    ///< Absent: the task's share of the node.
+  std::optional<int> ntasks = {};           ///< --ntasks: said by nodes and GPUs already.
+  std::string gpu_type = {};                ///< "a100" of --gpus a100:4; empty: the site's.
   std::string constraint = {};
   std::string qos = {};       ///< Empty: the site's default.
   std::string output = {};    ///< File of the job's output; empty: sbatch's.
@@ -34,6 +42,7 @@ struct JobOptions {
   std::string array = {};
   std::string signal = {};  ///< As sbatch takes it; empty: the requeue shape's.
   bool exclusive = false;
+  std::vector<SbatchSetting> sbatch = {};  ///< What has no field here.
   bool requeue = false;      ///< The script puts the job back into the queue before its time ends.
   bool interactive = false;  ///< The salloc line in place of a script.
   std::vector<std::string> modules = {};  ///< Loaded after the site's.

@@ -17,12 +17,14 @@ Result<LintFormat> parse_format(const std::string& text) {
 
 Result<CommandLine> parse_lint(const std::vector<std::string>& arguments) {
   auto app = make_app(
-      "Finds what is wrong in sbatch files and in the environment, and says why.\n"
+      "Finds what is wrong in job scripts for sbatch, in the Python programs that they start and "
+      "in\n"
+      "the environment, and says why.\n"
       "Exit code: 0 nothing is wrong, 1 something is, 2 wrong usage.",
       "hvdrun lint", false);
   LintOptions options;
   std::string format = "text";
-  app->add_option("FILE", options.files, "sbatch files")->type_name("FILE");
+  app->add_option("FILE", options.files, "Job scripts and Python programs")->type_name("FILE");
   app->add_flag("--env", options.environment,
                 "Check the variables of this environment, on this machine")
       ->group("What is checked");

@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
 #include "launcher/options/app.h"
 #include "launcher/options/parsers.h"
+#include "topology/launch_env.h"
 
 namespace hvd {
 namespace {
+
+/// Who a rank is and where it finds the others: hvdrun sets them for each, after all else.
+constexpr std::array kSetByHvdrun{
+    launch_env::kRank,      launch_env::kSize,     launch_env::kLocalRank, launch_env::kLocalSize,
+    launch_env::kNode,      launch_env::kStore,    launch_env::kJobKey,    launch_env::kVirtualNode,
+    launch_env::kJobMarker, launch_env::kLossPipe, launch_env::kMasterOf,
+};
+
+Status check_variable(const VariableOption& variable) {
+  const bool is_ours =
+      std::find(kSetByHvdrun.begin(), kSetByHvdrun.end(), variable.name) != kSetByHvdrun.end();
+  if (!is_ours) return Status::ok();
+  return error(Code::kInvalidArgument,
+               "-x {0}: hvdrun sets {0} itself, for each rank its own; leave it out (-np says how "
+               "many ranks there are)",
+               variable.name);
+}
 
 Result<std::vector<VariableOption>> parse_variables(const std::vector<std::string>& texts) {
   std::vector<VariableOption> variables;
@@ -19,6 +38,7 @@ Result<std::vector<VariableOption>> parse_variables(const std::vector<std::strin
       return error(Code::kInvalidArgument,
                    "-x '{}' names no variable: type -x NAME or -x NAME=value", text);
     }
+    HVD_TRY(check_variable(variable));
     variables.push_back(std::move(variable));
   }
   return variables;
@@ -33,12 +53,16 @@ struct RawRunFlags {
   double grace_seconds = 10;
   bool prefix = false;
   bool no_prefix = false;
+  bool fold = false;
+  bool no_fold = false;
   bool version = false;
 };
 
 void add_output_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
-  app.add_option("--output-dir", options.output_dir,
-                 "Also write each rank's output to DIR/rank-N.out and DIR/rank-N.err")
+  app.add_option(
+         "--output-dir", options.output_dir,
+         "Also write each rank's output to rank-N.out and rank-N.err in a new folder DIR/1, "
+         "DIR/2, ..., which DIR/latest names")
       ->type_name("DIR")
       ->group("Output");
   app.add_flag("--prefix", raw.prefix, "Put '[rank] ' before each line even for one rank")
@@ -46,6 +70,13 @@ void add_output_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   app.add_flag("--no-prefix", raw.no_prefix, "Put nothing before lines of output")
       ->group("Output")
       ->excludes("--prefix");
+  app.add_flag("--fold", raw.fold,
+               "Show equal lines of several ranks once, as '[0-3] line' (default: on terminals); a "
+               "line waits 100 ms for those of the others")
+      ->group("Output");
+  app.add_flag("--no-fold", raw.no_fold, "Show each line of each rank")
+      ->group("Output")
+      ->excludes("--fold");
   app.add_flag("--timestamp", options.timestamp, "Put the time before each line")->group("Output");
 }
 
@@ -113,6 +144,11 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
       ->type_name("N")
       ->group("Ranks")
       ->check(CLI::Range(1, 65536));
+  app.add_flag(
+         "--nested", options.nested,
+         "With -np inside a rank of another job: start a job of its own there, in each of its "
+         "ranks (refused without this)")
+      ->group("Ranks");
   app.add_option("-c,--cpus-per-rank", options.cpus_per_rank,
                  "CPUs for each rank (default: SLURM_CPUS_PER_TASK, else an even share)")
       ->type_name("N")
@@ -121,8 +157,8 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   add_bind_flags(app, options, raw);
   app.add_option("-x", raw.variables,
                  "Give the ranks this variable; without a value, the shell's, if it is set. "
-                 "Repeatable; wins "
-                 "over every other source")
+                 "Repeatable; wins over every other source. What tells a rank who it is (HVD_RANK "
+                 "and its like) is refused")
       ->type_name("NAME[=VALUE]")
       ->group("Environment")
       ->allow_extra_args(false);
@@ -184,6 +220,7 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
   }
   options.grace = std::chrono::milliseconds(static_cast<long long>(raw.grace_seconds * 1000));
   if (raw.prefix || raw.no_prefix) options.prefix = raw.prefix;
+  if (raw.fold || raw.no_fold) options.fold = raw.fold;
   options.dry_run = options.dry_run || options.json || dry_run;
   return CommandLine(std::move(options));
 }

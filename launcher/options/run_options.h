@@ -25,6 +25,7 @@ enum class GpuVisibility {
 struct RunOptions {
   std::optional<int> ranks;          ///< -np
   std::optional<int> nodes;          ///< --nodes
+  bool nested = false;               ///< --nested: -np inside a rank is meant.
   std::optional<int> cpus_per_rank;  ///< -c
   BindOptions bind;
   GpuVisibility gpu_visibility = GpuVisibility::kAll;
@@ -33,6 +34,7 @@ struct RunOptions {
   bool assume = false;  ///< Set variables whose values are assumed, too.
   std::string output_dir;
   std::optional<bool> prefix;  ///< Absent: prefix unless there is one rank.
+  std::optional<bool> fold;    ///< Absent: on terminals.
   bool timestamp = false;
   bool dry_run = false;
   bool json = false;  ///< --json: what --dry-run prints, for programs.

@@ -5,7 +5,7 @@
 
 namespace hvd {
 
-/// "0.1.0"
+/// "0.2.0"
 std::string version_number();
 
 /// "0123456789ab"; "unknown" where no git repository was built.

@@ -67,6 +67,15 @@ bool has_terminal() {
   return true;
 }
 
+/// The rank that this process is already, where it is no shell that a person types in.
+std::optional<Identity> read_around(const Environment& environment) {
+  auto identity = derive_identity(environment);
+  if (!identity.is_ok() || !identity.value()) return std::nullopt;
+  const bool is_shell = identity.value()->source == "Slurm step" &&
+                        in_pty_shell(environment, ::getpid(), has_terminal());
+  return is_shell ? std::nullopt : std::move(identity).value();
+}
+
 /// Decides what hvdrun does, and reads the nodes of the step or job.
 Status read_way(Allocation& allocation) {
   const Environment& environment = allocation.environment;
@@ -80,7 +89,10 @@ Status read_way(Allocation& allocation) {
     allocation.way = Way::kTask;
     return read_slurm_step(allocation);
   }
-  if (!in_slurm_shell(environment)) return Status::ok();
+  if (!in_slurm_shell(environment)) {
+    allocation.other = read_other_job(environment);
+    return Status::ok();
+  }
   allocation.way = Way::kSlurmShell;
   return read_job(allocation);
 }
@@ -109,7 +121,14 @@ Result<Allocation> read_allocation(const RunOptions& options, const Environment&
   allocation.host = local_host_name();
   allocation.hosts = {allocation.host};
   // With -np the user asks for ranks on this machine, whatever is around it.
-  if (!options.ranks) HVD_TRY(read_way(allocation));
+  if (options.ranks) {
+    allocation.around = read_around(environment);
+    if (!allocation.around && !in_slurm_shell(environment)) {
+      allocation.other = read_other_job(environment);
+    }
+  } else {
+    HVD_TRY(read_way(allocation));
+  }
   if (allocation.way == Way::kSlurmShell) return allocation;
   count_nvidia_devices(allocation);
   allocation.mask = affinity_mask();

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "launcher/node/node_topology.h"
 #include "launcher/options/run_options.h"
+#include "launcher/plan/other_job.h"
 #include "topology/cpu_set.h"
 #include "topology/identity.h"
 
@@ -26,6 +27,8 @@ struct Allocation {
   Way way = Way::kLocal;
   Environment environment;
   std::optional<Identity> identity;  ///< Way::kTask only.
+  std::optional<Identity> around;    ///< -np inside a rank: of which job it is one.
+  std::optional<OtherJob> other;     ///< Way::kLocal only: of PBS, LSF, Flux.
   std::string host;                  ///< Name of this machine.
   std::vector<std::string> hosts;    ///< Nodes of the job or step; this machine outside Slurm.
   std::vector<int> tasks_per_node;   ///< What Slurm was asked for; empty: not said.

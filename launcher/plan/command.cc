@@ -2,15 +2,18 @@
 #include "launcher/plan/command.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "launcher/site/step_flags.h"
 
 namespace hvd {
 namespace {
 
 /// The flags that the hvdrun in each task needs again.
 void append_task_flags(const RunOptions& options, std::vector<std::string>& arguments) {
+  // The values go by the environment: anybody on the node can read an argument.
   for (const VariableOption& variable : options.variables) {
-    arguments.emplace_back("-x");
-    arguments.push_back(variable.value ? variable.name + "=" + *variable.value : variable.name);
+    arguments.insert(arguments.end(), {"-x", variable.name});
   }
   for (std::string& flag : bind_flags(options.bind)) arguments.push_back(std::move(flag));
   if (options.gpu_visibility == GpuVisibility::kOne) {
@@ -21,7 +24,22 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
   if (options.verbose) arguments.emplace_back("--verbose");
 }
 
+/// What the site wants of srun, but for what the user or hvdrun decides.
+std::vector<std::string> flags_of_site(const RunOptions& options, const Placement& placement,
+                                       const SiteConfig& site, const Environment& of_srun) {
+  std::vector<std::string> flags = undecided_flags(
+      site_step_flags(site, placement.node_count, placement.gpus_per_node > 0), of_srun);
+  std::erase_if(flags, [&](const std::string& word) {
+    const std::string_view name = flag_name(word);
+    // hvdrun ends the job itself, after the grace; and its map is of the node's CPUs.
+    return name == "--kill-on-bad-exit" ||
+           (name == "--cpu-bind" && options.bind.policy == BindPolicy::kMap);
+  });
+  return flags;
+}
+
 std::vector<std::string> srun_arguments(const RunOptions& options, const Placement& placement,
+                                        std::vector<std::string> site_flags,
                                         const std::string& self) {
   std::vector<std::string> arguments{"srun", "--label", "--input=0", "--kill-on-bad-exit=0"};
   if (placement.job_parts > 1) {
@@ -35,13 +53,26 @@ std::vector<std::string> srun_arguments(const RunOptions& options, const Placeme
   }
   // The map is of the node's CPUs; a mask of Slurm's for each task would be in its way.
   if (options.bind.policy == BindPolicy::kMap) arguments.emplace_back("--cpu-bind=none");
-  // No --gpu-bind=none: with it and several tasks per node, Slurm 22.05 unsets
-  // CUDA_VISIBLE_DEVICES. A plain --gres shows every task all GPUs without it.
+  // No --gpu-bind=none but where the site wants it: with it and several tasks per node, Slurm 22.05
+  // unsets CUDA_VISIBLE_DEVICES. A plain --gres shows every task all GPUs without it.
+  for (std::string& flag : site_flags) arguments.push_back(std::move(flag));
   arguments.insert(arguments.end(), {self, "run"});
   append_task_flags(options, arguments);
   arguments.emplace_back("--");
   arguments.insert(arguments.end(), options.command.begin(), options.command.end());
   return arguments;
+}
+
+/// The value of SLURM_EXPORT_ENV with which srun hands on what this hvdrun sets, too. With NONE,
+/// which sbatch --export=NONE leaves in the job, its tasks would have none of it.
+std::string exported(const std::string& asked, const EnvironmentPlan& plan) {
+  const std::string padded = "," + asked + ",";
+  if (asked.empty() || padded.find(",ALL,") != std::string::npos) return asked;
+  std::string names = asked == "NONE" || asked == "NIL" ? "" : asked;
+  for (const PlannedVariable& variable : plan.all) {
+    names += (names.empty() ? "" : ",") + variable.name;
+  }
+  return names;
 }
 
 }  // namespace
@@ -50,15 +81,29 @@ std::string describe_command(const Command& command) {
   return command.rank ? format_text("rank {}", *command.rank) : command.arguments.front();
 }
 
+const std::string& ranks_program(const Command& command) {
+  if (command.rank) return command.program;
+  // Of srun: what follows the options of the hvdrun in each task.
+  const auto dashes = std::find(command.arguments.begin(), command.arguments.end(), "--");
+  const bool has_program = command.arguments.end() - dashes > 1;
+  return has_program ? *(dashes + 1) : command.program;
+}
+
 std::vector<Command> build_commands(const RunOptions& options, const Placement& placement,
-                                    const EnvironmentPlan& plan, const Environment& environment,
-                                    const std::string& self) {
+                                    const EnvironmentPlan& plan, const SiteConfig& site,
+                                    const Environment& environment, const std::string& self) {
   std::vector<Command> commands;
   if (placement.way == Way::kSlurmShell) {
     Command srun;
     srun.host = placement.this_host;
-    srun.arguments = srun_arguments(options, placement, self);
-    srun.variables = rank_environment(plan, environment, 0);
+    Environment of_srun = environment;
+    for (const std::string& name : plan.cleared) of_srun.unset(name);
+    srun.arguments =
+        srun_arguments(options, placement, flags_of_site(options, placement, site, of_srun), self);
+    if (const auto asked = environment.get("SLURM_EXPORT_ENV")) {
+      of_srun.set("SLURM_EXPORT_ENV", exported(*asked, plan));
+    }
+    srun.variables = rank_environment(plan, of_srun, 0);
     srun.takes_stdin = true;
     commands.push_back(std::move(srun));
     return commands;

@@ -10,6 +10,7 @@
 #include "launcher/options/run_options.h"
 #include "launcher/plan/environment_plan.h"
 #include "launcher/plan/placement.h"
+#include "launcher/site/site.h"
 #include "topology/cpu_set.h"
 
 namespace hvd {
@@ -30,10 +31,13 @@ struct Command {
 /// "rank 3", or "srun".
 std::string describe_command(const Command& command);
 
+/// The program that the ranks are: its path, or as typed where srun starts them.
+const std::string& ranks_program(const Command& command);
+
 /// The commands of this machine: one per rank, or the one srun (Way::kSlurmShell).
-/// `self` is the path of hvdrun.
+/// `self` is the path of hvdrun; `site` says what it wants of srun.
 std::vector<Command> build_commands(const RunOptions& options, const Placement& placement,
-                                    const EnvironmentPlan& plan, const Environment& environment,
-                                    const std::string& self);
+                                    const EnvironmentPlan& plan, const SiteConfig& site,
+                                    const Environment& environment, const std::string& self);
 
 }  // namespace hvd

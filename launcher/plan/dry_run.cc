@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plan/dry_run.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/format.h"
 #include "launcher/console/shell_word.h"
+#include "launcher/options/command_description.h"
 #include "launcher/plan/binding_report.h"
+#include "launcher/site/secret.h"
 #include "topology/hostlist.h"
 
 namespace hvd {
@@ -15,9 +18,18 @@ std::string shown(const PlannedVariable& variable) {
   return variable.name + "=" + (variable.is_secret ? "(redacted)" : variable.value);
 }
 
-void describe_variables(const std::vector<PlannedVariable>& variables, std::string& text) {
+/// "  NAME=value     why": wrapped where there is a width.
+std::string explained_line(const std::string& setting, const std::string& why, std::size_t width) {
+  constexpr std::size_t kColumn = 39;
+  if (width == 0) return format_text("  {:<36} {}\n", setting, why);
+  return explained_term(setting, why, std::min(kColumn, width / 2), width);
+}
+
+void describe_variables(const std::vector<PlannedVariable>& variables, std::size_t width,
+                        std::string& text) {
   for (const PlannedVariable& variable : variables) {
-    text += format_text("  {:<36} {}: {}\n", shown(variable), variable.origin, explained(variable));
+    text += explained_line(shown(variable),
+                           format_text("{}: {}", variable.origin, explained(variable)), width);
   }
 }
 
@@ -49,22 +61,22 @@ void describe_placement(const Placement& placement, std::string& text) {
 }  // namespace
 
 std::string describe_run(const Placement& placement, const EnvironmentPlan& plan,
-                         const std::vector<Command>& commands) {
+                         const std::vector<Command>& commands, std::size_t width) {
   std::string text;
   describe_placement(placement, text);
   text += "environment of every rank, beside what it inherits:\n";
-  describe_variables(plan.all, text);
+  describe_variables(plan.all, width, text);
   if (!plan.by_task.empty()) text += "environment that the hvdrun in each task adds:\n";
-  describe_variables(plan.by_task, text);
+  describe_variables(plan.by_task, width, text);
   for (std::size_t i = 0; i < plan.each_rank.size(); ++i) {
     if (plan.each_rank[i].empty()) continue;
     text += format_text("environment of rank {}:\n", placement.ranks[i].rank);
-    describe_variables(plan.each_rank[i], text);
+    describe_variables(plan.each_rank[i], width, text);
   }
   if (!plan.unset.empty()) text += "offered by site or fabric, and not set:\n";
   for (const UnsetVariable& variable : plan.unset) {
-    text += format_text("  {:<36} {}: {}\n", variable.name + "=" + variable.value, variable.origin,
-                        variable.why_not);
+    text += explained_line(variable.name + "=" + variable.value,
+                           format_text("{}: {}", variable.origin, variable.why_not), width);
   }
   if (!plan.cleared.empty()) {
     text += "cleared, since another launcher set them:\n ";
@@ -74,7 +86,8 @@ std::string describe_run(const Placement& placement, const EnvironmentPlan& plan
   std::set<std::string> hosts;
   for (const Command& command : commands) {
     if (!hosts.insert(command.host).second) continue;
-    text += format_text("command on {}:\n  {}\n", command.host, shell_line(command.arguments));
+    text += format_text("command on {}:\n  {}\n", command.host,
+                        shell_line(shown_arguments(command.arguments)));
   }
   return text + "nothing was started\n";
 }

@@ -10,9 +10,10 @@
 
 namespace hvd {
 
-/// What `--dry-run` prints: placement, every variable with its origin, the command per node.
+/// What `--dry-run` prints: placement, every variable with its origin, the command per node. With a
+/// `width` what is said of variables is wrapped to so many columns; 0: not.
 std::string describe_run(const Placement& placement, const EnvironmentPlan& plan,
-                         const std::vector<Command>& commands);
+                         const std::vector<Command>& commands, std::size_t width = 0);
 
 /// The same for programs: `--dry-run --json`. Secrets are left out.
 std::string describe_run_json(const Placement& placement, const EnvironmentPlan& plan,

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/plan/dry_run.h"
+#include "launcher/site/secret.h"
 
 namespace hvd {
 namespace {
@@ -62,7 +63,7 @@ std::string describe_run_json(const Placement& placement, const EnvironmentPlan&
                                                               : std::vector<PlannedVariable>()));
   }
   for (const Command& command : commands) {
-    OrderedJson one{{"host", command.host}, {"arguments", command.arguments}};
+    OrderedJson one{{"host", command.host}, {"arguments", shown_arguments(command.arguments)}};
     if (command.rank) one["rank"] = *command.rank;
     json["commands"].push_back(std::move(one));
   }

@@ -108,6 +108,35 @@ void add_identity(const RankPlacement& rank, const Placement& placement, Variabl
   }
 }
 
+/// Who the rank is by the names that torchrun gives: torch.distributed, Accelerate and others read
+/// them. What the user typed or exported for the ranks stands.
+void offer_torch_identity(const RankPlacement& rank, const Placement& placement,
+                          const Variables& shared, Variables& variables) {
+  const auto offer_number = [&](std::string_view name, int number, std::string_view why) {
+    if (number < 0 || names(shared, name)) return;
+    variables.push_back({std::string(name), std::to_string(number), "default",
+                         std::string(why) + ", for torch.distributed", false});
+  };
+  // Not in a task: steps and jobs that it starts would inherit them beside identities of their own.
+  if (placement.way != Way::kLocal) return;
+  if (!names(shared, "RANK") && !names(shared, "WORLD_SIZE")) {
+    offer_number("RANK", rank.rank, "rank of the job");
+    offer_number("WORLD_SIZE", placement.size, "ranks of the job");
+  }
+  offer_number("LOCAL_RANK", rank.local_rank, "rank on its node");
+  offer_number("LOCAL_WORLD_SIZE", rank.local_size, "ranks on its node");
+}
+
+/// Where torch.distributed's ranks meet on this machine.
+void offer_local_master(const JobFacts& job, const Environment& user, Variables& variables) {
+  if (job.master_port.empty()) return;
+  const std::string why = "for torch.distributed";
+  offer({std::string(kMasterAddress), "127.0.0.1", "default", "this machine, " + why, false}, user,
+        variables);
+  offer({std::string(kMasterPort), job.master_port, "default", "a free port, " + why, false}, user,
+        variables);
+}
+
 /// The variable whose list names the GPUs that a rank sees.
 std::string visible_variable(const RankPlacement& rank, const Placement& placement) {
   if (!placement.gpu_variable.empty()) return placement.gpu_variable;
@@ -170,7 +199,9 @@ void add_command_line(const RunOptions& options, const Environment& user, Variab
     if (!value || names(variables, variable.name)) continue;
     add({variable.name, *value, "command line", "-x", false}, variables);
     if (inherited && *inherited != *value) {
-      variables.back().overridden.push_back({*inherited, "user environment"});
+      PlannedVariable& added = variables.back();
+      added.is_secret = added.is_secret || is_secret(variable.name, *inherited);
+      added.overridden.push_back({*inherited, "user environment"});
     }
   }
 }
@@ -211,9 +242,12 @@ std::vector<std::string> cleared_variables(Way way, const Environment& user) {
   return inherited_of(user, std::array{kStepRequest});
 }
 
-/// The name of the step whose tasks the ranks are; empty: there is none yet, or no step.
+/// The name of the step whose tasks the ranks are, or the marker of the hvdrun that forked this
+/// rank; empty: there is none yet.
 std::string step_of_ranks(Way way, const Environment& environment) {
-  return way == Way::kTask ? slurm_step_name(environment) : std::string();
+  if (way != Way::kTask) return {};
+  const std::string step = slurm_step_name(environment);
+  return step.empty() ? environment.get(launch_env::kJobMarker).value_or("") : step;
 }
 
 /// `plan` holds the command line's variables already, and none of the machine's.
@@ -223,9 +257,10 @@ void offer_machine(const MachineEnvironment& machine, const Environment& user, W
   const bool says_interfaces = names(plan.all, launch_env::kInterface) ||
                                !user.get(launch_env::kInterface).value_or("").empty();
   // srun takes none of them: the hvdrun in each task sets them, and can say where they are from.
-  const bool later = way == Way::kSlurmShell;
   plan.unset = machine.unset;
   for (const PlannedVariable& variable : machine.offered) {
+    // But for options of srun's.
+    const bool later = way == Way::kSlurmShell && !variable.name.starts_with("SLURM_");
     if (says_interfaces && variable.name == launch_env::kBootstrapInterface) {
       plan.unset.push_back({variable.name, variable.value, variable.origin,
                             "HVD_INTERFACE is set: it counts at the start, too",
@@ -258,7 +293,12 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
   add_job(placement, job, plan.all);
   add_command_line(options, user, plan.all);
   offer_machine(machine, user, placement.way, plan);
-  const std::string mark = mark_masters(plan.all, user, step);
+  offer_local_master(job, user, plan.all);
+  for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
+    offer_torch_identity(placement.ranks[i], placement, plan.all, plan.each_rank[i]);
+  }
+  // Jobs that this one starts inside its ranks need a port of their own.
+  const std::string mark = mark_masters(plan.all, user, step.empty() ? job.marker : step);
   if (!mark.empty()) {
     add(ours(launch_env::kMasterOf, mark, "whose MASTER_ADDR and MASTER_PORT these are"), plan.all);
   }

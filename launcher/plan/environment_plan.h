@@ -29,10 +29,11 @@ inline constexpr std::string_view kStepRequest = "HVD_REPORT_STEP";
 
 /// What only the running hvdrun knows.
 struct JobFacts {
-  std::string store;   ///< HVD_STORE; empty: none.
-  std::string key;     ///< HVD_JOB_KEY; empty: none.
-  std::string marker;  ///< HVD_JOB_MARKER; empty: none.
-  std::string losses;  ///< HVD_LOSS_PIPE; empty: none.
+  std::string store;             ///< HVD_STORE; empty: none.
+  std::string key;               ///< HVD_JOB_KEY; empty: none.
+  std::string marker;            ///< HVD_JOB_MARKER; empty: none.
+  std::string losses;            ///< HVD_LOSS_PIPE; empty: none.
+  std::string master_port = {};  ///< A free one of this machine, for MASTER_PORT; empty: none.
 };
 
 /// Decides every variable of every rank. Pure.

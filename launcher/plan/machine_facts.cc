@@ -93,6 +93,9 @@ void read_facts(const std::set<Fact>& asked, const Environment& environment, Sit
   if (is_asked(Fact::kPartition) && !facts.partition) {
     facts.partition = environment.get("SLURM_JOB_PARTITION");
   }
+  if (is_asked(Fact::kStepNetwork) && !facts.step_network) {
+    facts.step_network = environment.get("SLURM_NETWORK");
+  }
 }
 
 std::optional<std::string> loaded_nccl_version() {

@@ -84,6 +84,13 @@ void split_over_nodes(const Allocation& allocation, Placement& placement) {
 /// of a rank (of mpirun, of another hvdrun) are its own.
 std::string left_nodes(const RunOptions& options, const Allocation& allocation) {
   if (options.ranks.value_or(1) < 2 || options.nodes) return "";
+  if (has_other_nodes(allocation.other)) {
+    return format_text(
+        "-np: all {} ranks start on this machine ({}), which is in {}: start the ranks of all its "
+        "nodes with `{}`, or add --nodes 1 if this machine is meant",
+        *options.ranks, allocation.host, describe_other_job(*allocation.other),
+        allocation.other->command);
+  }
   if (!in_slurm_shell(allocation.environment)) return "";
   const auto identity = derive_identity(allocation.environment);
   if (identity.is_ok() && identity.value()) return "";
@@ -95,7 +102,36 @@ std::string left_nodes(const RunOptions& options, const Allocation& allocation) 
       *options.ranks, allocation.host, job.value().hosts.size());
 }
 
+/// -np in a rank of several: each of them would start a world of its own, which nobody means who
+/// does not say so.
+Status refuse_worlds_in_ranks(const RunOptions& options, const Allocation& allocation) {
+  const auto& around = allocation.around;
+  if (!around || around->size < 2 || !options.ranks || options.nested) return Status::ok();
+  const std::string_view remedy = around->source == "Slurm step"
+                                      ? "leave -np out and let srun start every rank (srun "
+                                        "--ntasks-per-node=N hvdrun PROGRAM), "
+                                        "or type `hvdrun PROGRAM` without srun in the batch shell"
+                                      : "leave -np out: `hvdrun PROGRAM` becomes this rank";
+  return error(
+      Code::kInvalidArgument,
+      "-np {0}: this process is rank {1} of {2} already (by {3}), and each of the {2} would "
+      "start a job of {0} ranks of its own; {4}; or add --nested if separate jobs are meant",
+      *options.ranks, around->rank, around->size, around->source, remedy);
+}
+
+/// In the job of another scheduler, the ranks of one node are hardly what was meant.
+Status refuse_one_node_of_many(const RunOptions& options, const Allocation& allocation) {
+  if (options.ranks || options.nodes || !has_other_nodes(allocation.other)) return Status::ok();
+  return error(Code::kInvalidArgument,
+               "this is {}, and hvdrun starts ranks on other nodes by Slurm alone: type `{}`, and "
+               "hvdrun becomes each rank; or `hvdrun -np N PROGRAM` for ranks on this machine ({}) "
+               "alone",
+               describe_other_job(*allocation.other), allocation.other->command, allocation.host);
+}
+
 Result<Placement> place_locally(const RunOptions& options, const Allocation& allocation) {
+  HVD_TRY(refuse_worlds_in_ranks(options, allocation));
+  HVD_TRY(refuse_one_node_of_many(options, allocation));
   Placement placement;
   placement.reports_bindings = options.bind.report;
   placement.this_host = allocation.host;

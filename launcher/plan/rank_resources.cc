@@ -149,6 +149,21 @@ BindPolicy effective_policy(const Machine& machine) {
   return near_gpus ? BindPolicy::kCores : BindPolicy::kNone;
 }
 
+/// No binding gives a rank CPUs that it may not use; without one the number would be a promise that
+/// its threads break.
+Status check_asked(const Machine& machine) {
+  const int asked = machine.options.cpus_per_rank.value_or(0);
+  for (std::size_t i = 0; i < machine.masks.size(); ++i) {
+    const int cpus = static_cast<int>(machine.masks[i].size());
+    if (cpus == 0 || asked <= cpus) continue;
+    return error(Code::kInvalidArgument,
+                 "--cpus-per-rank {}: local rank {} may use {} CPU{} here: ask for at most {}, or "
+                 "start it where there are more",
+                 asked, i, cpus, cpus == 1 ? "" : "s", cpus);
+  }
+  return Status::ok();
+}
+
 Result<std::vector<BoundRank>> bind_machine(const Machine& machine, BindPolicy policy, int asked) {
   BindRequest request;
   request.policy = policy;
@@ -206,6 +221,7 @@ Status give_cpus(const Machine& machine, Placement& placement) {
   if (machine.allocation.way == Way::kTask) {
     HVD_TRY_ASSIGN(asked, asked_cpus(machine.options, machine.environment()));
   }
+  HVD_TRY(check_asked(machine));
   const BindPolicy policy = effective_policy(machine);
   auto bound = bind_machine(machine, policy, asked.value_or(1));
   if (!bound.is_ok()) {

@@ -11,10 +11,13 @@ namespace hvd {
 /// Where the ranks that hvdrun forks meet: the store, served by hvdrun, and the job's key.
 class JobStore {
  public:
-  static Result<std::unique_ptr<JobStore>> start();
+  /// Raises the limit of open files where `ranks` need it: the store has a connection of each, the
+  /// supervisor pipes. kSystem where the hard limit is too low.
+  static Result<std::unique_ptr<JobStore>> start(int ranks);
   virtual ~JobStore() = default;
   virtual std::string address() const = 0;  ///< HVD_STORE
   virtual std::string key() const = 0;      ///< HVD_JOB_KEY
+  virtual bool was_reached() const = 0;     ///< Whether a rank has ever come, as hvd.init() does.
 };
 
 }  // namespace hvd

@@ -2,6 +2,7 @@
 #include "launcher/run/keeper.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -14,31 +15,49 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
+#include <set>
 
+#include "base/descriptor_limit.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/run/exec.h"
+#include "launcher/run/process_table.h"
 #include "launcher/run/process_tree.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::chrono::seconds kSweepLimit{10};
-constexpr int kFirstUncertainFd = 4096;
+/// hvdrun has raised its limit to what all ranks need; a limit of a billion is nobody's need.
+constexpr std::size_t kFewFds = 4096;
+constexpr std::size_t kManyFds = 65536;
 
 constexpr std::uint64_t kSocket = ~0ULL;
 constexpr std::uint64_t kChildren = ~0ULL - 1;
+constexpr std::uint64_t kBehindShell = ~0ULL - 2;
+
+/// A program behind a shell.
+struct Program {
+  pid_t pid;
+  ProcessEntry entry;
+  UniqueFd process;  ///< Its pidfd; closed: the kernel has none.
+};
 
 /// One rank that may still run.
 struct Rank {
   pid_t pid = -1;    ///< -1: ended and reaped, or never started.
   UniqueFd process;  ///< Its pidfd; closed: the kernel has none.
+  /// Programs behind a shell that were asked to end: the rank has ended when they have, too.
+  std::vector<Program> behind{};
+  std::optional<int> status{};  ///< Of the shell, which ended before them.
 };
 
 /// The keeper's own life, after the fork.
 class KeeperProcess {
  public:
-  KeeperProcess(UniqueFd socket, const std::vector<Command>& commands, std::string marker)
-      : socket_(std::move(socket)), commands_(commands), marker_(std::move(marker)) {}
+  KeeperProcess(UniqueFd socket, const std::vector<Command>& commands,
+                std::vector<std::string> marks)
+      : socket_(std::move(socket)), commands_(commands), marks_(std::move(marks)) {}
 
   [[noreturn]] void live(std::vector<RankStreams> streams) {
     (void)::setsid();
@@ -48,7 +67,7 @@ class KeeperProcess {
     start_ranks(std::move(streams));
     detach_streams();
     for (bool goes_on = watch(); goes_on;) goes_on = serve();
-    kill_job_processes(marker_, Deadline::after(kSweepLimit));
+    kill_job_processes(marks_, Deadline::after(kSweepLimit));
     ::_exit(0);
   }
 
@@ -69,7 +88,7 @@ class KeeperProcess {
     for (std::size_t i = 0; i < commands_.size(); ++i) {
       const pid_t pid = ::fork();
       if (pid == 0) become_command(commands_[i], streams[i]);
-      ranks_.push_back({pid, UniqueFd(pid > 0 ? open_process(pid) : -1)});
+      ranks_.push_back({.pid = pid, .process = UniqueFd(pid > 0 ? open_process(pid) : -1)});
       if (pid < 0) report(i, W_EXITCODE(kExitNotExecutable, 0));
     }
   }
@@ -81,7 +100,8 @@ class KeeperProcess {
              std::any_of(ranks_.begin(), ranks_.end(),
                          [&](const Rank& rank) { return rank.process.get() == fd; });
     };
-    for (int fd = STDERR_FILENO + 1; fd < kFirstUncertainFd; ++fd) {
+    const std::size_t end = std::clamp(descriptor_limit().soft, kFewFds, kManyFds);
+    for (int fd = STDERR_FILENO + 1; fd < static_cast<int>(end); ++fd) {
       if (!is_ours(fd)) (void)::close(fd);
     }
     const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -121,6 +141,7 @@ class KeeperProcess {
       if (what == kSocket) goes_on = hand_on_signal();
     }
     reap();
+    forget_ended();
     return goes_on;
   }
 
@@ -128,21 +149,92 @@ class KeeperProcess {
     int signal = 0;
     const ssize_t got = ::recv(socket_.get(), &signal, sizeof signal, 0);
     if (got != static_cast<ssize_t>(sizeof signal)) return got < 0 && errno == EINTR;
-    for (const Rank& rank : ranks_) {
-      if (rank.pid > 0) (void)::kill(rank.pid, signal);
+    if (signal == SIGSTOP || signal == SIGCONT) {
+      signal_all(signal);
+      return true;
+    }
+    const bool asks_for_end = signal != SIGUSR1 && signal != SIGUSR2;
+    const auto nature = [&](pid_t pid) { return nature_of(pid, signal); };
+    const bool has_shell = std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+      return rank.pid > 0 && nature(rank.pid).is_shell;
+    });
+    const ProcessTable processes = has_shell ? read_processes() : ProcessTable{};
+    for (Rank& rank : ranks_) {
+      for (const Program& program : rank.behind) {
+        (void)signal_process(program.pid, program.entry, signal);
+      }
+      if (rank.pid <= 0) continue;
+      const bool is_first = rank.behind.empty();
+      for (const pid_t pid : signal_targets(processes, rank.pid, asks_for_end, nature)) {
+        if (pid == rank.pid) {
+          (void)::kill(pid, signal);  // Not reaped yet: the number is its own.
+        } else if (is_first) {
+          Program program{pid, processes.at(pid), {}};
+          program.process = signal_process(pid, program.entry, signal);
+          if (!asks_for_end) continue;
+          if (program.process.is_open()) (void)watch(program.process.get(), kBehindShell);
+          rank.behind.push_back(std::move(program));
+        }
+      }
     }
     return true;
   }
 
-  void rank_ended(std::size_t index) {
+  /// Ctrl-Z stops workers and helpers too, as a terminal does; those that are forked meanwhile are
+  /// found in the next round.
+  static void signal_all(int signal) {
+    std::set<pid_t> done;
+    for (bool found = true; found;) {
+      found = false;
+      const ProcessTable processes = read_processes();
+      for (const pid_t pid : descendants(processes, ::getpid())) {
+        if (!done.insert(pid).second) continue;
+        (void)signal_process(pid, processes.at(pid), signal);
+        found = true;
+      }
+    }
+  }
+
+  /// A shell dies of SIGTERM at once; its rank ends with the program that saves its work.
+  void ended_or_held(std::size_t index, int status) {
     Rank& rank = ranks_[index];
-    int status = 0;
-    if (rank.pid <= 0 || ::waitpid(rank.pid, &status, WNOHANG) <= 0) return;
     // A rank that has not become its program yet holds a copy of the pidfd: closing ours alone
     // would leave it in the epoll set.
-    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, rank.process.get(), nullptr);
-    rank = {};  // Reaped: its number may be another process's from here on.
-    report(index, status);
+    if (rank.process.is_open()) unwatch(rank.process);
+    rank.pid = -1;  // Reaped: its number may be another process's from here on.
+    rank.process.reset();
+    rank.status = status;
+    forget_ended();
+  }
+
+  /// Programs behind shells that have ended, and the ranks that waited for them. Without a pidfd
+  /// nothing wakes us for the end of one; but when its shell ends it becomes our child, and then
+  /// SIGCHLD does.
+  void forget_ended() {
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      Rank& rank = ranks_[i];
+      std::erase_if(rank.behind, [&](const Program& program) {
+        if (!program.process.is_open()) return !is_alive(program.pid, program.entry);
+        pollfd ended{program.process.get(), POLLIN, 0};
+        if (::poll(&ended, 1, 0) <= 0) return false;
+        unwatch(program.process);
+        return true;
+      });
+      if (!rank.status || !rank.behind.empty()) continue;
+      report(i, *rank.status);
+      rank.status.reset();
+    }
+  }
+
+  void unwatch(const UniqueFd& process) {
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, process.get(), nullptr);
+  }
+
+  void rank_ended(std::size_t index) {
+    const Rank& rank = ranks_[index];
+    int status = 0;
+    if (rank.pid <= 0 || ::waitpid(rank.pid, &status, WNOHANG) <= 0) return;
+    ended_or_held(index, status);
   }
 
   /// Orphans of the ranks, and ranks on a kernel without pidfds. A rank that has one is left to
@@ -160,8 +252,7 @@ class KeeperProcess {
       int status = 0;
       (void)::waitpid(ended.si_pid, &status, WNOHANG);
       if (rank == ranks_.end()) continue;
-      *rank = {};
-      report(static_cast<std::size_t>(rank - ranks_.begin()), status);
+      ended_or_held(static_cast<std::size_t>(rank - ranks_.begin()), status);
     }
   }
 
@@ -173,7 +264,7 @@ class KeeperProcess {
   UniqueFd socket_;
   UniqueFd child_signals_;
   const std::vector<Command>& commands_;
-  std::string marker_;
+  std::vector<std::string> marks_;
   UniqueFd epoll_;
   std::vector<Rank> ranks_;  ///< By command.
 };
@@ -181,7 +272,7 @@ class KeeperProcess {
 }  // namespace
 
 Result<Keeper> Keeper::start(const std::vector<Command>& commands, std::vector<RankStreams> streams,
-                             const std::string& marker) {
+                             const std::vector<std::string>& marks) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Status::system("socketpair", errno);
@@ -192,7 +283,7 @@ Result<Keeper> Keeper::start(const std::vector<Command>& commands, std::vector<R
   if (pid < 0) return Status::system("fork of the keeper", errno);
   if (pid == 0) {
     ours.reset();
-    KeeperProcess(std::move(theirs), commands, marker).live(std::move(streams));
+    KeeperProcess(std::move(theirs), commands, marks).live(std::move(streams));
   }
   return Keeper(pid, std::move(ours));
 }

@@ -28,21 +28,23 @@ struct RankStreams {
 /// The process between hvdrun and the ranks. It is the ranks' parent and, as a child subreaper, the
 /// parent of all orphans below them, in a session of its own. It reports each end over a socket and
 /// hands on signals sent over it. When the socket closes, for whatever reason, it kills everything
-/// below it and every process with the job's marker, and ends. So nothing outlives hvdrun.
+/// below it, and every process with the job's marks, and ends. So nothing outlives hvdrun.
 /// Immutable after construction.
 class Keeper {
  public:
   /// Forks the keeper, which forks the ranks. Call before any thread exists. `streams` are closed
-  /// in this process when it returns.
+  /// in this process when it returns. `marks`: see kill_job_processes.
   static Result<Keeper> start(const std::vector<Command>& commands,
-                              std::vector<RankStreams> streams, const std::string& marker);
+                              std::vector<RankStreams> streams,
+                              const std::vector<std::string>& marks);
 
   pid_t pid() const { return pid_; }
   /// Readable when a RankEnded waits; at end of file the keeper is gone.
   int socket() const { return socket_.get(); }
   /// The next report, without waiting; nothing when there is none. False: end of file.
   bool receive(std::vector<RankEnded>& ended);
-  /// Sends `signal` to every rank that still runs.
+  /// Sends `signal` to every rank that still runs; see signal_targets. SIGSTOP and SIGCONT go to
+  /// all processes below the keeper.
   void send_signal(int signal);
   /// Tells the keeper to kill what is left and to end.
   void release() { socket_.reset(); }

@@ -16,6 +16,10 @@ struct OutputStyle {
   bool prefix = true;      ///< "[rank] " before each line; without it bytes pass as they come.
   bool timestamp = false;  ///< "HH:MM:SS.mmm " before that.
   bool from_srun = false;  ///< Lines come from `srun --label`: "3: text" is shown as "[3] text".
+  int folded_ranks = 0;    ///< Above 1: equal lines of these many ranks are shown once.
+
+  /// Bytes pass as they come.
+  bool is_raw() const { return !prefix && !timestamp && !from_srun; }
 };
 
 /// The rank of srun's own lines.
@@ -27,17 +31,29 @@ struct TaskLine {
   std::string text;
 };
 
+/// What to show of one line; of a raw stream any bytes.
+struct OutputLine {
+  int rank = kNoRank;
+  std::string text;        ///< With the line's end, where it has one.
+  bool continues = false;  ///< The beginning of the line was given out before.
+  bool is_open = false;    ///< The rest of the line comes later, if at all: a prompt.
+};
+
 /// Cuts one stream of one rank into whole lines and remembers the last ones.
 /// Immutable style; not thread-safe.
 class OutputLines {
  public:
   OutputLines(int rank, OutputStyle style) : rank_(rank), style_(style) {}
 
-  /// Takes what was read; returns what to write now: whole lines only, unless nothing is put
-  /// before lines. A line above 64 KiB is cut.
-  std::string feed(std::string_view bytes);
-  /// At the end of the stream: the unfinished line, with a line end.
-  std::string finish();
+  /// Takes what was read; returns what to show now: whole lines only, unless nothing is put
+  /// before lines. A line above 64 KiB is cut into several.
+  std::vector<OutputLine> feed(std::string_view bytes);
+  /// True where the beginning of a line waits for its end.
+  bool has_open() const { return !style_.is_raw() && shown_ < pending_.size(); }
+  /// What there is of the line whose end has not come.
+  std::vector<OutputLine> take_open();
+  /// At the end of the stream: the unfinished line.
+  std::vector<OutputLine> finish();
 
   /// The last lines, oldest first, without prefix; of one task where srun labels them.
   const std::deque<std::string>& last_lines(int rank) { return last_[rank]; }
@@ -48,11 +64,14 @@ class OutputLines {
 
  private:
   void remember(int rank, std::string_view line);
-  std::string show(std::string_view line);
+  void give_out(std::string_view line, std::vector<OutputLine>& out);
 
   int rank_;
+  int cut_rank_ = kNoRank;  ///< Whose line was cut.
+  bool is_cut_ = false;     ///< What comes next is the rest of a line.
   OutputStyle style_;
   std::string pending_;
+  std::size_t shown_ = 0;  ///< So much of the pending line was given out.
   std::map<int, std::deque<std::string>> last_;
   std::vector<std::string> notices_;
   std::vector<TaskLine> task_lines_;

@@ -1,122 +1,157 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run/process_tree.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <map>
-#include <memory>
-#include <vector>
+#include <set>
+#include <utility>
 
 #include "base/unique_fd.h"
+#include "launcher/run/process_table.h"
 
 namespace hvd {
 namespace {
 
-struct ProcessEntry {
-  pid_t parent = 0;
-  bool is_zombie = false;
-  bool is_marked = false;
-};
+/// For one environment: the process may hang in the kernel with its memory locked.
+constexpr std::chrono::milliseconds kReadLimit{500};
 
-std::string read_file(const std::string& path) {
+std::string read_environment(pid_t pid) {
   std::string text;
+  const std::string path = "/proc/" + std::to_string(pid) + "/environ";
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open()) return text;
   constexpr std::size_t kChunk = 4096;
-  while (true) {
+  for (ssize_t got = fd.is_open() ? 1 : 0; got > 0;) {
     const std::size_t size = text.size();
     text.resize(size + kChunk);
-    const ssize_t got = ::read(fd.get(), text.data() + size, kChunk);
+    got = ::read(fd.get(), text.data() + size, kChunk);
     text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-    if (got <= 0) return text;
   }
+  return text;
 }
 
-/// The state and parent in /proc/PID/stat stand behind the name, which may hold any character.
-bool parse_stat(const std::string& stat, ProcessEntry& entry) {
-  const std::size_t end_of_name = stat.rfind(") ");
-  if (end_of_name == std::string::npos || end_of_name + 4 >= stat.size()) return false;
-  entry.is_zombie = stat[end_of_name + 2] == 'Z' || stat[end_of_name + 2] == 'X';
-  const char* parent = stat.data() + end_of_name + 4;
-  return std::from_chars(parent, stat.data() + stat.size(), entry.parent).ec == std::errc();
-}
+/// Reads the environments of processes in a child, so that one that cannot be read is passed over.
+class MarkReader {
+ public:
+  explicit MarkReader(const std::vector<std::string>& marks) : marks_(marks) {}
 
-bool has_marker(const std::string& environment, const std::string& marker) {
-  std::size_t at = environment.find(marker);
-  while (at != std::string::npos) {
-    const std::size_t end = at + marker.size();
-    const bool starts = at == 0 || environment[at - 1] == '\0';
-    if (starts && (end == environment.size() || environment[end] == '\0')) return true;
-    at = environment.find(marker, end);
-  }
-  return false;
-}
-
-std::map<pid_t, ProcessEntry> all_processes(const std::string& marker) {
-  std::map<pid_t, ProcessEntry> processes;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (proc == nullptr) return processes;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is ours alone.
-  while (const dirent* entry = ::readdir(proc.get())) {
-    const std::string name(static_cast<const char*>(entry->d_name));
-    pid_t pid = 0;
-    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size()) continue;
-    ProcessEntry process;
-    if (!parse_stat(read_file("/proc/" + name + "/stat"), process)) continue;
-    process.is_marked = has_marker(read_file("/proc/" + name + "/environ"), marker);
-    processes[pid] = process;
-  }
-  return processes;
-}
-
-/// The living processes below this one, and those with the marker and all below them.
-std::vector<pid_t> job_processes(const std::string& marker) {
-  const std::map<pid_t, ProcessEntry> processes = all_processes(marker);
-  const pid_t self = ::getpid();
-  std::vector<pid_t> found;
-  for (const auto& [pid, process] : processes) {
-    if (pid == self || process.is_zombie) continue;
-    bool is_ours = process.is_marked;
-    pid_t ancestor = process.parent;
-    // Bounded by the table: a pid used again while we read it could close a circle.
-    for (std::size_t depth = 0; !is_ours && depth < processes.size(); ++depth) {
-      if (ancestor == self) is_ours = true;
-      const auto next = processes.find(ancestor);
-      if (next == processes.end()) break;
-      is_ours = is_ours || next->second.is_marked;
-      ancestor = next->second.parent;
+  std::vector<pid_t> marked_of(const std::vector<pid_t>& pids, Deadline deadline) const {
+    std::vector<pid_t> marked;
+    for (std::size_t at = 0; at < pids.size() && !deadline.has_passed(); ++at) {
+      at = read_from(pids, at, marked);
     }
-    if (is_ours) found.push_back(pid);
+    return marked;
   }
-  return found;
+
+ private:
+  /// Returns the place of the process that could not be read; the size where there is none.
+  std::size_t read_from(const std::vector<pid_t>& pids, std::size_t at,
+                        std::vector<pid_t>& marked) const {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return pids.size();
+    const UniqueFd reader(ends[0]);
+    UniqueFd writer(ends[1]);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (; at < pids.size(); ++at) {
+        const char answer = has_marks(read_environment(pids[at]), marks_) ? '1' : '0';
+        if (::write(writer.get(), &answer, 1) != 1) break;
+      }
+      ::_exit(0);
+    }
+    writer.reset();
+    if (child < 0) return pids.size();
+    for (; at < pids.size(); ++at) {
+      pollfd ready{reader.get(), POLLIN, 0};
+      char answer = 0;
+      if (::poll(&ready, 1, static_cast<int>(kReadLimit.count())) <= 0) break;
+      if (::read(reader.get(), &answer, 1) != 1) break;
+      if (answer == '1') marked.push_back(pids[at]);
+    }
+    // Not waited for: where it hangs, it would hold us too. It is our child, and reaped as such.
+    (void)::kill(child, SIGKILL);
+    return at;
+  }
+
+  const std::vector<std::string>& marks_;
+};
+
+/// The processes with the marks that are not below us, and those below them.
+std::vector<pid_t> marked_processes(const ProcessTable& processes, const std::vector<pid_t>& below,
+                                    const std::vector<std::string>& marks, Deadline deadline) {
+  std::vector<pid_t> candidates;
+  for (const auto& [pid, process] : processes) {
+    struct stat owner {};
+    if (process.is_zombie || std::binary_search(below.begin(), below.end(), pid)) continue;
+    if (pid == ::getpid() || ::stat(("/proc/" + std::to_string(pid)).c_str(), &owner) != 0)
+      continue;
+    if (owner.st_uid == ::geteuid()) candidates.push_back(pid);
+  }
+  std::set<pid_t> found;
+  for (const pid_t pid : MarkReader(marks).marked_of(candidates, deadline)) {
+    found.insert(pid);
+    const std::vector<pid_t> theirs = descendants(processes, pid);
+    found.insert(theirs.begin(), theirs.end());
+  }
+  found.erase(::getpid());
+  return {found.begin(), found.end()};
+}
+
+/// Returns a pidfd of one of them, which stands for all; closed: the kernel has none.
+UniqueFd kill_all(const ProcessTable& processes, const std::vector<pid_t>& pids) {
+  UniqueFd last;
+  for (const pid_t pid : pids) {
+    UniqueFd process = signal_process(pid, processes.at(pid), SIGKILL);
+    if (process.is_open()) last = std::move(process);
+  }
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+  return last;
+}
+
+void await_end(const UniqueFd& process, Deadline deadline) {
+  // One that has no pidfd, or that hangs in the kernel, must not keep the others from their end.
+  constexpr int kLook = 1000;
+  constexpr int kLookWithout = 10;
+  pollfd wait{process.get(), POLLIN, 0};
+  const int limit = std::min(process.is_open() ? kLook : kLookWithout, deadline.poll_timeout_ms());
+  (void)::poll(&wait, 1, limit);
 }
 
 }  // namespace
 
-int open_process(pid_t pid) {
-  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));  // The kernel makes it close-on-exec.
+bool has_marks(std::string_view environment, const std::vector<std::string>& marks) {
+  return !marks.empty() && std::all_of(marks.begin(), marks.end(), [&](const std::string& mark) {
+    for (std::size_t at = environment.find(mark); at != std::string_view::npos;) {
+      const std::size_t end = at + mark.size();
+      const bool starts = at == 0 || environment[at - 1] == '\0';
+      if (starts && (end == environment.size() || environment[end] == '\0')) return true;
+      at = environment.find(mark, end);
+    }
+    return false;
+  });
 }
 
-void kill_job_processes(const std::string& marker, Deadline deadline) {
+void kill_job_processes(const std::vector<std::string>& marks, Deadline deadline) {
   while (!deadline.has_passed()) {
-    const std::vector<pid_t> found = job_processes(marker);
-    for (const pid_t pid : found) (void)::kill(pid, SIGKILL);
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    const ProcessTable processes = read_processes();
+    const std::vector<pid_t> below = descendants(processes, ::getpid());
+    UniqueFd last = kill_all(processes, below);
+    bool is_done = below.empty();
+    if (!marks.empty()) {
+      const std::vector<pid_t> marked = marked_processes(processes, below, marks, deadline);
+      if (UniqueFd other = kill_all(processes, marked); other.is_open()) last = std::move(other);
+      is_done = is_done && marked.empty();
     }
-    if (found.empty()) return;
-    const UniqueFd last(open_process(found.back()));  // One stands for all of them.
-    pollfd wait{last.get(), POLLIN, 0};
-    if (last.is_open()) (void)::poll(&wait, 1, deadline.poll_timeout_ms());
+    if (is_done) return;
+    await_end(last, deadline);
   }
 }
 

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/deadline.h"
 
 namespace hvd {
 
-/// Kills (SIGKILL) and reaps every process below this one (by parent), and every process that
-/// carries `marker` ("NAME=value") in its environment with all below it, until none is left or the
+/// Kills (SIGKILL) and reaps every process below this one, by parent, until none is left or the
 /// deadline passes. The caller is a child subreaper, so that orphans become its children.
-void kill_job_processes(const std::string& marker, Deadline deadline);
+/// `marks` ("NAME=value"): where there are any, also every process of this user that has all of
+/// them in its environment, and those below it: the tasks of a step, which are not our children.
+void kill_job_processes(const std::vector<std::string>& marks, Deadline deadline);
 
-/// A pidfd of `pid`; -1: the kernel has none, or the process is gone.
-int open_process(pid_t pid);
+/// True where `environment`, as /proc/PID/environ gives it, has all of `marks`; of none: false.
+bool has_marks(std::string_view environment, const std::vector<std::string>& marks);
 
 }  // namespace hvd

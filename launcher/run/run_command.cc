@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run/run_command.h"
 
+#include <netinet/in.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +12,9 @@
 #include <utility>
 #include <variant>
 
+#include "base/unique_fd.h"
 #include "launcher/console/exit_code.h"
+#include "launcher/console/line_width.h"
 #include "launcher/console/message.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/binding_report.h"
@@ -17,6 +22,8 @@
 #include "launcher/plan/dry_run.h"
 #include "launcher/plan/environment_plan.h"
 #include "launcher/plan/placement.h"
+#include "launcher/plan/starter.h"
+#include "launcher/run/apart_note.h"
 #include "launcher/run/exec.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/job_store.h"
@@ -110,6 +117,28 @@ int resolve_programs(const Environment& environment, std::vector<Command>& comma
   return 0;
 }
 
+/// A port of this machine that nobody uses, below those that the kernel gives out by itself: none
+/// of its own choice takes it until the ranks listen there. Empty where there is none.
+std::string free_port() {
+  constexpr int kFirst = 20000;
+  constexpr int kPorts = 10000;
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    // Jobs that start at once look at different ones.
+    const int port = kFirst + (::getpid() * 7 + i) % kPorts;
+    const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    const auto* raw = reinterpret_cast<const sockaddr*>(&address);
+    if (socket.is_open() && ::bind(socket.get(), raw, sizeof address) == 0) {
+      return std::to_string(port);
+    }
+  }
+  return {};
+}
+
 /// Tells the hvdrun around srun, which cannot know it, the step that it may have to signal.
 void report_step(const Allocation& allocation) {
   const Environment& environment = allocation.environment;
@@ -121,14 +150,22 @@ void report_step(const Allocation& allocation) {
 
 int supervise_job(const RunOptions& options, const Placement& placement,
                   const std::vector<Command>& commands, const std::string& marker,
-                  LossPipe* losses) {
+                  const std::string& slurm_job, LossPipe* losses) {
   SupervisorOptions supervision;
-  supervision.style.from_srun = placement.way == Way::kSlurmShell;
-  supervision.style.prefix = options.prefix.value_or(placement.size > 1);
-  supervision.style.timestamp = options.timestamp;
+  JobOutputOptions& output = supervision.output;
+  output.style.from_srun = placement.way == Way::kSlurmShell;
+  output.style.prefix = options.prefix.value_or(placement.size > 1);
+  output.style.timestamp = options.timestamp;
+  output.folds = options.fold;
+  output.ranks = placement.size;
+  output.folder = options.output_dir;
   supervision.grace = options.grace;
-  supervision.output_dir = options.output_dir;
-  supervision.marker = std::string(launch_env::kJobMarker) + "=" + marker;
+  // Ranks of -np are below us, whatever they do; what carries the marker elsewhere is not theirs
+  // to end. Of a step the tasks here are not below us; a job that one of them submitted is no part.
+  if (placement.way == Way::kSlurmShell) {
+    supervision.marks = {std::string(launch_env::kJobMarker) + "=" + marker,
+                         "SLURM_JOB_ID=" + slurm_job};
+  }
   supervision.verbose = options.verbose;
   const Result<int> code = supervise(commands, supervision, losses);
   return code.is_ok() ? code.value() : refuse(code.status());
@@ -144,7 +181,7 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
     job.marker = new_marker();
   }
   if (placement.way == Way::kLocal) {
-    auto started = JobStore::start();
+    auto started = JobStore::start(placement.size);
     if (!started.is_ok()) return refuse(started.status());
     store = std::move(started).value();
     job.store = store->address();
@@ -153,37 +190,45 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
     if (!pipe.is_ok()) return refuse(pipe.status());
     losses = std::move(pipe).value();
     job.losses = losses->name();
+    job.master_port = free_port();
   }
   const EnvironmentPlan plan =
       plan_environment(options, allocation, inputs.machine, placement, job);
   std::vector<Command> commands =
-      build_commands(options, placement, plan, allocation.environment, inputs.self);
+      build_commands(options, placement, plan, inputs.site, allocation.environment, inputs.self);
   const int problem = resolve_programs(allocation.environment, commands);
   if (problem != 0) return problem;
   if (placement.way == Way::kTask) {
     report_step(allocation);
     exec_command(commands.front());
   }
-  return supervise_job(options, placement, commands, job.marker, losses ? &*losses : nullptr);
+  const int code = supervise_job(options, placement, commands, job.marker,
+                                 allocation.environment.get("SLURM_JOB_ID").value_or(""),
+                                 losses ? &*losses : nullptr);
+  if (code == 0 && store != nullptr && !store->was_reached()) {
+    print_messages(apart_note(placement.size, options.command));
+  }
+  return code;
 }
 
 /// The same decisions, with words in place of what only a running job knows.
 int explain(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
   const std::string chosen = "(chosen at start)";
   JobFacts job;
-  if (placement.way == Way::kLocal) job = {chosen, chosen, "", chosen};
+  if (placement.way == Way::kLocal) job = {chosen, chosen, "", chosen, chosen};
   if (placement.way != Way::kTask) job.marker = chosen;
   const Allocation& allocation = inputs.allocation;
   const EnvironmentPlan plan =
       plan_environment(options, allocation, inputs.machine, placement, job);
   const std::vector<Command> commands =
-      build_commands(options, placement, plan, allocation.environment, inputs.self);
+      build_commands(options, placement, plan, inputs.site, allocation.environment, inputs.self);
   // In an allocation this looks for srun: the program may lie on the nodes alone.
   const auto found = find_program(commands.front().arguments.front(), allocation.environment);
   const auto* problem = std::get_if<ProgramProblem>(&found);
   if (problem != nullptr) say("warning: " + problem->message);
-  const auto describe = options.json ? describe_run_json : describe_run;
-  return print_answer(describe(placement, plan, commands));
+  if (options.json) return print_answer(describe_run_json(placement, plan, commands));
+  const std::size_t width = line_width(STDOUT_FILENO, allocation.environment).value_or(0);
+  return print_answer(describe_run(placement, plan, commands, width));
 }
 
 /// What the user is told before the ranks start.
@@ -195,6 +240,20 @@ void report(const RunOptions& options, const Placement& placement) {
   for (const RankPlacement& rank : placement.ranks) {
     if (options.bind.report) say(report_binding(placement.topology, rank));
   }
+}
+
+/// Variables that the ranks would have, did they know how their step was started.
+void warn_of_step(const MachineEnvironment& machine) {
+  std::string names;
+  const UnsetVariable* first = nullptr;
+  for (const UnsetVariable& variable : machine.unset) {
+    if (!variable.needs_step_network) continue;
+    names += (names.empty() ? "" : ", ") + variable.name;
+    if (first == nullptr) first = &variable;
+  }
+  if (first == nullptr) return;
+  say(format_text("warning: {}: {} left unset, as the step may lack what they need ({})",
+                  first->origin, names, first->why_not));
 }
 
 }  // namespace
@@ -209,7 +268,12 @@ int run_program(const RunOptions& options) {
   }
   const Result<Placement> placement = place(options, allocation);
   if (!placement.is_ok()) return refuse(placement.status());
+  if (const Status status = check_starter(inputs.value().site, placement.value().way);
+      !status.is_ok()) {
+    return refuse(status);
+  }
   inputs.value().machine = machine_of(options, inputs.value(), placement.value());
+  if (speaks_for_job(allocation)) warn_of_step(inputs.value().machine);
   if (options.dry_run) return explain(options, inputs.value(), placement.value());
   report(options, placement.value());
   return spawn(options, inputs.value(), placement.value());

@@ -2,6 +2,7 @@
 #include "launcher/run/supervisor.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -9,41 +10,38 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
 
 #include "launcher/console/exit_code.h"
+#include "launcher/console/message.h"
 #include "launcher/run/end_order.h"
 #include "launcher/run/ending.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/keeper.h"
-#include "launcher/run/output_files.h"
+#include "launcher/run/memory_events.h"
+#include "launcher/run/package_hint.h"
 #include "launcher/run/process_tree.h"
+#include "launcher/run/program_path.h"
 #include "launcher/run/srun_report.h"
+#include "launcher/run/terminal.h"
 
 namespace hvd {
 namespace {
 
-constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 constexpr std::chrono::seconds kKeeperLimit{15};
+constexpr std::chrono::milliseconds kLastWrites{1000};  ///< Of a job that was killed.
 constexpr std::uint64_t kSignals = ~0ULL;
 constexpr std::uint64_t kKeeper = ~0ULL - 1;
-
-Deadline earlier(Deadline a, Deadline b) {
-  if (a.is_forever() || b.is_forever()) return a.is_forever() ? b : a;
-  return a.time() < b.time() ? a : b;
-}
-
-/// One output stream of one rank.
-struct Stream {
-  UniqueFd pipe;
-  int target = STDOUT_FILENO;
-  int rank = kNoRank;
-  std::string_view suffix;  ///< Of its file: "out" or "err".
-  OutputLines lines;
-};
+constexpr std::uint64_t kSinks = ~0ULL - 2;
+constexpr std::chrono::seconds kPatience{5};  ///< With a file system, without a word.
 
 /// The loop of `hvdrun`: one epoll over the ranks' pipes, the keeper's socket and our signals.
 class Supervisor {
@@ -54,19 +52,25 @@ class Supervisor {
         options_(options),
         losses_(losses),
         ending_(options.grace),
-        files_(options.output_dir) {}
+        output_(options.output) {}
 
   Result<int> run() {
-    HVD_TRY(files_.make_folder());
     HVD_TRY(watch_signals());
+    const Status files = output_.start_files(commands_, [&](int done) { return wait_for(done); });
+    if (ending_.is_told()) return leave(files);
+    HVD_TRY(files);
     HVD_TRY(start());
     running_ = commands_.size();
     while (running_ > 0) HVD_TRY(wait_and_serve());
     end_keeper();
-    for (std::size_t i = 0; i < streams_.size(); ++i) drain(i);
-    if (is_buried_) say(format_text("the cause, as said above: {}", first_failure_));
-    return output_lost_ && ending_.exit_code() == 0 ? exit_code_of_signal(SIGPIPE)
-                                                    : ending_.exit_code();
+    output_.drain_all();
+    if (!first_failure_.empty() && output_.has_more_since_mark()) {
+      say(format_text("the cause, as said above: {}", first_failure_));
+    }
+    output_.finish();
+    flush();
+    return output_.has_lost_reader() && ending_.exit_code() == 0 ? exit_code_of_signal(SIGPIPE)
+                                                                 : ending_.exit_code();
   }
 
  private:
@@ -77,7 +81,27 @@ class Supervisor {
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     signals_.reset(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!epoll_.is_open() || !signals_.is_open()) return Status::system("epoll, signalfd", errno);
+    HVD_TRY(output_.watch_in(epoll_.get(), kSinks));
     return watch(signals_.get(), kSignals);
+  }
+
+  /// Waits for a file system that may hang; false: a signal told us to leave instead.
+  bool wait_for(int done) {
+    Deadline patience = Deadline::after(kPatience);
+    while (true) {
+      std::array<pollfd, 2> waits{{{done, POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
+      (void)::poll(waits.data(), waits.size(), patience.poll_timeout_ms());
+      if (waits[0].revents != 0) return true;
+      if (waits[1].revents != 0 && was_told_to_leave()) return false;
+      if (!patience.has_passed()) continue;
+      patience = kForever;
+      print_message("--output-dir: the file system does not answer (does it hang?); hvdrun waits");
+    }
+  }
+
+  int leave(const Status& why) {
+    print_message(why.message());
+    return ending_.exit_code();
   }
 
   Status watch(int fd, std::uint64_t what) {
@@ -91,28 +115,15 @@ class Supervisor {
   Status start() {
     std::vector<RankStreams> theirs(commands_.size());
     for (std::size_t i = 0; i < commands_.size(); ++i) {
-      if (!commands_[i].takes_stdin)
+      if (!commands_[i].takes_stdin || is_in_background()) {
         theirs[i].input.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-      HVD_TRY(add_stream(commands_[i], "out", STDOUT_FILENO, theirs[i].output));
-      HVD_TRY(add_stream(commands_[i], "err", STDERR_FILENO, theirs[i].error));
+      }
+      HVD_TRY(output_.add_streams(commands_[i], theirs[i].output, theirs[i].error));
     }
-    HVD_TRY_ASSIGN(Keeper keeper, Keeper::start(commands_, std::move(theirs), options_.marker));
+    HVD_TRY_ASSIGN(Keeper keeper, Keeper::start(commands_, std::move(theirs), options_.marks));
     keeper_.emplace(std::move(keeper));
     if (losses_ != nullptr) losses_->close_writer();
     return watch(keeper_->socket(), kKeeper);
-  }
-
-  Status add_stream(const Command& command, std::string_view suffix, int target, UniqueFd& writer) {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::system("pipe", errno);
-    writer.reset(ends[1]);
-    const int rank = command.rank.value_or(kNoRank);
-    Stream stream{UniqueFd(ends[0]), target, rank, suffix, OutputLines(rank, options_.style)};
-    (void)::fcntl(stream.pipe.get(), F_SETFL, O_NONBLOCK);
-    if (command.rank) HVD_TRY(files_.open(rank, suffix));
-    HVD_TRY(watch(stream.pipe.get(), streams_.size()));
-    streams_.push_back(std::move(stream));
-    return Status::ok();
   }
 
   Status wait_and_serve() {
@@ -125,9 +136,12 @@ class Supervisor {
       const std::uint64_t what = events[static_cast<std::size_t>(i)].data.u64;
       if (what == kSignals) serve_signals();
       if (what == kKeeper) keeper_spoke = true;
-      if (what < streams_.size()) read_stream(what);
+      if (what == kSinks) serve_sinks();
+      if (output_.is_stream(what)) output_.read(what);
     }
+    for (const std::string& notice : output_.take_notices()) serve_notice(notice);
     if (keeper_spoke) serve_keeper();
+    HVD_TRY(output_.advance(Clock::now()));
     report_task_failure();
     for (const RankEnded& ended : ends_.take(Clock::now())) rank_ended(ended);
     if (const auto signal = ending_.advance(Clock::now())) {
@@ -138,62 +152,86 @@ class Supervisor {
   }
 
   Deadline next_deadline() const {
-    return earlier(ending_.next(), earlier(ends_.next(), task_failures_.next()));
+    return ending_.next()
+        .earlier(ends_.next())
+        .earlier(task_failures_.next())
+        .earlier(output_.next());
   }
 
-  /// One read; false when there is nothing more for now.
-  bool read_stream(std::size_t index) {
-    Stream& stream = streams_[index];
-    if (!stream.pipe.is_open()) return false;
-    std::array<char, kReadBytes> buffer;
-    const ssize_t got = ::read(stream.pipe.get(), buffer.data(), buffer.size());
-    if (got < 0) return errno == EINTR;
-    if (got == 0) {
-      put(stream, stream.lines.finish());
-      // The keeper's copy of the pipe would keep it in the epoll set.
-      (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stream.pipe.get(), nullptr);
-      stream.pipe.reset();
-      return false;
-    }
-    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
-    if (stream.rank != kNoRank) files_.add(stream.rank, stream.suffix, bytes);
-    put(stream, stream.lines.feed(bytes));
-    for (const TaskLine& line : stream.lines.take_task_lines()) {
-      files_.add(line.rank, stream.suffix, line.text);
-    }
-    for (const std::string& notice : stream.lines.take_notices()) serve_notice(notice);
-    return true;
+  /// Nobody reads our output any more (`hvdrun ... | head`): the job ends as a filter does, unless
+  /// it ends already.
+  void serve_sinks() {
+    if (!output_.lost_reader()) return;
+    if (const auto signal = ending_.lost_reader(Clock::now())) send(*signal);
   }
 
-  void drain(std::size_t index) {
-    while (read_stream(index)) {
+  /// Waits until all is written: for a slow reader as long as it takes, but after a signal for the
+  /// grace at most, and a signal that comes now ends the wait.
+  void flush() {
+    const auto grace = ending_.is_killed() ? std::min(options_.grace, kLastWrites) : options_.grace;
+    const Deadline limit = ending_.is_told() ? Deadline::after(grace) : Deadline::forever();
+    while (!output_.is_written() && !limit.has_passed()) {
+      std::array<epoll_event, 2> events{};
+      const Deadline next = limit.earlier(output_.next());
+      const int count = ::epoll_wait(epoll_.get(), events.data(), 2, next.poll_timeout_ms());
+      for (int i = 0; i < count; ++i) {
+        const std::uint64_t what = events[static_cast<std::size_t>(i)].data.u64;
+        if (what == kSinks) serve_sinks();
+        if (what == kSignals && was_told_to_leave()) return;
+      }
+      (void)output_.advance(Clock::now());
     }
+    serve_sinks();
   }
 
-  /// Nobody reads our output any more (`hvdrun ... | head`): end as a filter does.
-  void put(const Stream& stream, const std::string& text) {
-    is_buried_ = is_buried_ || (!first_failure_.empty() && !text.empty());
-    if (output_lost_ || write_all(stream.target, text)) return;
-    output_lost_ = true;
-    send(ending_.told_to_end(SIGTERM, Clock::now()));
+  /// The ranks are gone: a signal means that hvdrun is to go too.
+  bool was_told_to_leave() {
+    signalfd_siginfo info{};
+    bool was_told = false;
+    while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGTSTP) (void)::raise(SIGSTOP);
+      if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTSTP) continue;
+      (void)ending_.told_to_end(signal, Clock::now());
+      was_told = true;
+    }
+    return was_told;
   }
 
   void serve_signals() {
     signalfd_siginfo info{};
     while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
       const int signal = static_cast<int>(info.ssi_signo);
-      if (signal == SIGUSR1 || signal == SIGUSR2) {
-        send(signal);
+      if (signal == SIGTSTP) stop();
+      if (signal == SIGUSR1 || signal == SIGUSR2) send(signal);
+      if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTSTP) continue;
+      end_task_failures();  // what has failed before is the cause, not the signal
+      const auto handed_on = ending_.told_to_end(signal, Clock::now());
+      output_.stop_waiting();
+      if (!handed_on) {
+        if (signal != SIGHUP && !ending_.is_killed()) {
+          say(
+              format_text("got {} again within 1 s, which counts as once: the ranks go on to end; "
+                          "once more kills them at once",
+                          describe_end(signal)));
+        }
         continue;
       }
-      end_task_failures();  // what has failed before is the cause, not the signal
-      const int handed_on = ending_.told_to_end(signal, Clock::now());
-      if (handed_on != SIGKILL) {
+      if (*handed_on != SIGKILL) {
         say(format_text("got {}: the ranks have {} s to end; once more kills them at once",
                         describe_end(signal), options_.grace.count() / 1000));
       }
-      send(handed_on);
+      send(*handed_on);
     }
+  }
+
+  /// Ctrl-Z: the ranks, which are in another session, stop with us and go on with us.
+  void stop() {
+    send(SIGSTOP);
+    const Clock::time_point begin = Clock::now();
+    (void)::raise(SIGSTOP);
+    ending_.was_stopped(Clock::now() - begin);
+    send(SIGCONT);
   }
 
   void serve_keeper() {
@@ -213,14 +251,18 @@ class Supervisor {
   void rank_ended(const RankEnded& ended) {
     --running_;
     const auto index = static_cast<std::size_t>(ended.index);
-    drain(2 * index);
-    drain(2 * index + 1);
+    output_.drain(index);
+    for (const std::string& notice : output_.take_notices()) serve_notice(notice);
     end_task_failures();
     const int code = exit_code_of(ended.status);
     if (code == 0 || !ending_.rank_failed(code, Clock::now())) return;
+    output_.stop_waiting();
     const Command& command = commands_[index];
+    const bool is_kill = WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGKILL;
     if (command.rank) {
-      report_first_failure(index, *command.rank, command.host, describe_end(ended.status));
+      report_first_failure(
+          index, *command.rank, command.host,
+          describe_end(ended.status) + (is_kill ? memory_events_.explain_kill() : ""));
     } else {
       say(format_text("{} on {} failed: {}", describe_command(command), command.host,
                       describe_end(ended.status)));
@@ -245,7 +287,8 @@ class Supervisor {
   void report_task_failure() {
     const auto failure = task_failures_.take(Clock::now());
     if (!failure || !ending_.rank_failed(failure->exit_code, Clock::now())) return;
-    drain(0);
+    output_.stop_waiting();
+    output_.drain(0);
     report_first_failure(0, failure->rank, failure->host, failure->what);
   }
 
@@ -253,24 +296,26 @@ class Supervisor {
                             const std::string& what) {
     say(format_text("rank {} on host {} failed first: {}", rank, host, what));
     first_failure_ = format_text("rank {} on host {}, {}", rank, host, what);
-    const std::deque<std::string>* lines = &streams_[2 * index + 1].lines.last_lines(rank);
-    const bool has_errors = !lines->empty();
-    if (!has_errors) lines = &streams_[2 * index].lines.last_lines(rank);
-    if (!lines->empty()) {
-      say(format_text("its last lines on standard {}:", has_errors ? "error" : "output"));
-      for (const std::string& line : *lines) say("  " + line);
-    }
+    output_.say_last_lines(index, rank);
+    const std::string hint =
+        package_hint(output_.last_lines(index, rank), ranks_program(commands_[index]),
+                     path_of_self(), [](const std::string& path) {
+                       std::error_code none;
+                       return std::filesystem::is_regular_file(path, none);
+                     });
+    if (!hint.empty()) say(hint);
     if (running_ > 0) {
       say(format_text("the other ranks have {} s to end by themselves",
                       options_.grace.count() / 1000));
     }
+    output_.mark();
   }
 
   /// Somebody killed the keeper: its children are ours now, and nobody reports their ends.
   void keeper_lost() {
     say("the keeper process of this job was killed: ending the job");
     (void)ending_.rank_failed(exit_code_of_signal(SIGKILL), Clock::now());
-    kill_job_processes(options_.marker, Deadline::after(kKeeperLimit));
+    kill_job_processes(options_.marks, Deadline::after(kKeeperLimit));
     running_ = 0;
   }
 
@@ -283,10 +328,12 @@ class Supervisor {
 
   void send(int signal) {
     if (!keeper_) return;
-    if (!options_.style.from_srun) {
+    if (!options_.output.style.from_srun) {
       keeper_->send_signal(signal);
       return;
     }
+    // A step that is not known yet starts: srun itself is never stopped.
+    if (step_.empty() && (signal == SIGSTOP || signal == SIGCONT)) return;
     // SIGTERM makes srun kill the tasks at once; a step gets other signals through Slurm.
     if (signal == SIGKILL || step_.empty()) {
       keeper_->send_signal(SIGTERM);
@@ -303,9 +350,7 @@ class Supervisor {
     }
   }
 
-  static void say(const std::string& text) {
-    (void)write_all(STDERR_FILENO, "hvdrun: " + text + "\n");
-  }
+  void say(const std::string& text) { output_.say(text); }
 
   const std::vector<Command>& commands_;
   const SupervisorOptions& options_;
@@ -313,16 +358,14 @@ class Supervisor {
   EndOrder ends_;
   TaskFailureOrder task_failures_;
   Ending ending_;
-  OutputFiles files_;
+  MemoryEvents memory_events_;
   UniqueFd epoll_;
   UniqueFd signals_;
-  std::vector<Stream> streams_;  ///< Two by command: output, error.
+  JobOutput output_;
   std::optional<Keeper> keeper_;
   std::size_t running_ = 0;
   std::string first_failure_;  ///< As told to the user; empty: none.
-  bool is_buried_ = false;     ///< Other ranks wrote after it was told.
   std::string step_;           ///< "JOB.STEP" of our srun; empty: not known (yet).
-  bool output_lost_ = false;
 };
 
 }  // namespace

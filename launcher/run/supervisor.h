@@ -7,16 +7,15 @@
 
 #include "base/result.h"
 #include "launcher/plan/command.h"
+#include "launcher/run/job_output.h"
 #include "launcher/run/loss_pipe.h"
-#include "launcher/run/output_lines.h"
 
 namespace hvd {
 
 struct SupervisorOptions {
-  OutputStyle style;
+  JobOutputOptions output;
   std::chrono::milliseconds grace{10'000};
-  std::string output_dir;  ///< Empty: none.
-  std::string marker;      ///< "HVD_JOB_MARKER=value"
+  std::vector<std::string> marks;  ///< Of processes that are ours: see kill_job_processes.
   bool verbose = false;
 };
 

@@ -16,7 +16,7 @@ struct KnownFact {
   Kind kind;
 };
 
-constexpr std::array<KnownFact, 11> kFacts{{{"always", Fact::kAlways, Kind::kPlain},
+constexpr std::array<KnownFact, 12> kFacts{{{"always", Fact::kAlways, Kind::kPlain},
                                             {"historical", Fact::kHistorical, Kind::kPlain},
                                             {"nodes", Fact::kNodes, Kind::kNumber},
                                             {"gpus", Fact::kGpus, Kind::kNumber},
@@ -26,11 +26,13 @@ constexpr std::array<KnownFact, 11> kFacts{{{"always", Fact::kAlways, Kind::kPla
                                             {"fabric", Fact::kFabric, Kind::kWord},
                                             {"gpu_vendor", Fact::kGpuVendor, Kind::kWord},
                                             {"partition", Fact::kPartition, Kind::kWord},
-                                            {"mixed_ports", Fact::kMixedPorts, Kind::kPlain}}};
+                                            {"mixed_ports", Fact::kMixedPorts, Kind::kPlain},
+                                            {"step_network", Fact::kStepNetwork, Kind::kWord}}};
 
 constexpr std::string_view kGrammar =
     "write always, historical, nodes>N, gpus>N, nccl>=X.Y, plugin_found, container, fabric=KIND, "
-    "mixed_ports, gpu_vendor=NAME or partition=NAME, joined by 'and', 'not' before one";
+    "mixed_ports, gpu_vendor=NAME, partition=NAME or step_network=WORD, joined by 'and', 'not' "
+    "before one";
 
 /// "2.27.3" as numbers; empty when it is none.
 std::vector<int> parse_version(std::string_view text) {
@@ -125,6 +127,18 @@ ConditionFinding of_nccl(const ConditionTerm& term, const std::optional<std::str
   return {compare(found, term.comparison, parse_version(term.value)), "NCCL is " + *nccl};
 }
 
+/// One of the words, separated by commas, that srun's --network has.
+ConditionFinding of_network(const ConditionTerm& term, const std::optional<std::string>& network) {
+  if (!network) {
+    return {std::nullopt,
+            format_text("srun does not tell its tasks: with `export SLURM_NETWORK={}` "
+                        "before srun, instead of --network, they know",
+                        term.value)};
+  }
+  return {("," + *network + ",").find("," + term.value + ",") != std::string::npos,
+          format_text("SLURM_NETWORK is '{}'", *network)};
+}
+
 ConditionFinding find(const ConditionTerm& term, const SiteFacts& facts) {
   switch (term.fact) {
     case Fact::kAlways:
@@ -153,6 +167,8 @@ ConditionFinding find(const ConditionTerm& term, const SiteFacts& facts) {
     case Fact::kMixedPorts:
       return of_flag(facts.mixed_ports, "some RDMA ports are not of the fabric",
                      "all RDMA ports are of the fabric", "the ports of the node are not known");
+    case Fact::kStepNetwork:
+      return of_network(term, facts.step_network);
   }
   return {};
 }
@@ -189,8 +205,8 @@ Verdict evaluate(const Condition& condition, const SiteFacts& facts) {
     ConditionFinding finding = find(term, facts);
     if (finding.holds && *finding.holds != term.is_negated) continue;
     const std::string reason = term.text + ": " + finding.fact;
-    if (finding.holds) return {Truth::kFalse, reason};
-    if (verdict.truth == Truth::kTrue) verdict = {Truth::kUnknown, reason};
+    if (finding.holds) return {Truth::kFalse, term.fact, reason};
+    if (verdict.truth == Truth::kTrue) verdict = {Truth::kUnknown, term.fact, reason};
   }
   return verdict;
 }

@@ -20,6 +20,8 @@ struct SiteFacts {
   std::optional<std::string> fabric = std::nullopt;  ///< "slingshot-11"
   std::optional<std::string> gpu_vendor = std::nullopt;  ///< "nvidia", "amd"
   std::optional<std::string> partition = std::nullopt;   ///< Of the job.
+  /// srun's --network, as SLURM_NETWORK says it; srun tells its tasks nothing else of it.
+  std::optional<std::string> step_network = std::nullopt;
   std::optional<bool> mixed_ports = std::nullopt;  ///< RDMA ports not of the fabric, or slower.
   std::vector<std::string> interfaces = {};        ///< Of the fabric, on this node.
   std::vector<std::string> devices = {};           ///< RDMA devices of the fabric.
@@ -37,6 +39,7 @@ enum class Fact {
   kGpuVendor,
   kPartition,
   kMixedPorts,
+  kStepNetwork,
 };
 
 /// One part of a condition: "nodes>1", "not container".
@@ -58,7 +61,8 @@ Result<Condition> parse_condition(std::string_view text);
 struct Verdict {
   enum class Truth { kFalse, kTrue, kUnknown };
   Truth truth = Truth::kTrue;
-  std::string reason;  ///< "nodes>1: nodes is 1"; empty where it holds.
+  Fact fact = Fact::kAlways;  ///< The one that decided.
+  std::string reason;         ///< "nodes>1: nodes is 1"; empty where it holds.
 };
 
 /// A false term decides; else an unknown one. Pure.

@@ -32,6 +32,7 @@ struct UnsetVariable {
   std::string origin;
   std::string why_not;
   Provenance provenance = {};
+  bool needs_step_network = false;  ///< Set once the step is known to have its --network.
 };
 
 }  // namespace hvd

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace hvd {
 namespace {
@@ -49,6 +50,28 @@ bool is_secret(const std::string& name, const std::string& value) {
   if (scheme == std::string::npos) return false;
   const std::size_t at = value.find_first_of("@/ ", scheme + 3);
   return at != std::string::npos && value[at] == '@' && value.find(':', scheme + 3) < at;
+}
+
+std::vector<std::string> shown_arguments(std::vector<std::string> arguments) {
+  const std::string hidden = "(redacted)";
+  bool hides_next = false;
+  for (std::string& word : arguments) {
+    const bool is_option = word.starts_with("-");
+    const bool hides = std::exchange(hides_next, false) && !is_option;
+    const std::size_t equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    name.erase(0, name.find_first_not_of('-'));
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (hides || (equals == std::string::npos && !is_option && is_secret("", word))) {
+      word = hidden;
+    } else if (equals != std::string::npos) {
+      if (is_secret(name, word.substr(equals + 1)))
+        word.replace(equals + 1, std::string::npos, hidden);
+    } else if (is_option) {
+      hides_next = is_secret(name, "");
+    }
+  }
+  return arguments;
 }
 
 }  // namespace hvd

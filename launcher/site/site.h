@@ -26,6 +26,9 @@ struct SiteQos {
   bool is_default = false;                      ///< What Slurm takes when no QoS is named.
   std::optional<int> max_nodes = std::nullopt;  ///< Per job.
   std::optional<int> max_jobs = std::nullopt;   ///< Of one user at a time.
+  std::optional<int> min_nodes = std::nullopt;  ///< Per job.
+  std::optional<int> min_gpus = std::nullopt;   ///< Per job.
+  bool shares_nodes = false;  ///< Its jobs get a part of a node where others get whole ones.
   Provenance provenance = {};
   std::vector<FieldProvenance> field_provenance = {};
 };
@@ -116,10 +119,10 @@ struct SiteDetect {
 };
 
 struct SiteScheduler {
-  std::string kind = "slurm";     ///< "slurm", "flux", "pbs"
+  std::string kind = "slurm";     ///< "slurm", "flux", "pbs", "none"
   std::string version_min;        ///< Lowest version known there; empty: not said.
   bool psslurm = false;           ///< ParaStation's daemon in place of slurmd.
-  std::string launcher = "srun";  ///< "srun", "ibrun", "flux", "pals"
+  std::string launcher = "srun";  ///< "srun", "ibrun", "flux", "pals", "mpirun"
 };
 
 enum class GresStyle {
@@ -165,6 +168,7 @@ struct SiteConfig {
   std::string gpu_bind;  ///< Of srun; empty: not said.
   std::string hint;      ///< Value of --hint; empty: none.
   std::string time;      ///< Written when the user gives no --time; empty: none.
+  bool time_required = false;
   std::vector<SiteDirective> directives;
   std::vector<std::string> srun_flags;
   std::vector<std::string> multi_node_srun_flags;  ///< On more than one node, beside srun_flags.
@@ -174,6 +178,7 @@ struct SiteConfig {
   SiteContainer container;
   std::vector<SiteVariable> env;
   std::vector<std::string> modules;
+  bool module_purge = false;  ///< Scripts unload what is loaded before they load modules.
   std::vector<SiteForbidden> forbidden;
   std::optional<bool> internet_on_nodes;
   std::string scratch_local;

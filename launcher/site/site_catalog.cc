@@ -34,7 +34,10 @@ Result<const SiteEntry*> base_of(const std::vector<SiteEntry>& entries,
                         [&](const SiteEntry& other) { return is_same(other, entry); });
     if (from == entries.end()) from = entries.begin();  // a file named on the command line
   }
-  const auto base = std::find_if(from, entries.end(), is_base);
+  auto base = std::find_if(from, entries.end(), [&is_base](const SiteEntry& other) {
+    return is_base(other) && other.problem.empty();
+  });
+  if (base == entries.end()) base = std::find_if(from, entries.end(), is_base);
   if (base == entries.end() && entry.extends != entry.id) {
     return error(Code::kInvalidArgument, "{}: at /extends: no site '{}': the known ones are {}",
                  entry.origin, entry.extends, known_ids(entries));
@@ -73,6 +76,12 @@ const SiteEntry* find_usable(const std::vector<SiteEntry>& entries, std::string_
   return found == entries.end() ? nullptr : &*found;
 }
 
+/// A file of wrong values counts no more: nobody named it, and the next may claim the machine.
+void leave_out(SiteEntry& entry, const std::string& problem) {
+  entry.problem = problem;
+  entry.detect = SiteDetect();
+}
+
 Result<SiteConfig> load_site(const std::vector<SiteEntry>& entries, const SiteEntry& entry) {
   HVD_TRY_ASSIGN(const Json document, load_document(entries, entry));
   return site_of(document, entry.origin);
@@ -104,10 +113,8 @@ Result<std::vector<std::string>> visit_sites(
     if (document.is_ok()) {
       taken.insert(entry.id);
       take(entry, document.value());
-    } else if (!is_embedded(entry)) {
-      warnings.push_back(left_out_warning(document.status().message()));
     } else {
-      return document.status();
+      warnings.push_back(left_out_warning(document.status().message()));
     }
   }
   return warnings;
@@ -145,15 +152,21 @@ Result<SiteConfig> find_site(const std::string& name, const Environment& environ
 }
 
 Result<SiteConfig> detect_site(const Environment& environment, const std::string& hostname) {
-  HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
-  HVD_TRY_ASSIGN(const std::optional<SiteClaim> claim,
-                 claim_site(entries, environment, read_host_facts(hostname)));
-  const SiteEntry* entry = claim ? claim->entry : find_usable(entries, "generic");
-  HVD_CHECK(entry != nullptr);
-  HVD_TRY_ASSIGN(SiteConfig site, load_site(entries, *entry));
-  site.found_by = claim ? claim->evidence : "no site claims this machine";
-  site.warnings = site_warnings(entries);
-  return site;
+  HVD_TRY_ASSIGN(std::vector<SiteEntry> entries, site_index(environment));
+  const HostFacts host = read_host_facts(hostname, environment);
+  while (true) {
+    HVD_TRY_ASSIGN(const std::optional<SiteClaim> claim, claim_site(entries, environment, host));
+    const SiteEntry* entry = claim ? claim->entry : find_usable(entries, "generic");
+    HVD_CHECK(entry != nullptr);
+    Result<SiteConfig> site = load_site(entries, *entry);
+    if (site.is_ok()) {
+      site.value().found_by = claim ? claim->evidence : "no site claims this machine";
+      site.value().warnings = site_warnings(entries);
+      return site;
+    }
+    if (is_embedded(*entry)) return site;
+    leave_out(entries[static_cast<std::size_t>(entry - entries.data())], site.status().message());
+  }
 }
 
 }  // namespace hvd

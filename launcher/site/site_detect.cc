@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "launcher/site/pattern.h"
+#include "launcher/site/slurm_conf.h"
 
 namespace hvd {
 namespace {
@@ -39,6 +40,16 @@ Evidence of_cluster(const SiteDetect& detect, const Environment& environment,
   return by_variable(kClusterName, detect.cluster_names, environment);
 }
 
+/// A login node has no variable of Slurm's.
+Evidence of_slurm_conf(const SiteDetect& detect, const Environment& /*environment*/,
+                       const HostFacts& host) {
+  const std::vector<std::string>& names = detect.cluster_names;
+  if (host.cluster.empty() || std::find(names.begin(), names.end(), host.cluster) == names.end()) {
+    return std::optional<std::string>();
+  }
+  return std::optional(format_text("slurm.conf says ClusterName={}", host.cluster));
+}
+
 Evidence of_hostname(const SiteDetect& detect, const Environment& /*environment*/,
                      const HostFacts& host) {
   if (detect.hostname.empty()) return std::optional<std::string>();
@@ -61,8 +72,9 @@ Evidence of_domain(const SiteDetect& detect, const Environment& /*environment*/,
 
 }  // namespace
 
-HostFacts read_host_facts(std::string hostname) {
+HostFacts read_host_facts(std::string hostname, const Environment& environment) {
   HostFacts facts;
+  facts.cluster = read_slurm_conf_cluster(environment);
   facts.hostname = std::move(hostname);
   if (const std::size_t dot = facts.hostname.find('.'); dot != std::string::npos) {
     facts.domains.push_back(facts.hostname.substr(dot + 1));
@@ -81,7 +93,7 @@ HostFacts read_host_facts(std::string hostname) {
 
 Result<std::optional<SiteClaim>> claim_site(const std::vector<SiteEntry>& entries,
                                             const Environment& environment, const HostFacts& host) {
-  for (const auto look : {of_variables, of_cluster, of_hostname, of_domain}) {
+  for (const auto look : {of_variables, of_cluster, of_slurm_conf, of_hostname, of_domain}) {
     for (const SiteEntry& entry : entries) {
       auto evidence = look(entry.detect, environment, host);
       if (!evidence.is_ok()) return evidence.status().with_context(entry.origin);

@@ -15,11 +15,12 @@ namespace hvd {
 struct HostFacts {
   std::string hostname;
   std::vector<std::string> domains;  ///< Of the host, the most specific first.
+  std::string cluster = {};          ///< ClusterName of its slurm.conf; empty: not known.
 };
 
 /// The domains of this machine: behind the first dot of `hostname`, else those that
-/// /etc/resolv.conf searches.
-HostFacts read_host_facts(std::string hostname);
+/// /etc/resolv.conf searches; and the cluster that its slurm.conf names.
+HostFacts read_host_facts(std::string hostname, const Environment& environment);
 
 /// The site that claims this machine, and by what.
 struct SiteClaim {
@@ -28,7 +29,7 @@ struct SiteClaim {
 };
 
 /// In this order over all sites: their variables (SYSTEMNAME among them), SLURM_CLUSTER_NAME, the
-/// host name, the domain; of two sites the first of the index. Pure.
+/// cluster of slurm.conf, the host name, the domain; of two sites the first of the index. Pure.
 Result<std::optional<SiteClaim>> claim_site(const std::vector<SiteEntry>& entries,
                                             const Environment& environment, const HostFacts& host);
 

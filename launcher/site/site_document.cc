@@ -101,8 +101,8 @@ constexpr std::array<std::string_view, 2> kOptions{"directives", "forbidden"};
 
 Json extend_value(const std::string& field, const Json& base, const Json& derived,
                   const std::string& key) {
-  if (holds(kVariables, field)) return replace_by_name(base, derived, "name");
-  if (holds(kOptions, field)) return replace_by_name(base, derived, "option");
+  if (holds(kVariables, field)) return replace_by_name(base, with_source(derived, key), "name");
+  if (holds(kOptions, field)) return replace_by_name(base, with_source(derived, key), "option");
   if (holds(kJoined, field)) return join_by_name(base, derived, key);
   return extend_object(base, derived, key);
 }

@@ -34,15 +34,15 @@ bool fill_in(std::string& value, const SiteFacts& facts) {
   return true;
 }
 
-/// Why a variable is not set; empty: it is.
-std::string obstacle(const SiteVariable& variable, const SiteFacts& facts, bool assume) {
+/// Why a variable is not set; the reason is empty where it is.
+Verdict obstacle(const SiteVariable& variable, const SiteFacts& facts, bool assume) {
   const Result<Condition> condition = parse_condition(variable.when);
-  if (!condition.is_ok()) return condition.status().message();
-  const Verdict verdict = evaluate(condition.value(), facts);
-  if (verdict.truth != Verdict::Truth::kTrue) return verdict.reason;
-  if (variable.provenance.is_assumed() && !assume)
-    return "assumed, not documented: --assume sets it";
-  return "";
+  if (!condition.is_ok()) return {.reason = condition.status().message()};
+  Verdict verdict = evaluate(condition.value(), facts);
+  if (verdict.reason.empty() && variable.provenance.is_assumed() && !assume) {
+    verdict.reason = "assumed, not documented: --assume sets it";
+  }
+  return verdict;
 }
 
 }  // namespace
@@ -52,7 +52,8 @@ OfferedEnvironment offer_variables(const std::vector<SiteVariable>& variables,
   OfferedEnvironment offered;
   for (const SiteVariable& variable : variables) {
     std::string value = variable.value;
-    std::string why_not = obstacle(variable, facts, assume);
+    const Verdict verdict = obstacle(variable, facts, assume);
+    std::string why_not = verdict.reason;
     const bool is_set =
         std::any_of(offered.variables.begin(), offered.variables.end(),
                     [&](const PlannedVariable& other) { return other.name == variable.name; });
@@ -62,7 +63,10 @@ OfferedEnvironment offer_variables(const std::vector<SiteVariable>& variables,
       offered.variables.push_back(
           {variable.name, value, origin, variable.why, false, variable.provenance, {}});
     } else {
-      offered.unset.push_back({variable.name, value, origin, why_not, variable.provenance});
+      const bool needs_network =
+          verdict.truth == Verdict::Truth::kUnknown && verdict.fact == Fact::kStepNetwork;
+      offered.unset.push_back(
+          {variable.name, value, origin, why_not, variable.provenance, needs_network});
     }
   }
   return offered;
@@ -70,6 +74,15 @@ OfferedEnvironment offer_variables(const std::vector<SiteVariable>& variables,
 
 std::vector<PlannedVariable> site_environment(const SiteConfig& site, const SiteFacts& facts) {
   return offer_variables(site.env, "site " + site.id, facts, false).variables;
+}
+
+void start_step_here(const SiteConfig& site, SiteFacts& facts) {
+  if (facts.step_network) return;
+  std::string network;
+  for (const PlannedVariable& variable : site_environment(site, facts)) {
+    if (variable.name == "SLURM_NETWORK") network = variable.value;
+  }
+  facts.step_network = network;
 }
 
 std::string explained(const PlannedVariable& variable) {

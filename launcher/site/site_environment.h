@@ -24,6 +24,10 @@ OfferedEnvironment offer_variables(const std::vector<SiteVariable>& variables,
 /// The variables that `site` sets under `facts`, assumed ones left out.
 std::vector<PlannedVariable> site_environment(const SiteConfig& site, const SiteFacts& facts);
 
+/// Puts into `facts` what is known of a step that is started with the site's variables: its
+/// network.
+void start_step_here(const SiteConfig& site, SiteFacts& facts);
+
 /// "why (source, date)"
 std::string explained(const PlannedVariable& variable);
 

@@ -90,6 +90,9 @@ SiteQos SiteReader::qos(const Json& json, const std::string& inherited) const {
   qos.max_gpus = count_of(json, "max_gpus");
   qos.max_nodes = count_of(json, "max_nodes");
   qos.max_jobs = count_of(json, "max_jobs");
+  qos.min_nodes = count_of(json, "min_nodes");
+  qos.min_gpus = count_of(json, "min_gpus");
+  qos.shares_nodes = json.value("shares_nodes", false);
   qos.is_default = json.value("default", false);
   qos.provenance = provenance(json, inherited);
   add_fields(json, "", qos.field_provenance);
@@ -123,8 +126,7 @@ SitePartition SiteReader::partition(const Json& json) const {
     partition.max_time_by_nodes.push_back(
         {limit.at("nodes").get<int>(), text_of(limit, "max_time")});
   }
-  const std::string inherited =
-      object_at(json, "sources").value("qos", json.at("source").get<std::string>());
+  const std::string inherited = object_at(json, "sources").value("qos", text_of(json, "source"));
   for (const Json& item : list_at(json, "qos")) partition.qos.push_back(qos(item, inherited));
   partition.account_suffix = text_of(json, "account_suffix");
   partition.modules = words_of(json, "modules");
@@ -172,6 +174,7 @@ void SiteReader::read_requests(SiteConfig& site) const {
   site.gpu_bind = text_of(document_, "gpu_bind");
   site.hint = text_of(document_, "hint");
   site.time = text_of(document_, "time");
+  site.time_required = document_.value("time_required", false);
   for (const Json& item : list_at(document_, "directives")) {
     site.directives.push_back(
         {text_of(item, "option"), text_of(item, "value"), text_of(item, "why"), provenance(item)});
@@ -205,6 +208,7 @@ void SiteReader::read_machine(SiteConfig& site) const {
                         text_of(item, "why"), provenance(item)});
   }
   site.modules = words_of(document_, "modules");
+  site.module_purge = document_.value("module_purge", false);
   if (document_.contains("internet_on_nodes")) {
     site.internet_on_nodes = document_.at("internet_on_nodes").get<bool>();
   }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/site/site_index.h"
-#include "launcher/console/words.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text_file.h"
+#include "launcher/console/words.h"
 #include "launcher/site/config_folder.h"
 #include "launcher/site/pattern.h"
 #include "launcher/site/site_document.h"
@@ -58,7 +58,11 @@ Result<std::vector<std::string>> files_of(const std::string& folder) {
   std::vector<std::string> paths;
   for (std::filesystem::directory_iterator entry(folder, failure), end; !failure && entry != end;
        entry.increment(failure)) {
-    if (entry->path().extension() == ".json") paths.push_back(entry->path().string());
+    if (entry->path().extension() != ".json") continue;
+    // A shell makes the file of `hvdrun sites NAME --json > FILE` before hvdrun looks.
+    std::error_code unknown;
+    const bool is_begun = entry->is_regular_file(unknown) && entry->file_size(unknown) == 0;
+    if (!is_begun) paths.push_back(entry->path().string());
   }
   if (failure) {
     return error(Code::kInvalidArgument, "'{}' cannot be listed for its site files: {}", folder,
@@ -66,14 +70,6 @@ Result<std::vector<std::string>> files_of(const std::string& folder) {
   }
   std::sort(paths.begin(), paths.end());
   return paths;
-}
-
-/// The user's own sites, where there are some.
-std::string user_folder(const Environment& environment) {
-  const std::string config = config_folder(environment);
-  const std::string folder = config + "/sites";
-  std::error_code failure;
-  return !config.empty() && std::filesystem::is_directory(folder, failure) ? folder : "";
 }
 
 /// Whoever names the site learns why it cannot be used.
@@ -85,14 +81,21 @@ SiteEntry broken_entry(const std::string& path, const std::string& problem) {
   return entry;
 }
 
-Status add_folder(const std::string& folder, std::vector<SiteEntry>& entries) {
-  HVD_TRY_ASSIGN(const std::vector<std::string> paths, files_of(folder));
-  for (const std::string& path : paths) {
+/// The sites of one folder; a folder that cannot be read is itself an entry with a problem.
+void add_sites(const std::string& folder, std::vector<SiteEntry>& entries) {
+  const Result<std::vector<std::string>> paths = files_of(folder);
+  if (!paths.is_ok()) {
+    SiteEntry entry;
+    entry.origin = folder;
+    entry.problem = paths.status().message();
+    entries.push_back(std::move(entry));
+    return;
+  }
+  for (const std::string& path : paths.value()) {
     Result<SiteEntry> entry = site_entry(path);
     entries.push_back(entry.is_ok() ? std::move(entry).value()
                                     : broken_entry(path, entry.status().message()));
   }
-  return Status::ok();
 }
 
 void add_detect(const EmbeddedDetect& row, SiteDetect& detect) {
@@ -179,11 +182,13 @@ Result<SiteEntry> site_entry(const std::string& path) {
 Result<std::vector<SiteEntry>> site_index(const Environment& environment) {
   std::vector<SiteEntry> entries;
   for (const std::string& folder : split(environment.get(kSitePath).value_or(""), ':')) {
-    const Status added = add_folder(folder, entries);
-    if (!added.is_ok()) return added.with_context(kSitePath);
+    if (!folder.empty()) add_sites(folder, entries);
   }
-  if (const std::string folder = user_folder(environment); !folder.empty()) {
-    HVD_TRY(add_folder(folder, entries));
+  for (const std::string& folder : config_folders(environment)) {
+    std::error_code failure;
+    if (std::filesystem::is_directory(folder + "/sites", failure)) {
+      add_sites(folder + "/sites", entries);
+    }
   }
   add_embedded(entries);
   inherit_detection(entries);
@@ -204,7 +209,8 @@ const SiteEntry* find_entry(const std::vector<SiteEntry>& entries, std::string_v
 
 std::string left_out_warning(const std::string& problem) {
   return format_text(
-      "warning: a site file is left out: {}\nhint: correct it, or move it out of that folder",
+      "warning: a site file is left out: {}\nhint: 'hvdrun sites --check' looks at all, 'hvdrun "
+      "sites --fields' says what a file may hold",
       problem);
 }
 

@@ -19,15 +19,17 @@ struct SiteEntry {
   std::string retired;  ///< Empty: in service.
   std::string extends;  ///< Id of another; empty: none.
   SiteDetect detect;
-  std::string origin;         ///< "embedded", or the path of the file.
-  std::string text;           ///< Of a user's file.
-  std::string problem;        ///< Why the file cannot be used; then `id` is its name.
+  std::string origin;  ///< "embedded", or the path of the file.
+  std::string text;    ///< Of a user's file.
+  /// Why the file cannot be used; then `id` is its name, or empty where it is a folder.
+  std::string problem;
   std::string embedded_file;  ///< Of an embedded site.
 };
 
-/// All sites, in order of precedence: the user's files in the folders of HVD_SITE_PATH (separated
-/// by colons) and in $XDG_CONFIG_HOME/hvdrun/sites (else ~/.config), then the embedded ones. A
-/// file that cannot be used is an entry with a problem: it stops those alone who name it.
+/// All sites, in order of precedence: the files in the folders of HVD_SITE_PATH (separated by
+/// colons), in sites/ of the user's and the system's folders (config_folders), then the embedded
+/// ones. A file or folder that cannot be used is an entry with a problem: it stops those alone who
+/// name it.
 Result<std::vector<SiteEntry>> site_index(const Environment& environment);
 
 /// Sentences on the files that cannot be used: which, why, and what to do.

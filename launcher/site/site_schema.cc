@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/site/site_schema.h"
-#include "launcher/console/words.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
@@ -9,6 +9,7 @@
 #include <valijson/validation_results.hpp>
 #include <valijson/validator.hpp>
 
+#include "launcher/console/words.h"
 #include "launcher/site/site_embedded.h"
 
 namespace hvd {
@@ -67,29 +68,31 @@ std::string find_long_text(const Json& node, const std::string& pointer) {
   return "";
 }
 
-/// What `value` should have been, from the schema of its place.
+/// What is wrong with the fields of an object: those that are unknown or missing.
+std::vector<std::string> wrong_fields(const Json& value, const Json& schema) {
+  std::vector<std::string> wrong;
+  const Json& known = schema.at("properties");
+  for (const std::string& name : keys_of(value)) {
+    if (known.contains(name)) continue;
+    wrong.push_back(format_text("unknown field '{}'; the known ones are {}", name,
+                                joined(keys_of(known), ", ")));
+  }
+  for (const Json& required : schema.value("required", Json::array())) {
+    if (value.contains(required.get<std::string>())) continue;
+    const bool is_source = required == "source" && known.contains("sources");
+    wrong.push_back(format_text(
+        "the field '{}' is missing{}", required.get<std::string>(),
+        is_source ? ": each value says where it was read, by a key of 'provenance'" : ""));
+  }
+  return wrong;
+}
+
+/// What a plain value should have been, from the schema of its place.
 std::string expectation(const Json& value, const Json& schema) {
   if (schema.contains("enum")) {
     std::vector<std::string> allowed;
     for (const Json& item : schema.at("enum")) allowed.push_back(item.get<std::string>());
     return format_text("it is {}, but must be one of {}", shown(value), joined(allowed, ", "));
-  }
-  if (schema.contains("type") && schema.at("type").get<std::string>() == "object" &&
-      value.is_object() && schema.contains("properties")) {
-    for (const std::string& name : keys_of(value)) {
-      if (!schema.at("properties").contains(name)) {
-        return format_text("unknown field '{}'; the known ones are {}", name,
-                           joined(keys_of(schema.at("properties")), ", "));
-      }
-    }
-    for (const Json& required : schema.value("required", Json::array())) {
-      if (value.contains(required.get<std::string>())) continue;
-      const bool is_source = required == "source" && schema.at("properties").contains("sources");
-      return format_text(
-          "the field '{}' is missing{}", required.get<std::string>(),
-          is_source ? ": each value says where it was read, by a key of 'provenance'" : "");
-    }
-    return "";
   }
   if (schema.contains("pattern") && value.is_string()) {
     return format_text("it is {}, which does not match {}", shown(value),
@@ -115,8 +118,20 @@ std::vector<std::string> path_of(const std::vector<std::string>& context) {
   return path;
 }
 
-Status describe(const valijson::ValidationResults::Error& failure, const Json& document,
-                const Json& schema, const std::string& origin) {
+using Failures = std::vector<valijson::ValidationResults::Error>;
+
+/// Whether something inside the place of `failure` is wrong: then it may only repeat that.
+bool has_inner(const valijson::ValidationResults::Error& failure, const Failures& all) {
+  const std::vector<std::string>& outer = failure.context;
+  return std::any_of(all.begin(), all.end(), [&outer](const auto& other) {
+    return other.context.size() > outer.size() &&
+           std::equal(outer.begin(), outer.end(), other.context.begin());
+  });
+}
+
+/// What is wrong at the place of `failure` itself: "at /id: ...".
+std::vector<std::string> describe(const valijson::ValidationResults::Error& failure,
+                                  const Failures& all, const Json& document, const Json& schema) {
   const std::vector<std::string> path = path_of(failure.context);
   std::string pointer;
   const Json* value = &document;
@@ -125,10 +140,19 @@ Status describe(const valijson::ValidationResults::Error& failure, const Json& d
     value = value->is_array() ? &value->at(std::stoul(step)) : &value->at(step);
   }
   const Json* rule = schema_at(schema, path);
-  std::string what = rule == nullptr ? "" : expectation(*value, *rule);
-  if (what.empty()) what = failure.description;
-  return error(Code::kInvalidArgument, "{}: at {}: {} (fields: docs/reference/site-schema.md)",
-               origin, pointer.empty() ? "/" : pointer, what);
+  const bool repeats = has_inner(failure, all);
+  std::vector<std::string> found;
+  if (rule != nullptr && value->is_object() && rule->contains("properties")) {
+    found = wrong_fields(*value, *rule);
+  } else if (rule != nullptr && !repeats) {
+    found.push_back(expectation(*value, *rule));
+  }
+  if (!found.empty() && found.front().empty()) found.clear();
+  if (found.empty() && !repeats) found.push_back(failure.description);
+  for (std::string& what : found) {
+    what = format_text("at {}: {}", pointer.empty() ? "/" : pointer, what);
+  }
+  return found;
 }
 
 /// Puts "extending", what a document that extends another must say, in the place of "required".
@@ -143,11 +167,9 @@ void relax(Json& schema) {
 
 }  // namespace
 
-Status validate_document(const Json& document, std::string_view schema_file,
-                         const std::string& origin) {
+std::vector<std::string> schema_errors(const Json& document, std::string_view schema_file) {
   if (const std::string pointer = find_long_text(document, ""); !pointer.empty()) {
-    return error(Code::kInvalidArgument,
-                 "{}: at {}: the text is too long: 1000 characters are enough", origin, pointer);
+    return {format_text("at {}: the text is too long: 1000 characters are enough", pointer)};
   }
   Json schema_json = Json::parse(embedded_file(schema_file));
   if (document.is_object() && document.contains("extends")) relax(schema_json);
@@ -157,15 +179,35 @@ Status validate_document(const Json& document, std::string_view schema_file,
   valijson::Validator validator;
   valijson::ValidationResults results;
   if (validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(document), &results)) {
-    return Status::ok();
+    return {};
   }
-  // The deepest place is the cause; those around it only repeat that something inside is wrong.
-  const valijson::ValidationResults::Error* deepest = nullptr;
-  for (const auto& failure : results) {
-    if (deepest == nullptr || failure.context.size() > deepest->context.size()) deepest = &failure;
+  const Failures failures(results.begin(), results.end());
+  std::vector<std::string> errors;
+  for (const auto& failure : failures) {
+    for (std::string& text : describe(failure, failures, document, schema_json)) {
+      if (std::find(errors.begin(), errors.end(), text) != errors.end()) continue;
+      errors.push_back(std::move(text));
+    }
   }
-  HVD_CHECK(deepest != nullptr);
-  return describe(*deepest, document, schema_json, origin);
+  HVD_CHECK(!errors.empty());
+  return errors;
+}
+
+Status document_status(std::vector<std::string> errors, const std::string& origin) {
+  if (errors.empty()) return Status::ok();
+  std::string text = errors.front();
+  if (errors.size() > 1) {
+    constexpr std::size_t kMost = 20;
+    text = format_text("{} errors:", errors.size());
+    for (std::size_t i = 0; i < std::min(errors.size(), kMost); ++i) text += "\n  " + errors[i];
+    if (errors.size() > kMost) text += format_text("\n  and {} more", errors.size() - kMost);
+  }
+  return error(Code::kInvalidArgument, "{}: {}", origin, text);
+}
+
+Status validate_document(const Json& document, std::string_view schema_file,
+                         const std::string& origin) {
+  return document_status(schema_errors(document, schema_file), origin);
 }
 
 }  // namespace hvd

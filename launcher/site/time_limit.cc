@@ -53,4 +53,10 @@ Result<std::chrono::seconds> parse_time_limit(const std::string& text) {
   return std::chrono::seconds(*days * 86400 + seconds_of(*fields, with_days));
 }
 
+std::string time_limit_text(std::chrono::seconds time) {
+  const long long all = time.count();
+  const std::string days = all < 86400 ? "" : format_text("{}-", all / 86400);
+  return days + format_text("{:02}:{:02}:{:02}", all / 3600 % 24, all / 60 % 60, all % 60);
+}
+
 }  // namespace hvd

@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/bootstrap.h"
 
-#include <algorithm>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <thread>
 #include <utility>
 
+#include "base/descriptor_limit.h"
 #include "base/log.h"
 #include "base/log_words.h"
+#include "bootstrap/kept_meeting.h"
 #include "bootstrap/local_host.h"
 #include "bootstrap/method.h"
 #include "bootstrap/mpi_world.h"
 #include "bootstrap/peer_record.h"
 #include "bootstrap/socket_set_wiring.h"
+#include "bootstrap/tcp_store.h"
 #include "bootstrap/thread_world.h"
 #include "bootstrap/wiring_shape.h"
 #include "topology/launch_env.h"
@@ -23,6 +31,10 @@ namespace hvd {
 namespace {
 
 constexpr long long kDefaultSeconds = 120;
+/// What it takes to meet the others.
+constexpr std::size_t kFirstDescriptors = 16;
+/// For the store to answer a rank that has failed.
+constexpr auto kTellTime = std::chrono::seconds(2);
 
 Result<Deadline> start_deadline(const Environment& environment, const BootstrapOptions& options) {
   if (options.deadline) return *options.deadline;
@@ -69,6 +81,12 @@ struct Met {
 
 Result<Met> meet(const MethodInput& input) {
   Met met;
+  if (input.kept.has_met) {
+    HVD_TRY_ASSIGN(met.rendezvous, meet_again(input.kept, input.deadline));
+    met.rendezvous.size = input.kept.size;
+    met.how = input.kept.how + ", as before";
+    return met;
+  }
   for (const Method& method : methods()) {
     auto offer = method.meet(input);
     if (!offer.is_ok()) return offer.status().with_context(method.name);
@@ -90,39 +108,112 @@ Result<Met> meet(const MethodInput& input) {
 /// The start of one rank in a world of several, from the rendezvous to the links.
 class Start {
  public:
-  Start(const BootstrapOptions& options, Rendezvous rendezvous, int rank, int size,
+  Start(const BootstrapOptions& options, Rendezvous rendezvous, const Identity& identity, int size,
         Deadline deadline)
       : options_(options),
         rendezvous_(std::move(rendezvous)),
-        rank_(rank),
+        rank_(identity.rank),
         size_(size),
+        local_size_(identity.local_size),
+        me_({.rank = rank_,
+             .size = size,
+             .who = format_text("process {} on {}", static_cast<long>(::getpid()),
+                                local_host_name())}),
         deadline_(deadline) {}
 
   Result<Wiring> run(const Environment& environment) {
-    HVD_TRY_ASSIGN(Listener listener, Listener::open());
-    HVD_TRY_ASSIGN(const AbstractListener local, AbstractListener::open());
-    HVD_TRY(exchange_records(environment, listener, local));
-    WiringShape shape(group_by_node(records_));
+    // Closed only after a failure was told: who waits here must not take their end for the cause.
+    auto doors = open_doors();
+    if (!doors.is_ok()) return tell(doors.status());
+    auto mine = describe_myself(environment);
+    if (!mine.is_ok()) return tell(mine.status());
+    HVD_TRY(exchange_records(std::move(mine).value(), doors.value()));
+    const WiringShape shape(group_by_node(records_));
     Wiring wiring;
     wiring.rank = rank_;
     wiring.size = size_;
     fill_peers(shape, wiring);
-    const Status shared = share_memory(shape, local, wiring);
+    const Status shared =
+        watched(doors.value(), [&] { return share_memory(shape, doors.value().local, wiring); });
     HVD_TRY(agree("shared", shared));
-    const Status linked = link_nodes(shape, listener, wiring);
+    const Status linked =
+        watched(doors.value(), [&] { return link_nodes(shape, doors.value().listener, wiring); });
     HVD_TRY(agree("linked", linked));
     wiring.sets = std::make_unique<SocketSetWiring>(records_, rank_, rendezvous_.key);
     return wiring;
   }
 
  private:
-  Status exchange_records(const Environment& environment, const Listener& listener,
-                          const AbstractListener& local) {
-    HVD_TRY_ASSIGN(PeerRecord mine, describe_myself(environment));
-    mine.abstract_name = local.name();
-    mine.port = listener.port();
+  /// Where the other ranks connect to this one.
+  struct Doors {
+    Listener listener;
+    AbstractListener local;
+  };
+
+  static Result<Doors> open_doors() {
+    HVD_TRY(reserve_descriptors(kFirstDescriptors));
+    HVD_TRY_ASSIGN(Listener listener, Listener::open());
+    HVD_TRY_ASSIGN(AbstractListener local, AbstractListener::open());
+    return Doors{std::move(listener), std::move(local)};
+  }
+
+  TcpStore& store() const { return *rendezvous_.store; }
+
+  /// Tells all ranks what has failed here. What failed first is everybody's cause.
+  Status tell(const Status& why) const {
+    const Status named =
+        why.with_context(format_text("rank {} on {} failed to start", rank_, local_host_name()));
+    const Status first = store().fail(me_, named, Deadline::after(kTellTime));
+    return first.message() == named.message() ? why : first;
+  }
+
+  /// Hears of failures in the store while this rank waits elsewhere; then it interrupts the wait.
+  class Watch {
+   public:
+    Watch(TcpStore& store, const Doors& doors, int stop)
+        : stop_(stop), thread_([this, &store, &doors] {
+            heard_ = store.await_failure(stop_);
+            if (heard_.is_ok()) return;
+            doors.local.interrupt();
+            doors.listener.interrupt();
+          }) {}
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+    ~Watch() { end(); }
+
+    /// What was heard.
+    const Status& end() {
+      if (!thread_.joinable()) return heard_;
+      const std::uint64_t one = 1;
+      [[maybe_unused]] const auto written = ::write(stop_, &one, sizeof one);
+      thread_.join();
+      return heard_;
+    }
+
+   private:
+    int stop_;
+    Status heard_;
+    std::thread thread_;
+  };
+
+  /// Waits for other ranks, not in the store, until one of them tells of a failure there.
+  template <typename Wait>
+  Status watched(const Doors& doors, Wait wait) const {
+    const UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!stop.is_open()) return Status::system("cannot create an eventfd", errno);
+    HVD_TRY(store().watch(deadline_));
+    Watch watch(store(), doors, stop.get());
+    const Status status = wait();
+    const Status& heard = watch.end();
+    // What was heard is why the wait ended; the store may not be there to say it again.
+    return status.is_ok() || heard.is_ok() ? status : heard;
+  }
+
+  Status exchange_records(PeerRecord mine, const Doors& doors) {
+    mine.abstract_name = doors.local.name();
+    mine.port = doors.listener.port();
     mine.mpi = options_.mpi;
-    const auto all = rendezvous_.store->allgather("records", rank_, size_, encode(mine), deadline_);
+    const auto all = store().join(me_, encode(mine), deadline_);
     if (!all.is_ok() && all.status().code() == Code::kTimeout) {
       return error(Code::kTimeout,
                    "{} (all {} ranks must start within the timeout; see the output of those for "
@@ -137,6 +228,9 @@ class Start {
       records_.push_back(std::move(record));
     }
     HVD_TRY(check_versions(records_));
+    // Ranks may have been told differently: not all see it.
+    const Status layout = check_layout(records_, rank_, local_size_);
+    if (!layout.is_ok()) return tell(layout);
     HVD_TRY(check_backends(records_));
     const std::string doubt = doubt_network(records_, rank_);
     if (!doubt.empty()) log(LogLevel::kWarning, "bootstrap", "{}", doubt);
@@ -164,6 +258,8 @@ class Start {
   Status share_memory(const WiringShape& shape, const AbstractListener& local, Wiring& wiring) {
     const PeerInfo& me = wiring.peers[static_cast<std::size_t>(rank_)];
     const std::vector<int>& ranks = shape.ranks_of(me.node);
+    HVD_TRY(
+        reserve_descriptors(shape.descriptors(me.node, sockets_per_lane(records_, shape.lanes()))));
     HVD_TRY_ASSIGN(wiring.node,
                    exchange_node({.ranks = ranks,
                                   .rank = rank_,
@@ -176,21 +272,10 @@ class Start {
     return Status::ok();
   }
 
-  /// Every rank learns how every other fared; the failure of the lowest rank is everybody's.
-  Status agree(std::string_view round, const Status& mine) {
-    const auto value = format_text("{}{}", static_cast<int>(mine.code()), mine.message());
-    const auto all = rendezvous_.store->allgather(round, rank_, size_, value, deadline_);
-    HVD_TRY(mine);
-    HVD_TRY(all.status());
-    for (int rank = 0; rank < size_; ++rank) {
-      const std::string& outcome = all.value()[static_cast<std::size_t>(rank)];
-      if (outcome == "0") continue;
-      const int code = outcome.empty() ? 0 : outcome[0] - '0';
-      return error(code > 0 && code <= 8 ? static_cast<Code>(code) : Code::kInternal,
-                   "rank {} on {} failed to start: {}", rank, record(rank).label(),
-                   outcome.substr(std::min<std::size_t>(1, outcome.size())));
-    }
-    return Status::ok();
+  /// Returns when all ranks have come so far, or one has failed; its failure is everybody's.
+  Status agree(std::string_view round, const Status& mine) const {
+    if (!mine.is_ok()) return tell(mine);
+    return store().allgather(round, rank_, size_, "", deadline_).status();
   }
 
   Result<MeshPeer> mesh_peer(const LinkId& id, int rail) const {
@@ -254,6 +339,8 @@ class Start {
   Rendezvous rendezvous_;
   int rank_;
   int size_;
+  int local_size_;
+  TcpStore::Rank me_;
   Deadline deadline_;
   std::vector<PeerRecord> records_;
 };
@@ -269,10 +356,15 @@ void warn_of_mpi(const Identity& identity) {
 
 Result<Wiring> start_together(const Environment& environment, const BootstrapOptions& options,
                               const Identity& identity, Deadline deadline) {
-  HVD_TRY_ASSIGN(Met met,
-                 meet({.environment = environment, .identity = identity, .deadline = deadline}));
+  // So that this rank can tell the others if there are too few, which open_doors() looks at.
+  static_cast<void>(reserve_descriptors(kFirstDescriptors));
+  KeptMeeting of_this_start;
+  HVD_TRY_ASSIGN(Met met, meet({.environment = environment,
+                                .identity = identity,
+                                .deadline = deadline,
+                                .kept = options.kept != nullptr ? *options.kept : of_this_start}));
   const int size = met.rendezvous.size > 0 ? met.rendezvous.size : identity.size;
-  Start start(options, std::move(met.rendezvous), identity.rank, size, deadline);
+  Start start(options, std::move(met.rendezvous), identity, size, deadline);
   auto wiring = start.run(environment);
   if (!wiring.is_ok()) return wiring.status().with_context(met.how);
   wiring.value().bootstrap = met.how;

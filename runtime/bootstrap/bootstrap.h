@@ -13,6 +13,8 @@
 
 namespace hvd {
 
+struct KeptMeeting;
+
 struct BootstrapOptions {
   /// Until when the ranks wait for each other; unset: HVD_START_TIMEOUT_SECONDS (120 s) from now.
   std::optional<Deadline> deadline = std::nullopt;
@@ -21,6 +23,8 @@ struct BootstrapOptions {
   std::size_t arena_bytes = 0;  ///< Of each rank's NodeGroup::arena; the same on every rank.
   /// What this rank has of MPI, as the MPI plane writes it; every rank learns it (PeerInfo::mpi).
   std::string mpi = {};
+  /// Of this process, for programs that start more than once; null: this is the only start.
+  KeptMeeting* kept = nullptr;
 };
 
 /// Finds the other ranks of the job and connects this one to them.

@@ -2,6 +2,11 @@
 #include "bootstrap/method.h"
 
 #include <array>
+#include <utility>
+
+#include "bootstrap/job_name.h"
+#include "bootstrap/local_host.h"
+#include "transport/node_exchange.h"
 
 namespace hvd {
 namespace {
@@ -19,6 +24,24 @@ constexpr std::array<Method, 5> kMethods{{
 }  // namespace
 
 std::span<const Method> methods() { return kMethods; }
+
+Result<MethodOffer> meet_by_named_file(const MethodInput& input, std::string how) {
+  ProcessPlace place{.host = local_host_name(), .machine = machine_key(), .launcher = {}};
+  const std::string_view mark = launcher_mark(input.identity);
+  if (!mark.empty()) place.launcher = launcher_process(mark);
+  const auto name = name_job(input.environment, input.identity, place);
+  if (!name.is_ok()) return decline(name.status().message());
+  const auto folder = rendezvous_folder(input.environment);
+  if (!folder.is_ok()) return decline(folder.status().message());
+  MethodOffer offer;
+  HVD_TRY_ASSIGN(offer.rendezvous, meet_by_file({.folder = folder.value(),
+                                                 .name = name.value(),
+                                                 .rank = input.identity.rank,
+                                                 .place = std::move(place)},
+                                                input.environment, input.deadline));
+  offer.how = std::move(how);
+  return offer;
+}
 
 std::string launcher_of(const Identity& identity) {
   for (const IdentityClaim& claim : identity.details) {

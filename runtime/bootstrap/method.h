@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/environment.h"
 #include "base/result.h"
+#include "bootstrap/kept_meeting.h"
 #include "bootstrap/rendezvous.h"
 #include "topology/identity.h"
 
@@ -18,6 +19,7 @@ struct MethodInput {
   const Environment& environment;
   const Identity& identity;
   Deadline deadline;
+  KeptMeeting& kept;  ///< Of this process, over all its starts.
 };
 
 /// A rendezvous, or the sentence that says why this method has none to offer.
@@ -42,6 +44,10 @@ Result<MethodOffer> meet_by_mpi(const MethodInput& input);
 Result<MethodOffer> meet_by_slurm(const MethodInput& input);
 Result<MethodOffer> meet_by_launcher_file(const MethodInput& input);
 Result<MethodOffer> meet_by_pmix(const MethodInput& input);
+
+/// Meets by the rendezvous file that bears the job's name (job_name.h); declines where nothing
+/// names the job or no folder can hold the file.
+Result<MethodOffer> meet_by_named_file(const MethodInput& input, std::string how);
 
 /// The launcher that made this process a rank, hvdrun aside: "Slurm step", "Open MPI", ...
 std::string launcher_of(const Identity& identity);

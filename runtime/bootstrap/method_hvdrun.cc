@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/method.h"
-#include "bootstrap/tcp_store.h"
 #include "topology/launch_env.h"
 
 namespace hvd {

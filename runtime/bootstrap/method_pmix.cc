@@ -11,12 +11,16 @@
 #include <string>
 
 #include "base/log.h"
+#include "bootstrap/local_host.h"
 #include "bootstrap/method.h"
+#include "bootstrap/timed_call.h"
 
 namespace hvd {
 namespace {
 
 constexpr const char* kKey = "hvd-ticket";
+constexpr auto kFinalizeTime = std::chrono::seconds(30);
+constexpr auto kFenceGrace = std::chrono::seconds(5);
 
 /// The functions of libpmix.so.2, which is loaded here and never linked.
 struct Pmix {
@@ -73,7 +77,14 @@ class Session {
   Session(const Pmix& pmix, const pmix_proc_t& me) : pmix_(pmix), me_(me) {}
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  ~Session() { pmix_.finalize(nullptr, 0); }
+  ~Session() {
+    const auto ended = call_in_time<pmix_status_t>(
+        "PMIx_Finalize", [finalize = pmix_.finalize] { return finalize(nullptr, 0); },
+        Deadline::after(kFinalizeTime));
+    if (ended.is_ok()) return;
+    log(LogLevel::kWarning, "bootstrap", "rank {} on {}: {}; it is left to itself", me_.rank,
+        local_host_name(), ended.status().message());
+  }
 
   Status check(pmix_status_t status, std::string_view what) const {
     if (status == PMIX_SUCCESS) return Status::ok();
@@ -90,8 +101,16 @@ class Session {
   }
 
   Status fence(Deadline deadline) const {
-    std::array<pmix_info_t, 2> infos = {flag_info(PMIX_COLLECT_DATA), timeout_info(deadline)};
-    return check(pmix_.fence(nullptr, 0, infos.data(), infos.size()), "PMIx_Fence");
+    const auto fenced = call_in_time<pmix_status_t>(
+        "PMIx_Fence",
+        [fence = pmix_.fence,
+         infos = std::array<pmix_info_t, 2>{flag_info(PMIX_COLLECT_DATA), timeout_info(deadline)}] {
+          return fence(nullptr, 0, infos.data(), infos.size());
+        },
+        // The server is to answer at the deadline; the grace is for its answer.
+        Deadline::at(deadline.time() + (deadline.is_forever() ? Clock::duration() : kFenceGrace)));
+    HVD_TRY(fenced.status());
+    return check(fenced.value(), "PMIx_Fence");
   }
 
   /// Every Get is optional: asking Slurm's server for what it lacks blocks for minutes.
@@ -109,24 +128,47 @@ class Session {
   pmix_proc_t me_;
 };
 
-Result<Rendezvous> exchange(const Session& session, const pmix_proc_t& me,
-                            const MethodInput& input) {
+Status exchange(const Session& session, const pmix_proc_t& me, const MethodInput& input) {
   // The few bytes of the two answers are never freed: their owner is the library's allocator.
   HVD_TRY_ASSIGN(const pmix_value_t* size, session.get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE));
-  Rendezvous rendezvous;
+  KeptMeeting& kept = input.kept;
   if (me.rank == 0) {
-    HVD_TRY_ASSIGN(rendezvous, serve_rendezvous(input.deadline));
-    HVD_TRY(session.put(format_ticket(ticket_of(rendezvous, input.environment))));
+    if (kept.server == nullptr) HVD_TRY(serve_kept(kept, input.environment, input.deadline));
+    HVD_TRY(session.put(format_ticket(*kept.ticket)));
   }
   HVD_TRY(session.fence(input.deadline));
   if (me.rank != 0) {
     HVD_TRY_ASSIGN(const pmix_value_t* text, session.get(0, kKey));
     if (text->type != PMIX_STRING) return error(Code::kInternal, "PMIx: the ticket is no text");
-    HVD_TRY_ASSIGN(const Ticket ticket, parse_ticket(text->data.string));
-    HVD_TRY_ASSIGN(rendezvous, join_rendezvous(ticket, input.deadline));
+    HVD_TRY_ASSIGN(kept.ticket, parse_ticket(text->data.string));
   }
-  rendezvous.size = static_cast<int>(size->data.uint32);
-  return rendezvous;
+  kept.size = static_cast<int>(size->data.uint32);
+  kept.how = "pmix";
+  kept.has_met = true;
+  return Status::ok();
+}
+
+struct Started {
+  pmix_status_t status = PMIX_ERROR;
+  pmix_proc_t me = {};
+};
+
+/// PMIx_Init takes no deadline: where its server is silent the call is left to itself, for good.
+Result<Started> start_pmix(const Pmix& pmix, const MethodInput& input) {
+  HVD_TRY(input.kept.failure);
+  auto started = call_in_time<Started>(
+      "PMIx_Init",
+      [init = pmix.init] {
+        Started mine;
+        mine.status = init(&mine.me, nullptr, 0);
+        return mine;
+      },
+      input.deadline);
+  if (started.is_ok()) return started;
+  input.kept.failure =
+      error(Code::kTimeout, "{}: the PMIx server of {} is silent; start the program with hvdrun",
+            started.status().message(), *input.environment.get("PMIX_NAMESPACE"));
+  return input.kept.failure;
 }
 
 }  // namespace
@@ -141,16 +183,19 @@ Result<MethodOffer> meet_by_pmix(const MethodInput& input) {
   }
   const auto pmix = load_pmix();
   if (!pmix.is_ok()) return decline(pmix.status().message());
-  pmix_proc_t me{};
-  const pmix_status_t started = pmix.value().init(&me, nullptr, 0);
-  if (started != PMIX_SUCCESS) {
-    return decline(
-        format_text("PMIx_Init failed: {} ({})", pmix.value().error_string(started), started));
+  HVD_TRY_ASSIGN(const Started started, start_pmix(pmix.value(), input));
+  if (started.status != PMIX_SUCCESS) {
+    return decline(format_text("PMIx_Init failed: {} ({})",
+                               pmix.value().error_string(started.status), started.status));
   }
-  const Session session(pmix.value(), me);
+  {
+    const Session session(pmix.value(), started.me);
+    HVD_TRY(exchange(session, started.me, input));
+  }
   MethodOffer offer;
-  HVD_TRY_ASSIGN(offer.rendezvous, exchange(session, me, input));
-  offer.how = "pmix";
+  HVD_TRY_ASSIGN(offer.rendezvous, meet_again(input.kept, input.deadline));
+  offer.rendezvous->size = input.kept.size;
+  offer.how = input.kept.how;
   log(LogLevel::kInfo, "bootstrap",
       "PMIx was used and finalized: a program that uses MPI as well must initialise MPI before "
       "hvd");

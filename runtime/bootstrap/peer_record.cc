@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "bootstrap/job_name.h"
 #include "bootstrap/local_host.h"
 #include "topology/launch_env.h"
 #include "transport/node_exchange.h"
@@ -169,6 +170,23 @@ std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& recor
     nodes[found->second].push_back(static_cast<int>(rank));
   }
   return nodes;
+}
+
+Status check_layout(const std::vector<PeerRecord>& records, int rank, int local_size) {
+  if (local_size != static_cast<int>(records.size())) return Status::ok();
+  const PeerRecord& mine = records[static_cast<std::size_t>(rank)];
+  for (std::size_t other = 0; other < records.size(); ++other) {
+    const PeerRecord& theirs = records[other];
+    if (place_within(JobSpan::kOneHost, theirs.machine) ==
+        place_within(JobSpan::kOneHost, mine.machine)) {
+      continue;
+    }
+    return error(Code::kInvalidArgument,
+                 "rank {} on {} was told that all {} ranks are local, but rank {} is on {}: it is "
+                 "of another job, or the local size (LOCAL_WORLD_SIZE, ...) is wrong",
+                 rank, mine.host, local_size, other, theirs.host);
+  }
+  return Status::ok();
 }
 
 Status check_versions(const std::vector<PeerRecord>& records) {

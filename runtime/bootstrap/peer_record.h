@@ -55,6 +55,9 @@ int sockets_per_lane(const std::vector<PeerRecord>& records, int lanes);
 
 /// Ranks by node: nodes by ascending lowest rank, ranks ascending.
 std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records);
+/// kInvalidArgument, naming both hosts, where this rank was told that all ranks are local and one
+/// of them is on another host. `local_size`: -1 where it was not told.
+Status check_layout(const std::vector<PeerRecord>& records, int rank, int local_size);
 /// kMismatch when two ranks run different versions.
 Status check_versions(const std::vector<PeerRecord>& records);
 /// kMismatch when two ranks were told to use different backends: they would not meet.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/pmi2_client.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <span>
@@ -67,26 +67,23 @@ Status Pmi2Client::send(std::string_view text, Deadline deadline) {
   return Status::ok();
 }
 
-Result<std::string> Pmi2Client::receive(std::size_t size, Deadline deadline) {
-  std::string text(size, '\0');
-  std::size_t done = 0;
-  while (done < size) {
+Status Pmi2Client::receive(std::size_t size, Deadline deadline) {
+  while (received_.size() < size) {
     HVD_TRY(wait_for(fd_, POLLIN, deadline));
-    const auto got = ::read(fd_, text.data() + done, size - done);
+    std::array<char, 4096> buffer;
+    const auto got = ::read(fd_, buffer.data(), std::min(buffer.size(), size - received_.size()));
     if (got == 0) return error(Code::kPeerLost, "the PMI-2 server closed PMI_FD");
     if (got < 0 && errno != EINTR && errno != EAGAIN) {
       return Status::system("cannot read from the PMI-2 server (PMI_FD)", errno);
     }
-    done += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+    received_.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   }
-  return text;
+  return Status::ok();
 }
 
-Result<Pmi2Client::Fields> Pmi2Client::ask(std::string_view command, std::string_view fields,
-                                           Deadline deadline) {
-  const std::string body = format_text("cmd={};{}", command, fields);
-  HVD_TRY(send(format_text("{:6}{}", body.size(), body), deadline));
-  HVD_TRY_ASSIGN(const std::string length, receive(kLengthDigits, deadline));
+Result<std::string> Pmi2Client::receive_answer(Deadline deadline) {
+  HVD_TRY(receive(kLengthDigits, deadline));
+  const std::string length = received_.substr(0, kLengthDigits);
   const auto digits =
       std::string_view(length).substr(std::min(length.find_first_not_of(' '), length.size()));
   std::size_t size = 0;
@@ -94,7 +91,22 @@ Result<Pmi2Client::Fields> Pmi2Client::ask(std::string_view command, std::string
   if (parsed.ec != std::errc() || size == 0 || size > kMaxAnswerBytes) {
     return error(Code::kInternal, "PMI-2: '{}' is no length of an answer", length);
   }
-  HVD_TRY_ASSIGN(const std::string answer, receive(size, deadline));
+  HVD_TRY(receive(kLengthDigits + size, deadline));
+  std::string answer = received_.substr(kLengthDigits);
+  received_.clear();
+  asked_.clear();
+  return answer;
+}
+
+Result<Pmi2Client::Fields> Pmi2Client::ask(std::string_view command, std::string_view fields,
+                                           Deadline deadline) {
+  const std::string body = format_text("cmd={};{}", command, fields);
+  if (!asked_.empty() && asked_ != body) {
+    return error(Code::kInternal, "PMI-2: the server still owes an answer to '{}'", asked_);
+  }
+  if (asked_.empty()) HVD_TRY(send(format_text("{:6}{}", body.size(), body), deadline));
+  asked_ = body;
+  HVD_TRY_ASSIGN(const std::string answer, receive_answer(deadline));
   Fields result;
   std::string_view rest = answer;
   while (!rest.empty()) {
@@ -120,14 +132,14 @@ Result<Pmi2Client::Fields> Pmi2Client::ask(std::string_view command, std::string
 Result<Pmi2Client> Pmi2Client::open(const Pmi2Server& server, Deadline deadline) {
   Pmi2Client client(server.fd);
   HVD_TRY(client.send(kHello, deadline));
-  std::string answer;
+  std::string& answer = client.received_;
   while (answer.size() < 256 && (answer.empty() || answer.back() != '\n')) {
-    HVD_TRY_ASSIGN(const std::string next, client.receive(1, deadline));
-    answer += next;
+    HVD_TRY(client.receive(answer.size() + 1, deadline));
   }
   if (answer.find("cmd=response_to_init") != 0 || answer.find("rc=0") == std::string::npos) {
     return error(Code::kSystem, "the server at PMI_FD does not speak PMI-2");
   }
+  answer.clear();
   client.job_ = server.job;
   HVD_TRY(client
               .ask("fullinit",
@@ -175,32 +187,6 @@ Result<std::string> Pmi2Client::get(std::string_view key, Deadline deadline) {
     value += piece;
   }
   return value;
-}
-
-Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, Deadline deadline) {
-  HVD_TRY_ASSIGN(const auto fd, environment.get_int("PMI_FD", 0, 1 << 20));
-  if (!fd || ::fcntl(static_cast<int>(*fd), F_GETFD) < 0) {
-    return error(Code::kInvalidArgument,
-                 "PMI_FD={} is not an open descriptor; something between srun and the program "
-                 "closed it: use `srun --mpi=none`",
-                 fd.value_or(-1));
-  }
-  HVD_TRY_ASSIGN(Pmi2Client client,
-                 Pmi2Client::open({.fd = static_cast<int>(*fd),
-                                   .job = environment.get("PMI_JOBID").value_or("0"),
-                                   .rank = rank},
-                                  deadline));
-  constexpr std::string_view kKey = "hvd-ticket";
-  if (rank == 0) {
-    HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
-    HVD_TRY(client.put(kKey, format_ticket(ticket_of(rendezvous, environment)), deadline));
-    HVD_TRY(client.fence(deadline));
-    return rendezvous;
-  }
-  HVD_TRY(client.fence(deadline));
-  HVD_TRY_ASSIGN(const std::string text, client.get(kKey, deadline));
-  HVD_TRY_ASSIGN(const Ticket ticket, parse_ticket(text));
-  return join_rendezvous(ticket, deadline);
 }
 
 }  // namespace hvd

@@ -6,9 +6,7 @@
 #include <string_view>
 
 #include "base/deadline.h"
-#include "base/environment.h"
 #include "base/result.h"
-#include "bootstrap/rendezvous.h"
 
 namespace hvd {
 
@@ -20,7 +18,9 @@ struct Pmi2Server {
 };
 
 /// The key-value space of a PMI-2 server such as Slurm's mpi/pmi2, over the descriptor PMI_FD.
-/// Values are hex, in pieces that fit the protocol's limit. One thread at a time.
+/// Values are hex, in pieces that fit the protocol's limit. After a timeout the same call goes on
+/// waiting for the answer that the server still owes; another call is an error. One thread at a
+/// time.
 class Pmi2Client {
  public:
   /// Says hello. The descriptor is borrowed.
@@ -37,12 +37,13 @@ class Pmi2Client {
   /// Sends one command and returns the fields of its answer; a server's refusal is kSystem.
   Result<Fields> ask(std::string_view command, std::string_view fields, Deadline deadline);
   Status send(std::string_view text, Deadline deadline);
-  Result<std::string> receive(std::size_t size, Deadline deadline);
+  /// Reads until `received_` holds that much.
+  Status receive(std::size_t size, Deadline deadline);
+  Result<std::string> receive_answer(Deadline deadline);
   int fd_;
   std::string job_;
+  std::string asked_;     ///< The command that has no answer yet.
+  std::string received_;  ///< Of that answer.
 };
-
-/// Rank 0 serves a store and puts its ticket in the PMI-2 key-value space; the others join.
-Result<Rendezvous> meet_by_pmi2(const Environment& environment, int rank, Deadline deadline);
 
 }  // namespace hvd

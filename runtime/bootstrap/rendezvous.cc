@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/rendezvous.h"
 
+#include <dirent.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "bootstrap/file_store.h"
 #include "bootstrap/local_host.h"
-#include "bootstrap/tcp_store.h"
 #include "topology/launch_env.h"
+#include "transport/node_exchange.h"
 
 namespace hvd {
 namespace {
 
-constexpr std::string_view kTicketMark = "hvd-ticket-1";
+constexpr std::string_view kTicketMark = "hvd-ticket-2";
 constexpr std::size_t kMaxTicketBytes = 16384;
 
 Result<std::string> home_folder(const Environment& environment) {
@@ -44,11 +46,36 @@ Status make_folders(const std::string& path) {
       format_text("cannot create the rendezvous folder {}; set HVD_RENDEZVOUS_DIR", path), errno);
 }
 
-Status no_ticket(const std::string& path, const Status& last) {
+/// The hosts of tickets whose names differ from `name` in what names the job only.
+std::string hosts_of_like_names(const std::string& folder, const JobName& name) {
+  std::string hosts;
+  std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  if (entries == nullptr) return hosts;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is this function's own.
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view file = entry->d_name;
+    if (!file.starts_with(name.stem + ".") || file == name.file()) continue;
+    const auto text = read_private_file(format_text("{}/{}", folder, file), kMaxTicketBytes);
+    if (!text.is_ok()) continue;
+    const auto ticket = parse_ticket(text.value());
+    if (ticket.is_ok()) hosts += (hosts.empty() ? "" : ", ") + ticket.value().host;
+  }
+  return hosts;
+}
+
+Status no_ticket(const FileMeeting& meeting, const Status& last) {
+  std::string others = hosts_of_like_names(meeting.folder, meeting.name);
+  if (!others.empty()) {
+    others = format_text(
+        "; this rank is on {}{}{}, jobs of the same name have rank 0 on {}: where they are this "
+        "one, LOCAL_WORLD_SIZE or MASTER_ADDR is wrong",
+        meeting.place.host, meeting.name.reason.empty() ? "" : ", where ", meeting.name.reason,
+        others);
+  }
   return error(Code::kTimeout,
                "rank 0 did not come: the rendezvous file {} led nowhere ({}); is the folder shared "
-               "by all nodes (HVD_RENDEZVOUS_DIR), and did rank 0 start?",
-               path, last.message());
+               "by all nodes (HVD_RENDEZVOUS_DIR), and did rank 0 start?{}",
+               meeting.path(), last.message(), others);
 }
 
 }  // namespace
@@ -61,8 +88,8 @@ void remove_file(Rendezvous& rendezvous) {
 }
 
 std::string format_ticket(const Ticket& ticket) {
-  return format_text("{}\n{}\n{}\n{}\n{}\n", kTicketMark, ticket.host, ticket.addresses, ticket.key,
-                     ticket.nonce);
+  return format_text("{}\n{}\n{}\n{}\n{}\n{}\n", kTicketMark, ticket.host, ticket.addresses,
+                     ticket.key, ticket.nonce, ticket.machine);
 }
 
 Result<Ticket> parse_ticket(std::string_view text) {
@@ -72,23 +99,31 @@ Result<Ticket> parse_ticket(std::string_view text) {
     lines.emplace_back(text.substr(0, end));
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
   }
-  if (lines.size() != 5 || lines[0] != kTicketMark) {
+  if (lines.size() != 6 || lines[0] != kTicketMark) {
     return error(Code::kInvalidArgument, "this is no rendezvous ticket of hvd");
   }
-  return Ticket{.host = lines[1], .addresses = lines[2], .key = lines[3], .nonce = lines[4]};
+  return Ticket{.host = lines[1],
+                .addresses = lines[2],
+                .key = lines[3],
+                .nonce = lines[4],
+                .machine = lines[5]};
+}
+
+Result<std::unique_ptr<TcpStore>> connect_to_own(const TcpStoreServer& server, const JobKey& key,
+                                                 Deadline deadline) {
+  HVD_TRY_ASSIGN(const auto own, parse_addresses(server.loopback_address()));
+  auto store = TcpStore::connect(own, key, deadline);
+  if (store.is_ok()) return store;
+  // No loopback in this network name space.
+  HVD_TRY_ASSIGN(const auto all, parse_addresses(server.addresses()));
+  return TcpStore::connect(all, key, deadline);
 }
 
 Result<Rendezvous> serve_rendezvous(Deadline deadline) {
   Rendezvous rendezvous;
   rendezvous.key = JobKey::random();
   HVD_TRY_ASSIGN(rendezvous.server, TcpStoreServer::start(rendezvous.key));
-  HVD_TRY_ASSIGN(const auto own, parse_addresses(rendezvous.server->loopback_address()));
-  auto store = TcpStore::connect(own, rendezvous.key, deadline);
-  if (!store.is_ok()) {  // no loopback in this network name space
-    HVD_TRY_ASSIGN(const auto all, parse_addresses(rendezvous.server->addresses()));
-    store = TcpStore::connect(all, rendezvous.key, deadline);
-  }
-  HVD_TRY_ASSIGN(rendezvous.store, std::move(store));
+  HVD_TRY_ASSIGN(rendezvous.store, connect_to_own(*rendezvous.server, rendezvous.key, deadline));
   return rendezvous;
 }
 
@@ -98,7 +133,8 @@ Ticket ticket_of(const Rendezvous& rendezvous, const Environment& environment) {
   return {.host = local_host_name(),
           .addresses = rendezvous.server->addresses(first.value_or("")),
           .key = rendezvous.key.to_hex(),
-          .nonce = random_hex(8)};
+          .nonce = random_hex(8),
+          .machine = machine_key()};
 }
 
 Result<Rendezvous> join_rendezvous(const Ticket& ticket, Deadline deadline) {
@@ -111,9 +147,32 @@ Result<Rendezvous> join_rendezvous(const Ticket& ticket, Deadline deadline) {
   return rendezvous;
 }
 
-Result<Rendezvous> meet_by_file(const std::string& path, int rank, const Environment& environment,
+Status check_ticket(const Ticket& ticket, const FileMeeting& meeting) {
+  const JobSpan span = meeting.name.span;
+  if (place_within(span, ticket.machine) == place_within(span, meeting.place.machine)) {
+    return Status::ok();
+  }
+  return error(Code::kInvalidArgument,
+               "the ticket is of rank 0 on {}, but this rank is on {} and {}: it is another job's, "
+               "or the ranks were not told that they are on several hosts (LOCAL_WORLD_SIZE, "
+               "MASTER_ADDR)",
+               ticket.host, meeting.place.host, meeting.name.reason);
+}
+
+namespace {
+
+Result<Rendezvous> join_checked(const Ticket& ticket, const FileMeeting& meeting,
                                 Deadline deadline) {
-  if (rank == 0) {
+  HVD_TRY(check_ticket(ticket, meeting));
+  return join_rendezvous(ticket, deadline.earlier(Deadline::after(std::chrono::seconds(3))));
+}
+
+}  // namespace
+
+Result<Rendezvous> meet_by_file(const FileMeeting& meeting, const Environment& environment,
+                                Deadline deadline) {
+  const std::string path = meeting.path();
+  if (meeting.rank == 0) {
     HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
     HVD_TRY(write_private_file(path, format_ticket(ticket_of(rendezvous, environment))));
     rendezvous.file = std::make_unique<std::string>(path);
@@ -128,12 +187,11 @@ Result<Rendezvous> meet_by_file(const std::string& path, int rank, const Environ
     if (text.is_ok()) {
       const auto ticket = parse_ticket(text.value());
       if (!ticket.is_ok()) return ticket.status().with_context(path);
-      auto joined = join_rendezvous(ticket.value(),
-                                    deadline.earlier(Deadline::after(std::chrono::seconds(3))));
+      auto joined = join_checked(ticket.value(), meeting, deadline);
       if (joined.is_ok()) return joined;
       last = joined.status();
     }
-    if (deadline.has_passed()) return no_ticket(path, last);
+    if (deadline.has_passed()) return no_ticket(meeting, last);
     back_off(step_ms, deadline);
   }
 }

@@ -8,7 +8,8 @@
 #include "base/deadline.h"
 #include "base/environment.h"
 #include "base/result.h"
-#include "bootstrap/store.h"
+#include "bootstrap/job_name.h"
+#include "bootstrap/tcp_store.h"
 #include "bootstrap/tcp_store_server.h"
 #include "transport/job_key.h"
 
@@ -24,7 +25,7 @@ struct Rendezvous {
 
   /// In rank 0, where no launcher serves the store. Outlives `store`: it is declared first.
   std::unique_ptr<TcpStoreServer> server = nullptr;
-  std::unique_ptr<Store> store = nullptr;
+  std::unique_ptr<TcpStore> store = nullptr;
   JobKey key = {};
   std::unique_ptr<std::string> file = nullptr;  ///< Removed once all have met; null: none.
   int size = 0;  ///< Where the method alone knows it; 0: as the identity says.
@@ -39,6 +40,7 @@ struct Ticket {
   std::string addresses;  ///< As in HVD_STORE.
   std::string key;        ///< 64 hex digits. A secret.
   std::string nonce;      ///< Tells two tickets of the same name apart.
+  std::string machine;    ///< machine_key() of rank 0.
 };
 
 std::string format_ticket(const Ticket& ticket);
@@ -46,14 +48,32 @@ Result<Ticket> parse_ticket(std::string_view text);
 
 /// Rank 0's half: a server with a fresh key, and a connection to it.
 Result<Rendezvous> serve_rendezvous(Deadline deadline);
+/// A connection of the process that serves the store.
+Result<std::unique_ptr<TcpStore>> connect_to_own(const TcpStoreServer& server, const JobKey& key,
+                                                 Deadline deadline);
 /// The addresses come in the order that HVD_BOOTSTRAP_INTERFACE, else HVD_INTERFACE, asks for.
 Ticket ticket_of(const Rendezvous& rendezvous, const Environment& environment);
 /// The other ranks' half. One attempt: a server that is not there makes the ticket stale.
 Result<Rendezvous> join_rendezvous(const Ticket& ticket, Deadline deadline);
 
+/// What the ranks of a job meet by, as seen from one of them.
+struct FileMeeting {
+  std::string folder;
+  JobName name;
+  int rank = 0;
+  ProcessPlace place = {};  ///< Of this rank.
+
+  std::string path() const { return folder + "/" + name.file(); }
+};
+
+/// kInvalidArgument, naming both hosts, where the ticket is of another machine than the layout of
+/// the job has rank 0 on.
+Status check_ticket(const Ticket& ticket, const FileMeeting& meeting);
+
 /// Meets by a file that rank 0 writes and the others poll for. A file whose server refuses or does
-/// not answer is left from an earlier run, and is read again until the deadline.
-Result<Rendezvous> meet_by_file(const std::string& path, int rank, const Environment& environment,
+/// not answer is left from an earlier run, and is read again until the deadline. So is one that
+/// check_ticket() refuses; the error says so.
+Result<Rendezvous> meet_by_file(const FileMeeting& meeting, const Environment& environment,
                                 Deadline deadline);
 
 /// `$HVD_RENDEZVOUS_DIR` or `~/.cache/hvd`, created (mode 0700) where missing. kInvalidArgument

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/descriptor_limit.h"
 #include "bootstrap/wiring_shape.h"
 #include "transport/mesh.h"
 
@@ -64,7 +65,9 @@ Result<SetLinks> SocketSetWiring::connect(const Plan& plan) {
   }
   if (offer == nullptr) return error(Code::kInternal, "rank {} connects without an offer", rank_);
   auto links = connect_through(*offer, plan);
-  withdraw();
+  Lock lock(mutex_);
+  offer_ = nullptr;
+  if (!links.is_ok() && interrupted_) return error(Code::kPeerLost, "a rank of the job is lost");
   return links;
 }
 
@@ -103,6 +106,7 @@ Status SocketSetWiring::link_nodes(const Offer& offer, const Plan& plan, std::si
   links.sockets = sockets_per_lane(records_, links.lanes);
   const auto sockets = static_cast<std::size_t>(links.sockets);
   links.lane.resize(plan.nodes.size() * sockets);
+  HVD_TRY(reserve_descriptors(shape.descriptors(static_cast<int>(my_node), links.sockets)));
   const auto& mine = plan.nodes[my_node];
   const auto lane = static_cast<int>(std::find(mine.begin(), mine.end(), rank_) - mine.begin());
   if (lane >= links.lanes) return Status::ok();

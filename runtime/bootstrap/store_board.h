@@ -5,14 +5,24 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/status.h"
 #include "bootstrap/store_message.h"
 
 namespace hvd {
 
-/// What a store server knows: the values, and who waits for what. No sockets: decisions only.
+/// What a store server knows: the values, who waits for what, and the attempts of the job to start.
+/// No sockets: decisions only.
+///
+/// A start is an attempt. All ranks join it; from then on the rounds of a client are those of its
+/// attempt, and nothing of one attempt is seen in another. What a client has given counts only as
+/// long as it waits: a timeout or a lost connection takes it back. The first failure of an attempt
+/// answers all that wait in it, and what they ask later. A failure before all have joined is told
+/// to each rank once, and forgotten when the rank that failed joins again.
 /// One thread at a time.
 class StoreBoard {
  public:
@@ -28,28 +38,73 @@ class StoreBoard {
   std::vector<Answer> expire();
   /// The next moment at which expire() has something to do.
   Deadline next_deadline() const;
-  /// Forgets the parked requests of a client that is gone.
-  void forget(Client client);
+  /// A client is gone: takes back what it has given, and tells those who wait for it.
+  std::vector<Answer> forget(Client client);
+  /// The store itself cannot serve all ranks: those who join hear of it, now or later.
+  std::vector<Answer> fail_joining(const Status& why);
 
  private:
-  struct Parked {
+  using Attempt = std::uint64_t;  ///< 0: of clients that have joined none.
+  using RoundKey = std::pair<Attempt, std::string>;
+  struct Entry {
     Client client = 0;
-    bool gathers = false;
-    std::string key;
+    bool joins = false;
+    std::string who;
+    std::string value;
     Deadline deadline = kForever;
   };
   struct Round {
     int size = 0;
-    std::map<int, std::string> values;
+    std::map<int, Entry> entries;  ///< By rank.
   };
-  std::optional<store_message::Reply> reply_to(const Parked& parked) const;
-  store_message::Reply timeout_of(const Parked& parked) const;
-  std::vector<Answer> settle(const std::string& key);
-  std::optional<store_message::Reply> enter(const store_message::Request& request);
+  struct Waiting {
+    Client client = 0;
+    std::string key;
+    Deadline deadline = kForever;
+  };
+  struct Member {
+    Attempt attempt = 0;
+    int rank = 0;
+    std::string who;
+  };
+  struct Membership {
+    int left = 0;  ///< Members still connected.
+    std::optional<Status> failure = std::nullopt;
+  };
+  struct Failure {
+    std::uint64_t number = 0;
+    Status why;
+  };
+
+  std::vector<Answer> set(Client client, store_message::Request request);
+  std::vector<Answer> gather(Client client, store_message::Request request);
+  std::vector<Answer> watch(Client client);
+  std::vector<Answer> fail(Client client, const store_message::Request& request);
+
+  Attempt attempt_of(Client client) const;
+  /// Why a rank that joins must not wait; nothing: it may.
+  std::optional<Status> unheard_failure(int rank);
+  std::optional<Status> check_entry(const Round& round,
+                                    const store_message::Request& request) const;
+  std::vector<Answer> complete(const RoundKey& key);
+  /// Remembers the failure and answers all that wait to join.
+  std::vector<Answer> fail_joining(int rank, const Status& why);
+  std::vector<Answer> fail_attempt(Attempt attempt, const Status& why);
+  void answer_round(const RoundKey& key, const Status& why, std::vector<Answer>& answers);
+  std::vector<Answer> leave(Client client);
+  std::vector<Answer> expire_round(const RoundKey& key);
+  std::vector<Answer> withdraw(Client client);
 
   std::map<std::string, std::string> values_;
-  std::map<std::string, Round> rounds_;
-  std::vector<Parked> parked_;
+  std::vector<Waiting> waiting_;  ///< For keys.
+  std::map<RoundKey, Round> rounds_;
+  std::map<Client, Member> members_;
+  std::map<Attempt, Membership> attempts_;
+  std::map<Client, Attempt> watching_;
+  std::map<int, Failure> failures_;     ///< Before all have joined, by rank; -1: of the store.
+  std::map<int, std::uint64_t> heard_;  ///< The last failure that each rank was told of.
+  Attempt last_attempt_ = 0;
+  std::uint64_t last_failure_ = 0;
 };
 
 }  // namespace hvd

@@ -3,11 +3,25 @@
 
 namespace hvd::store_message {
 
+namespace {
+
+Result<Code> decode_code(ByteReader& reader) {
+  HVD_TRY_ASSIGN(const auto code, reader.get<std::uint8_t>());
+  if (code > static_cast<std::uint8_t>(Code::kInternal)) {
+    return error(Code::kInternal, "unknown code {} in a message of the store", code);
+  }
+  return static_cast<Code>(code);
+}
+
+}  // namespace
+
 Bytes encode(const Request& request) {
   ByteWriter writer;
   writer.put(request.verb);
   writer.put_string(request.key);
   writer.put_string(request.value);
+  writer.put_string(request.who);
+  writer.put(static_cast<std::uint8_t>(request.code));
   writer.put(request.rank);
   writer.put(request.size);
   writer.put(request.timeout_ms);
@@ -18,17 +32,23 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Request request;
   HVD_TRY_ASSIGN(const auto verb, reader.get<std::uint8_t>());
-  if (verb < 1 || verb > 3) return error(Code::kInternal, "unknown store request {}", verb);
+  if (verb < 1 || verb > 6) return error(Code::kInternal, "unknown store request {}", verb);
   request.verb = static_cast<Verb>(verb);
   HVD_TRY_ASSIGN(request.key, reader.get_string());
   HVD_TRY_ASSIGN(request.value, reader.get_string());
+  HVD_TRY_ASSIGN(request.who, reader.get_string());
+  HVD_TRY_ASSIGN(request.code, decode_code(reader));
   HVD_TRY_ASSIGN(request.rank, reader.get<std::int32_t>());
   HVD_TRY_ASSIGN(request.size, reader.get<std::int32_t>());
   HVD_TRY_ASSIGN(request.timeout_ms, reader.get<std::uint64_t>());
-  const bool gathers = request.verb == Verb::kGather;
-  if (gathers && (request.size < 1 || request.size > kMaxRanks || request.rank < 0 ||
-                  request.rank >= request.size)) {
+  const bool has_rank =
+      request.verb == Verb::kGather || request.verb == Verb::kJoin || request.verb == Verb::kFail;
+  if (has_rank && (request.size < 1 || request.size > kMaxRanks || request.rank < 0 ||
+                   request.rank >= request.size)) {
     return error(Code::kInternal, "store request from rank {} of {}", request.rank, request.size);
+  }
+  if (request.verb == Verb::kFail && request.code == Code::kOk) {
+    return error(Code::kInternal, "rank {} fails without a cause", request.rank);
   }
   if (reader.remaining() != 0) return error(Code::kInternal, "store request is over-long");
   return request;
@@ -46,11 +66,7 @@ Bytes encode(const Reply& reply) {
 Result<Reply> decode_reply(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Reply reply;
-  HVD_TRY_ASSIGN(const auto code, reader.get<std::uint8_t>());
-  if (code > static_cast<std::uint8_t>(Code::kInternal)) {
-    return error(Code::kInternal, "unknown code {} in a store reply", code);
-  }
-  reply.code = static_cast<Code>(code);
+  HVD_TRY_ASSIGN(reply.code, decode_code(reader));
   HVD_TRY_ASSIGN(reply.text, reader.get_string());
   HVD_TRY_ASSIGN(const auto count, reader.get<std::uint32_t>());
   for (std::uint32_t i = 0; i < count; ++i) {

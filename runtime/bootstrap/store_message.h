@@ -15,12 +15,21 @@ inline constexpr std::size_t kMaxRequestBytes = (std::size_t{1} << 20) + 4096;
 inline constexpr std::size_t kMaxReplyBytes = std::size_t{256} << 20;
 inline constexpr int kMaxRanks = 1 << 20;
 
-enum class Verb : std::uint8_t { kSet = 1, kWait = 2, kGather = 3 };
+enum class Verb : std::uint8_t {
+  kSet = 1,
+  kWait = 2,
+  kGather = 3,
+  kJoin = 4,   ///< As kGather; begins an attempt to start with all that join.
+  kFail = 5,   ///< The attempt, or the meeting before it, has failed at this rank.
+  kWatch = 6,  ///< Answered when the attempt fails, or before the client's next request.
+};
 
 struct Request {
   Verb verb = Verb::kSet;
-  std::string key;    ///< The round for kGather.
-  std::string value;  ///< Empty for kWait.
+  std::string key = {};    ///< The round for kGather and kJoin.
+  std::string value = {};  ///< Of kSet, kGather and kJoin; the cause for kFail.
+  std::string who = {};    ///< The process that joins, for people; the same as long as it lives.
+  Code code = Code::kOk;   ///< Of kFail.
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::uint64_t timeout_ms = 0;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/tcp_store.h"
 
+#include <poll.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -37,31 +41,112 @@ Result<std::unique_ptr<TcpStore>> TcpStore::connect(std::span<const SocketAddres
   }
 }
 
-Result<Reply> TcpStore::ask(Request request, Deadline deadline) {
-  const Lock lock(mutex_);
+namespace {
+
+/// The server knows who is missing and answers at the deadline; the grace is for its answer.
+Deadline with_grace(Deadline deadline) {
+  if (deadline.is_forever()) return deadline;
+  return Deadline::at(std::max(deadline.time(), Clock::now()) + std::chrono::seconds(2));
+}
+
+std::uint64_t milliseconds_to(Deadline deadline) {
+  const auto left = deadline.is_forever() ? Clock::duration(std::chrono::hours(24 * 365))
+                                          : deadline.time() - Clock::now();
+  return static_cast<std::uint64_t>(
+      std::max<long long>(0, std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+}
+
+Result<std::vector<std::string>> check_values(std::vector<std::string> values, int size) {
+  if (static_cast<int>(values.size()) == size) return values;
+  return error(Code::kInternal, "the store gave {} values for {} ranks", values.size(), size);
+}
+
+}  // namespace
+
+Status TcpStore::send(const Request& request, Deadline deadline) {
   if (!socket_.is_open()) {
     return error(Code::kPeerLost, "the connection to the store of the job is gone");
   }
-  const auto left = deadline.is_forever() ? Clock::duration(std::chrono::hours(24 * 365))
-                                          : deadline.time() - Clock::now();
-  request.timeout_ms = static_cast<std::uint64_t>(
-      std::max<long long>(0, std::chrono::ceil<std::chrono::milliseconds>(left).count()));
-  // The server knows who is missing and answers at the deadline; the grace is for its answer.
-  const Deadline grace =
-      deadline.is_forever()
-          ? deadline
-          : Deadline::at(std::max(deadline.time(), Clock::now()) + std::chrono::seconds(2));
-  const auto sent = send_frame(socket_.get(), encode(request), grace, "a request to the store");
-  auto frame = sent.is_ok() ? receive_frame(socket_.get(), store_message::kMaxReplyBytes, grace,
-                                            "the answer of the store")
-                            : Result<Bytes>(sent);
+  Status sent = send_frame(socket_.get(), encode(request), deadline, "a request to the store");
+  if (sent.is_ok()) return sent;
+  socket_.reset();
+  return sent.with_context("the store of the job");
+}
+
+Result<Reply> TcpStore::receive(Deadline deadline) {
+  const auto frame = receive_frame(socket_.get(), store_message::kMaxReplyBytes, deadline,
+                                   "the answer of the store");
   if (!frame.is_ok()) {
     socket_.reset();  // A late answer must not be taken for that to the next request.
     return frame.status().with_context("the store of the job");
   }
-  HVD_TRY_ASSIGN(Reply reply, store_message::decode_reply(frame.value()));
+  return store_message::decode_reply(frame.value());
+}
+
+Result<Reply> TcpStore::exchange(Request request, Deadline deadline) {
+  const Lock lock(mutex_);
+  request.timeout_ms = milliseconds_to(deadline);
+  const Deadline grace = with_grace(deadline);
+  HVD_TRY(send(request, grace));
+  if (watches_) {
+    watches_ = false;
+    HVD_TRY(receive(grace).status());  // Where it is a failure, so is the next answer.
+  }
+  return receive(grace);
+}
+
+Result<Reply> TcpStore::ask(Request request, Deadline deadline) {
+  HVD_TRY_ASSIGN(Reply reply, exchange(std::move(request), deadline));
   if (reply.code != Code::kOk) return Status(reply.code, std::move(reply.text));
   return reply;
+}
+
+Result<std::vector<std::string>> TcpStore::join(const Rank& rank, std::string_view value,
+                                                Deadline deadline) {
+  HVD_TRY_ASSIGN(Reply reply, ask({.verb = Verb::kJoin,
+                                   .key = "join",
+                                   .value = std::string(value),
+                                   .who = rank.who,
+                                   .rank = rank.rank,
+                                   .size = rank.size},
+                                  deadline));
+  return check_values(std::move(reply.values), rank.size);
+}
+
+Status TcpStore::fail(const Rank& rank, const Status& why, Deadline deadline) {
+  const auto reply = exchange({.verb = Verb::kFail,
+                               .value = why.message(),
+                               .who = rank.who,
+                               .code = why.code(),
+                               .rank = rank.rank,
+                               .size = rank.size},
+                              deadline);
+  if (!reply.is_ok() || reply.value().code == Code::kOk) return why;
+  return {reply.value().code, reply.value().text};
+}
+
+Status TcpStore::watch(Deadline deadline) {
+  const Lock lock(mutex_);
+  HVD_TRY(send({.verb = Verb::kWatch}, deadline));
+  watches_ = true;
+  return Status::ok();
+}
+
+Status TcpStore::await_failure(int stop) {
+  int fd = -1;
+  {
+    const Lock lock(mutex_);
+    fd = socket_.get();
+  }
+  std::array<pollfd, 2> waits{
+      {{.fd = stop, .events = POLLIN, .revents = 0}, {.fd = fd, .events = POLLIN, .revents = 0}}};
+  while (::poll(waits.data(), waits.size(), -1) < 0 && errno == EINTR) {
+  }
+  if (waits[0].revents != 0 || waits[1].revents == 0) return Status::ok();
+  const Lock lock(mutex_);
+  watches_ = false;
+  HVD_TRY_ASSIGN(const Reply reply, receive(Deadline::after(std::chrono::seconds(2))));
+  return {reply.code, reply.text};
 }
 
 Status TcpStore::set(std::string_view key, std::string_view value, Deadline deadline) {
@@ -71,8 +156,7 @@ Status TcpStore::set(std::string_view key, std::string_view value, Deadline dead
 }
 
 Result<std::string> TcpStore::wait(std::string_view key, Deadline deadline) {
-  HVD_TRY_ASSIGN(Reply reply,
-                 ask({.verb = Verb::kWait, .key = std::string(key), .value = {}}, deadline));
+  HVD_TRY_ASSIGN(Reply reply, ask({.verb = Verb::kWait, .key = std::string(key)}, deadline));
   if (reply.values.size() != 1) return error(Code::kInternal, "the store gave no value");
   return std::move(reply.values.front());
 }
@@ -85,11 +169,7 @@ Result<std::vector<std::string>> TcpStore::allgather(std::string_view round, int
                                    .rank = rank,
                                    .size = size},
                                   deadline));
-  if (static_cast<int>(reply.values.size()) != size) {
-    return error(Code::kInternal, "the store gave {} values for {} ranks", reply.values.size(),
-                 size);
-  }
-  return std::move(reply.values);
+  return check_values(std::move(reply.values), size);
 }
 
 }  // namespace hvd

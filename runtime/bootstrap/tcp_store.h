@@ -26,16 +26,44 @@ class TcpStore : public Store {
                                                         const JobKey& key, Deadline deadline);
   explicit TcpStore(UniqueFd socket) : socket_(std::move(socket)) {}
 
+  /// A rank of the job that starts.
+  struct Rank {
+    int rank = 0;
+    int size = 0;
+    std::string who;
+  };
+
   std::string_view name() const override { return "tcp"; }
   Status set(std::string_view key, std::string_view value, Deadline deadline) override;
   Result<std::string> wait(std::string_view key, Deadline deadline) override;
   Result<std::vector<std::string>> allgather(std::string_view round, int rank, int size,
                                              std::string_view value, Deadline deadline) override;
 
+  /// Joins an attempt to start: the values of all ranks, by rank. From then on allgather() is that
+  /// of the attempt, and fails on all ranks as soon as one has failed or is gone. `who` names this
+  /// process, the same at each try.
+  Result<std::vector<std::string>> join(const Rank& rank, std::string_view value,
+                                        Deadline deadline);
+  /// Tells all ranks that the start has failed at this one. The failure that came first: `why`
+  /// itself, or that of another rank.
+  Status fail(const Rank& rank, const Status& why, Deadline deadline);
+
+  /// Begins to watch the attempt; ends with the next request. One thread may then wait in
+  /// await_failure() while no other uses the store.
+  Status watch(Deadline deadline);
+  /// The failure of the attempt as soon as there is one; ok once `stop`, a descriptor, is readable.
+  Status await_failure(int stop);
+
  private:
+  /// The answer, whatever it is.
+  Result<store_message::Reply> exchange(store_message::Request request, Deadline deadline);
+  /// The answer, where it is no failure.
   Result<store_message::Reply> ask(store_message::Request request, Deadline deadline);
+  Status send(const store_message::Request& request, Deadline deadline) HVD_REQUIRES(mutex_);
+  Result<store_message::Reply> receive(Deadline deadline) HVD_REQUIRES(mutex_);
   Mutex mutex_;
   UniqueFd socket_ HVD_GUARDED_BY(mutex_);
+  bool watches_ HVD_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hvd

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -13,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor_limit.h"
 #include "base/log.h"
+#include "bootstrap/local_host.h"
 #include "bootstrap/store_board.h"
 #include "transport/handshake.h"
 #include "transport/interfaces.h"
@@ -24,6 +27,9 @@ namespace {
 constexpr auto kHandshakeTime = std::chrono::seconds(5);
 constexpr auto kDrainTime = std::chrono::seconds(5);
 constexpr std::size_t kMaxConnections = 65536;
+/// How many are asked for when there are none left.
+constexpr std::size_t kMoreDescriptors = 1024;
+constexpr std::size_t kSomeDescriptors = 64;
 
 struct Connection {
   UniqueFd socket;
@@ -38,6 +44,9 @@ class Loop {
  public:
   Loop(Listener listener, int stop, const JobKey& key)
       : listener_(std::move(listener)), stop_(stop), key_(key) {}
+
+  /// From any thread.
+  bool has_served() const { return has_served_.load(); }
 
   void run() {
     while (step(false)) {
@@ -61,6 +70,7 @@ class Loop {
     for (const auto& [id, connection] : connections_) {
       if (connection.handshake) next = next.earlier(connection.proven_by);
     }
+    if (!listens_again_.has_passed()) next = next.earlier(listens_again_);
     return next;
   }
 
@@ -68,7 +78,9 @@ class Loop {
   bool step(bool draining) {
     std::vector<pollfd> waits = {
         {.fd = draining ? -1 : stop_, .events = POLLIN, .revents = 0},
-        {.fd = draining ? -1 : listener_.fd(), .events = POLLIN, .revents = 0}};
+        {.fd = draining || !listens_again_.has_passed() ? -1 : listener_.fd(),
+         .events = POLLIN,
+         .revents = 0}};
     std::vector<StoreBoard::Client> ids;
     for (const auto& [id, connection] : connections_) {
       const bool writes = !connection.unsent.empty();
@@ -92,8 +104,10 @@ class Loop {
   void accept_all() {
     for (;;) {
       auto peer = listener_.accept();
-      if (!peer.is_ok() || !peer.value().is_open()) return;
+      if (!peer.is_ok()) return cannot_accept(peer.status());
+      if (!peer.value().is_open()) return;
       if (connections_.size() > kMaxConnections) return;  // closes it
+      raised_ = false;
       connections_.emplace(next_id_++,
                            Connection{.socket = std::move(peer).value(),
                                       .handshake = Handshake(Handshake::Side::kServer, key_),
@@ -101,18 +115,40 @@ class Loop {
     }
   }
 
+  /// Most often too few descriptors: the limit is raised, else all ranks learn why they do not
+  /// meet.
+  void cannot_accept(const Status& why) {
+    const bool has_room = reserve_descriptors(kMoreDescriptors).is_ok() ||
+                          reserve_descriptors(kSomeDescriptors).is_ok();
+    if (has_room && !raised_) {
+      raised_ = true;
+      return;  // The connection still waits.
+    }
+    raised_ = false;
+    listens_again_ = Deadline::after(std::chrono::milliseconds(100));
+    const Status cause = error(
+        Code::kSystem, "the store of the job on {} cannot take more than {} connections ({}); {}",
+        local_host_name(), connections_.size(), why.message(), describe_descriptor_limit());
+    if (!exhausted_) log(LogLevel::kError, "bootstrap", "{}", cause.message());
+    exhausted_ = true;
+    answer(board_.fail_joining(cause));
+  }
+
   void refuse(StoreBoard::Client id, const Status& why) {
-    if (!refused_one_ && why.code() != Code::kAborted) {
+    // Who left by itself, a rank that tries again for one, is no stranger.
+    const bool left = why.code() == Code::kAborted || why.code() == Code::kPeerLost;
+    if (!refused_one_ && !left) {
       log(LogLevel::kWarning, "bootstrap",
           "refused a connection to the store ({}); the job goes on", why.message());
     }
-    refused_one_ |= why.code() != Code::kAborted;
+    refused_one_ |= !left;
     connections_.erase(id);
   }
 
   void drop(StoreBoard::Client id) {
-    board_.forget(id);
     connections_.erase(id);
+    listens_again_ = Deadline::after(std::chrono::seconds(0));  // It has left a descriptor.
+    answer(board_.forget(id));
   }
 
   void drop_silent() {
@@ -132,7 +168,9 @@ class Loop {
     if (connection.handshake) {
       const auto proven = connection.handshake->advance(connection.socket.get());
       if (!proven.is_ok()) return refuse(id, proven.status());
-      if (proven.value()) connection.handshake.reset();
+      if (!proven.value()) return;
+      connection.handshake.reset();
+      has_served_.store(true);
       return;
     }
     if (!flush(connection) || !receive(connection)) return drop(id);
@@ -203,6 +241,10 @@ class Loop {
   StoreBoard::Client next_id_ = 1;
   StoreBoard board_;
   bool refused_one_ = false;
+  bool raised_ = false;     ///< The limit of descriptors, since the last connection was taken.
+  bool exhausted_ = false;  ///< It was said.
+  Deadline listens_again_ = Deadline::after(std::chrono::seconds(0));
+  std::atomic<bool> has_served_{false};
 };
 
 }  // namespace
@@ -218,8 +260,10 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const JobKey& key,
 
 TcpStoreServer::TcpStoreServer(Listener listener, UniqueFd stop, const JobKey& key)
     : port_(listener.port()), stop_(std::move(stop)) {
-  thread_ = std::thread(
-      [loop = std::make_shared<Loop>(std::move(listener), stop_.get(), key)] { loop->run(); });
+  // Shared by the thread and the questions of the owner.
+  const auto loop = std::make_shared<Loop>(std::move(listener), stop_.get(), key);
+  thread_ = std::thread([loop] { loop->run(); });
+  has_served_ = [loop] { return loop->has_served(); };
 }
 
 TcpStoreServer::~TcpStoreServer() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,12 +33,15 @@ class TcpStoreServer {
   std::string addresses(std::string_view first = {}) const;
   /// The same for clients on this host alone.
   std::string loopback_address() const;
+  /// Whether a client that knows the key has ever come.
+  bool has_served() const { return has_served_(); }
 
  private:
   TcpStoreServer(Listener listener, UniqueFd stop, const JobKey& key);
   std::uint16_t port_;
   UniqueFd stop_;
   std::thread thread_;
+  std::function<bool()> has_served_;
 };
 
 }  // namespace hvd

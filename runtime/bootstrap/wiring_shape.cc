@@ -22,4 +22,12 @@ std::vector<int> WiringShape::children_of(int node) const {
   return children;
 }
 
+std::size_t WiringShape::descriptors(int node, int sockets) const {
+  constexpr int kEngine = 64;
+  constexpr int kPerLocalRank = 3;  // socket, bell, pidfd
+  const int count =
+      kPerLocalRank * local_size(node) + (nodes() - 1) * sockets + kFanOut + 1 + kEngine;
+  return static_cast<std::size_t>(count);
+}
+
 }  // namespace hvd

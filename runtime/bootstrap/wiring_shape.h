@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace hvd {
@@ -28,6 +29,9 @@ class WiringShape {
   std::vector<int> children_of(int node) const;
   /// Data links per pair of nodes: the smallest node's size; 0 when there is one node.
   int lanes() const { return lanes_; }
+  /// At least as many descriptors as a rank of the node opens to be wired: those of the local ranks
+  /// at their leader, lanes, tree, and what an engine needs.
+  std::size_t descriptors(int node, int sockets) const;
 
  private:
   std::vector<std::vector<int>> node_ranks_;

@@ -106,9 +106,11 @@ std::string build_info() {
                         is_nccl ? std::string_view(nccl.reason) : "linked in"});
   }
   backends.push_back(mpi);
-  return format_text(R"({{"version": "{}", "backends": {}, "bootstraps": {}, "libraries": {}}})",
-                     HVD_VERSION, list_of(backends), list_of(kBootstraps),
-                     join(join(join(list_of(kLibraries), openmpi), mpich), gpu_parts(environment)));
+  const std::string libraries =
+      join(join(join(list_of(kLibraries), openmpi), mpich), gpu_parts(environment));
+  return format_text(
+      R"({{"version": "{}", "nccl_version": {}, "backends": {}, "bootstraps": {}, "libraries": {}}})",
+      HVD_VERSION, nccl.version, list_of(backends), list_of(kBootstraps), libraries);
 }
 
 }  // namespace hvd

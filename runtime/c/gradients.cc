@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 
 struct hvd_gradients {
   hvd::GradientReducer reducer;
+  std::weak_ptr<hvd::Engine> engine{};  ///< Which the gradients of the step were submitted to.
 };
 
 namespace {
@@ -42,6 +44,29 @@ using hvd::Status;
 Status check_set(const hvd_gradients* gradients) {
   if (gradients != nullptr) return Status::ok();
   return error(Code::kInvalidArgument, "the set of gradients is null");
+}
+
+/// The engine that takes gradients now. What a step submitted to an earlier one, of a job that
+/// this process has left, is over: the step begins anew.
+hvd::Result<std::shared_ptr<hvd::Engine>> engine_of_step(hvd_gradients& gradients) {
+  HVD_TRY_ASSIGN(auto engine, hvd::Process::instance().engine());
+  if (gradients.engine.lock() != engine) {
+    if (!gradients.reducer.is_idle()) gradients.reducer.abandon(nullptr);
+    gradients.engine = engine;
+  }
+  return engine;
+}
+
+Status copy_indices(const std::vector<std::size_t>& from, uint32_t* indices, uint32_t capacity,
+                    uint32_t* count) {
+  if (count == nullptr || (indices == nullptr && capacity > 0)) {
+    return error(Code::kInvalidArgument, "indices of gradients: a pointer is null");
+  }
+  *count = static_cast<uint32_t>(from.size());
+  for (std::size_t i = 0; i < from.size() && i < capacity; ++i) {
+    indices[i] = static_cast<uint32_t>(from[i]);
+  }
+  return Status::ok();
 }
 
 /// The caller's struct in the size of this library's: an older caller has fewer fields.
@@ -74,6 +99,7 @@ hvd::Result<GradientSet::Options> translate(const hvd_gradients_options& given) 
   options.clip_norm = given.clip_norm;
   options.mean_over_passes = given.mean_over_passes != 0;
   options.process_set = given.process_set;
+  options.tracks_use = given.tracks_use != 0;
   if (given.device_kind < HVD_CPU || given.device_kind > HVD_ROCM || given.device_index < 0) {
     return error(Code::kInvalidArgument, "hvd_gradients_create: device_kind {}, device_index {}",
                  given.device_kind, given.device_index);
@@ -83,12 +109,15 @@ hvd::Result<GradientSet::Options> translate(const hvd_gradients_options& given) 
   return options;
 }
 
-hvd::Result<Compression> translate(const hvd_compression& given) {
-  if (given.struct_size != sizeof(hvd_compression)) {
+hvd::Result<Compression> translate(const hvd_compression* from) {
+  constexpr std::size_t kOldest = offsetof(hvd_compression, momentum);
+  if (from->struct_size < kOldest || from->struct_size > sizeof(hvd_compression)) {
     return error(Code::kInvalidArgument,
-                 "hvd_gradient_compress: struct_size is {}, this library's hvd_compression has {}",
-                 given.struct_size, sizeof(hvd_compression));
+                 "hvd_gradient_compress: struct_size is {}, this library takes {} to {}",
+                 from->struct_size, kOldest, sizeof(hvd_compression));
   }
+  hvd_compression given{};
+  std::memcpy(&given, from, from->struct_size);
   if (given.method < 0 || given.method > std::numeric_limits<std::uint8_t>::max()) {
     return error(Code::kInvalidArgument, "method {} is not an hvd_compression_method",
                  given.method);
@@ -97,14 +126,15 @@ hvd::Result<Compression> translate(const hvd_compression& given) {
   if (given.rank != 0) compression.rank = given.rank;
   if (given.ratio != 0) compression.ratio = given.ratio;
   if (given.smallest != 0) compression.smallest = given.smallest;
+  compression.momentum = given.momentum;
   return compression;
 }
 
 /// One method for all; what it does not take travels whole.
 Status compress_all(GradientSet& set, int method, const std::vector<hvd::DataType>& dtypes) {
   if (method == HVD_COMPRESS_NONE) return Status::ok();
-  HVD_TRY_ASSIGN(const auto compression,
-                 translate(hvd_compression{sizeof(hvd_compression), method, 0, 0, 0}));
+  const hvd_compression chosen{sizeof(hvd_compression), method, 0, 0, 0, 0};
+  HVD_TRY_ASSIGN(const auto compression, translate(&chosen));
   HVD_TRY(hvd::check_compression(compression));
   for (std::size_t i = 0; i < dtypes.size(); ++i) {
     const bool is_double = dtypes[i] == hvd::DataType::kFloat64 &&
@@ -113,6 +143,21 @@ Status compress_all(GradientSet& set, int method, const std::vector<hvd::DataTyp
     HVD_TRY(set.compress(i, compression));
   }
   return Status::ok();
+}
+
+/// See hvd_gradients_destroy().
+constexpr double kDestroyPatienceSeconds = 10;
+
+/// Without the engine of the step nothing is in flight: it has failed all that was. Nor is anything
+/// in a forked child, whose set is a copy: what its parent has in flight is no business of its own.
+void settle(hvd_gradients& gradients, const std::string& cause, double timeout_seconds) {
+  hvd::GradientReducer& reducer = gradients.reducer;
+  if (hvd::Process::instance().is_forked_child()) return reducer.abandon(nullptr);
+  const auto engine = gradients.engine.lock();
+  if (engine == nullptr || reducer.is_idle()) return reducer.abandon(nullptr);
+  const bool at_once = timeout_seconds == 0 && engine->world().size > 1;
+  if (at_once) engine->abort(cause);
+  reducer.settle(*engine, at_once ? hvd::kForever : hvd::deadline_after(timeout_seconds), cause);
 }
 
 }  // namespace
@@ -140,7 +185,7 @@ hvd_status hvd_gradients_create(const hvd_gradients_options* options, const char
     GradientSet set(std::move(described), checked);
     HVD_TRY(compress_all(set, given.compression, dtypes));
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): guarded() turns it into a status.
-    *gradients = new hvd_gradients{hvd::GradientReducer(std::move(set))};
+    *gradients = new hvd_gradients{.reducer = hvd::GradientReducer(std::move(set))};
     return Status::ok();
   });
 }
@@ -154,8 +199,54 @@ hvd_status hvd_gradient_ready_on(hvd_gradients* gradients, uint32_t index, void*
                                  int last_pass, void* stream) noexcept {
   return guarded([&]() -> Status {
     HVD_TRY(check_set(gradients));
-    HVD_TRY_ASSIGN(const auto engine, hvd::Process::instance().engine());
+    HVD_TRY_ASSIGN(const auto engine, engine_of_step(*gradients));
     return gradients->reducer.ready(*engine, {index, data, last_pass != 0, stream});
+  });
+}
+
+hvd_status hvd_gradient_elsewhere(hvd_gradients* gradients, uint32_t index) noexcept {
+  return guarded([&]() -> Status {
+    HVD_TRY(check_set(gradients));
+    HVD_TRY_ASSIGN(const auto engine, engine_of_step(*gradients));
+    return gradients->reducer.mark_elsewhere(*engine, index);
+  });
+}
+
+hvd_status hvd_gradients_exchange(hvd_gradients* gradients, int is_final, double timeout_seconds,
+                                  uint32_t* needed, uint32_t capacity, uint32_t* count,
+                                  int* is_over) noexcept {
+  return guarded([&]() -> Status {
+    HVD_TRY(check_set(gradients));
+    if (is_over == nullptr) return error(Code::kInvalidArgument, "is_over is null");
+    if (!gradients->reducer.set().options().tracks_use) {
+      return error(Code::kInvalidArgument,
+                   "hvd_gradients_exchange: the set does not track use; set "
+                   "hvd_gradients_options.tracks_use to 1");
+    }
+    HVD_TRY_ASSIGN(const auto engine, engine_of_step(*gradients));
+    HVD_TRY_ASSIGN(
+        const auto round,
+        gradients->reducer.exchange(*engine, is_final != 0, hvd::deadline_after(timeout_seconds)));
+    *is_over = round.is_over ? 1 : 0;
+    return copy_indices(round.needed, needed, capacity, count);
+  });
+}
+
+hvd_status hvd_gradients_wait_part(hvd_gradients* gradients, double timeout_seconds) noexcept {
+  return guarded([&]() -> Status {
+    HVD_TRY(check_set(gradients));
+    HVD_TRY_ASSIGN(const auto engine, engine_of_step(*gradients));
+    return gradients->reducer.wait(*engine, hvd::deadline_after(timeout_seconds), false);
+  });
+}
+
+hvd_status hvd_gradients_wait_part_stream(hvd_gradients* gradients, void* stream,
+                                          double timeout_seconds) noexcept {
+  return guarded([&]() -> Status {
+    HVD_TRY(check_set(gradients));
+    HVD_TRY_ASSIGN(const auto engine, engine_of_step(*gradients));
+    return gradients->reducer.wait_stream(*engine, stream, hvd::deadline_after(timeout_seconds),
+                                          false);
   });
 }
 
@@ -174,7 +265,7 @@ hvd_status hvd_gradient_compress(hvd_gradients* gradients, uint32_t index,
   return guarded([&]() -> Status {
     HVD_TRY(check_set(gradients));
     if (compression == nullptr) return error(Code::kInvalidArgument, "the compression is null");
-    HVD_TRY_ASSIGN(const auto chosen, translate(*compression));
+    HVD_TRY_ASSIGN(const auto chosen, translate(compression));
     return gradients->reducer.set().compress(index, chosen);
   });
 }
@@ -201,22 +292,14 @@ hvd_status hvd_gradients_missing(const hvd_gradients* gradients, uint32_t* indic
                                  uint32_t capacity, uint32_t* count) noexcept {
   return guarded([&]() -> Status {
     HVD_TRY(check_set(gradients));
-    if (count == nullptr || (indices == nullptr && capacity > 0)) {
-      return error(Code::kInvalidArgument, "hvd_gradients_missing: a pointer is null");
-    }
-    const auto missing = gradients->reducer.set().missing();
-    *count = static_cast<uint32_t>(missing.size());
-    for (std::size_t i = 0; i < missing.size() && i < capacity; ++i) {
-      indices[i] = static_cast<uint32_t>(missing[i]);
-    }
-    return Status::ok();
+    return copy_indices(gradients->reducer.set().missing(), indices, capacity, count);
   });
 }
 
 hvd_status hvd_gradients_wait(hvd_gradients* gradients, double timeout_seconds) noexcept {
   return guarded([&]() -> Status {
     HVD_TRY(check_set(gradients));
-    const auto engine = hvd::Process::instance().engine();
+    const auto engine = engine_of_step(*gradients);
     if (engine.is_ok()) {
       return gradients->reducer.wait(*engine.value(), hvd::deadline_after(timeout_seconds));
     }
@@ -229,7 +312,7 @@ hvd_status hvd_gradients_wait_stream(hvd_gradients* gradients, void* stream,
                                      double timeout_seconds) noexcept {
   return guarded([&]() -> Status {
     HVD_TRY(check_set(gradients));
-    const auto engine = hvd::Process::instance().engine();
+    const auto engine = engine_of_step(*gradients);
     if (engine.is_ok()) {
       return gradients->reducer.wait_stream(*engine.value(), stream,
                                             hvd::deadline_after(timeout_seconds));
@@ -250,6 +333,13 @@ hvd_status hvd_gradients_set_clip_norm(hvd_gradients* gradients, double clip_nor
   return guarded([&]() -> Status {
     HVD_TRY(check_set(gradients));
     return gradients->reducer.set().set_clip_norm(clip_norm);
+  });
+}
+
+hvd_status hvd_gradients_set_loss_scale(hvd_gradients* gradients, double scale) noexcept {
+  return guarded([&]() -> Status {
+    HVD_TRY(check_set(gradients));
+    return gradients->reducer.set().set_loss_scale(scale);
   });
 }
 
@@ -285,12 +375,21 @@ hvd_status hvd_gradients_load(hvd_gradients* gradients, const void* state, size_
   });
 }
 
+hvd_status hvd_gradients_abandon(hvd_gradients* gradients, const char* cause,
+                                 double timeout_seconds) noexcept {
+  return guarded([&]() -> Status {
+    HVD_TRY(check_set(gradients));
+    settle(*gradients, cause == nullptr ? "it gave no cause" : cause, timeout_seconds);
+    return Status::ok();
+  });
+}
+
 void hvd_gradients_destroy(hvd_gradients* gradients) noexcept {
   const std::unique_ptr<hvd_gradients> owned(gradients);
-  if (owned == nullptr || owned->reducer.is_idle()) return;
-  static_cast<void>(guarded([&]() -> Status {
-    HVD_TRY_ASSIGN(const auto engine, hvd::Process::instance().engine());
-    owned->reducer.abandon(engine.get());
+  if (owned == nullptr) return;
+  static_cast<void>(guarded([&] {
+    settle(*owned, "it destroyed a set of gradients in the middle of a step",
+           kDestroyPatienceSeconds);
     return Status::ok();
   }));
 }

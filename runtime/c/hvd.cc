@@ -22,12 +22,12 @@ using hvd::null_argument;
 using hvd::Process;
 using hvd::Status;
 
-/// A number about the running engine, or -1.
+/// A number about the job, or -1; in a forked child too.
 template <typename Read>
 int number(Read&& read) noexcept {
   int value = -1;
   static_cast<void>(guarded([&]() -> Status {
-    HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
+    HVD_TRY_ASSIGN(const auto engine, Process::instance().identity());
     value = read(engine->world());
     return Status::ok();
   }));
@@ -195,6 +195,8 @@ const char* hvd_describe() noexcept {
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): nothing changes it after the assignment.
   return status == HVD_OK ? text.c_str() : nullptr;
 }
+
+const char* hvd_version() noexcept { return HVD_VERSION; }
 
 const char* hvd_build_info() noexcept {
   // Without memory for one sentence the process is lost anyway.

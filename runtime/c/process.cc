@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/kept_meeting.h"
 #include "c/backend_table.h"
 #include "c/loss_notice.h"
 
@@ -27,6 +29,8 @@ using namespace std::chrono_literals;
 
 // At exit with code 0: long enough for ranks that end together, short enough not to annoy.
 constexpr std::chrono::seconds kExitPatience = 2s;
+// Of a handle: those that one engine gives out; above them the number of the engine.
+constexpr int kHandleBits = 40;
 
 }  // namespace
 
@@ -39,6 +43,8 @@ struct Process::State {
   /// Shared with its links; ends, and MPI with it where hvd started it, with the last of both.
   std::shared_ptr<MpiSession> mpi HVD_GUARDED_BY(changing);
   std::string farewell HVD_GUARDED_BY(mutex);
+  std::uint64_t starts HVD_GUARDED_BY(changing) = 0;
+  KeptMeeting meeting HVD_GUARDED_BY(changing);
   /// From the first start on: events of frameworks may outlive an engine.
   std::unique_ptr<Gpus> gpus HVD_GUARDED_BY(changing);
   /// Keeps the memory that the user still holds mapped, also after the engine has gone.
@@ -112,6 +118,10 @@ Status forked_child() {
                static_cast<long>(::getpid()));
 }
 
+Status not_initialised() {
+  return Status(Code::kAborted, "hvd is not initialised: call hvd.init() first (C: hvd_init())");
+}
+
 Result<std::shared_ptr<Engine>> start_engine(Wiring wiring, const MpiPlane& mpi,
                                              const EngineOptions& options,
                                              const std::vector<std::vector<int>>& sets,
@@ -148,6 +158,7 @@ Status Process::start(const Settings& settings) {
   options.deadline = Deadline::after(settings.start_timeout);
   options.memory_bytes = [table](int local_size) { return node_memory_bytes(table, local_size); };
   options.arena_bytes = settings.arena_bytes;
+  options.kept = &state_->meeting;
   const Environment environment = Environment::of_process();
   MpiProbe probe = probe_mpi(environment, settings.engine.backend);
   options.mpi = encode(probe.facts);
@@ -161,6 +172,7 @@ Status Process::start(const Settings& settings) {
   }
   EngineOptions engine_options = settings.engine;
   engine_options.gpus = state_->gpus.get();
+  engine_options.first_handle = (state_->starts++ << kHandleBits) + 1;
   engine_options.on_loss = [notice = loss_notice(environment, wiring.rank),
                             session = mpi.session](int lost) {
     if (session != nullptr) session->mark_lost();
@@ -244,19 +256,25 @@ Status Process::deallocate(void* memory) {
   return Status::ok();
 }
 
+bool Process::is_forked_child() const { return state_->forked.load(); }
+
 bool Process::is_running() const {
-  if (state_->forked.load()) return false;
   Lock lock(state_->mutex);
   return state_->engine != nullptr;
 }
 
 Result<std::shared_ptr<Engine>> Process::engine() const {
   if (state_->forked.load()) return forked_child();
-  Lock lock(state_->mutex);
-  if (state_->engine == nullptr) {
-    return Status(Code::kAborted, "hvd is not initialised: call hvd.init() first (C: hvd_init())");
-  }
-  return state_->engine;
+  std::shared_ptr<Engine> running = state_->current();
+  if (running == nullptr) return not_initialised();
+  return running;
+}
+
+Result<std::shared_ptr<const Engine>> Process::identity() const {
+  // The child of a fork keeps the pointer: nothing in it starts or stops an engine.
+  std::shared_ptr<const Engine> known = state_->current();
+  if (known == nullptr) return not_initialised();
+  return known;
 }
 
 }  // namespace hvd

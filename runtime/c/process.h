@@ -29,7 +29,11 @@ class Process {
   void set_farewell(const std::string& cause);
   /// At the end of the program: leaves the job, or tells the others why it failed.
   void end(int exit_code);
+  /// In a forked child too, as identity() is.
   bool is_running() const;
+  /// The process is the child of a rank: it has a copy of the engine's memory, none of its threads,
+  /// and shares what the ranks have mapped. It must leave the engine alone.
+  bool is_forked_child() const;
   /// Memory that the ranks of this node share; see hvd_alloc().
   Result<void*> allocate(std::size_t bytes);
   /// Also after stop(). kInvalidArgument: not from allocate().
@@ -37,6 +41,9 @@ class Process {
   /// The running engine, shared with the caller for the time of a call so that a concurrent stop()
   /// destroys it only after the call. kAborted with what to do: not initialised, or a forked child.
   Result<std::shared_ptr<Engine>> engine() const;
+  /// To ask who this rank is. In a forked child the engine of its parent, of which only what never
+  /// changes may be used: world(). kAborted: not initialised.
+  Result<std::shared_ptr<const Engine>> identity() const;
 
  private:
   struct State;

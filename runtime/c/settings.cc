@@ -133,6 +133,11 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
     settings.engine.stall_warning = std::max(stall_option, milliseconds(0));
   }
   HVD_TRY(read_stall_shutdown(environment, settings));
+  HVD_TRY_ASSIGN(const auto link, environment.get_int("HVD_LINK_TIMEOUT_SECONDS", 1, 3600));
+  if (link) settings.engine.link_timeout = std::chrono::seconds(*link);
+  HVD_TRY_ASSIGN(const auto silence, environment.get_int("HVD_SILENCE_TIMEOUT_SECONDS", 0,
+                                                         static_cast<long long>(kMostSeconds)));
+  if (silence) settings.engine.silence_timeout = std::chrono::seconds(*silence);
 
   HVD_TRY_ASSIGN(const auto arena, environment.get_int("HVD_ARENA_BYTES", 0, kMostArenaBytes));
   if (arena) settings.arena_bytes = static_cast<std::size_t>(*arena);

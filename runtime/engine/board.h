@@ -20,7 +20,8 @@ namespace hvd {
 /// all ranks of a node; the memory is zeroed before first use.
 struct Board {
   static constexpr std::size_t kBitWords = 63;
-  /// Names that may have an id; further ones are announced in full each time.
+  /// Names that may have an id at one time (see coordinator_ids.cc); others are announced in full
+  /// each time.
   static constexpr std::uint32_t kMaxIds = kBitWords * 64;
   static constexpr std::size_t kUpCells = 256;
   static constexpr std::size_t kDownCells = 4096;

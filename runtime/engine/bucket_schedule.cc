@@ -60,6 +60,13 @@ BucketSchedule::Outcome BucketSchedule::urge(std::string reason) {
   return thaw(std::move(reason));
 }
 
+void BucketSchedule::forget(std::uint32_t id) {
+  if (!step_.by_id.contains(id) && !first_.by_id.contains(id)) return;
+  step_ = {};
+  first_ = {};
+  equal_ = 0;
+}
+
 std::vector<BucketSchedule::Ids> BucketSchedule::buckets() const {
   std::vector<Ids> list;
   list.reserve(buckets_.size());

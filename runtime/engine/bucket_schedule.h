@@ -48,6 +48,9 @@ class BucketSchedule {
   /// before until the schedule is frozen again, at most kMostSteps.
   Outcome urge(std::string reason);
 
+  /// The id, which is in no bucket, is taken back: a step in which it came is not learned.
+  void forget(std::uint32_t id);
+
   bool is_frozen() const { return !buckets_.empty(); }
   bool has_bucket_of(std::uint32_t id) const { return places_.contains(id); }
   /// Names that wait in buckets.

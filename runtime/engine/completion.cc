@@ -19,7 +19,9 @@ Result<PendingPtr> Completion::find_locked(std::uint64_t handle) {
   const auto found = by_handle_.find(handle);
   if (found == by_handle_.end()) {
     return error(Code::kInvalidArgument,
-                 "handle {} is unknown: never given, or already waited for and released", handle);
+                 "handle {} is unknown: never given, of a job before hvd_shutdown(), or already "
+                 "waited for and released",
+                 handle);
   }
   return found->second;
 }

@@ -17,6 +17,9 @@ namespace hvd {
 /// Thread-safe.
 class Completion {
  public:
+  /// Counts handles from `first_handle` on.
+  explicit Completion(std::uint64_t first_handle) : next_handle_(first_handle) {}
+
   /// Gives the request a handle.
   PendingPtr add(Request&& request);
   Result<PendingPtr> find(std::uint64_t handle);
@@ -50,7 +53,7 @@ class Completion {
   CondVar changed_;
   std::unordered_map<std::uint64_t, PendingPtr> by_handle_ HVD_GUARDED_BY(mutex_);
   std::vector<PendingPtr> callbacks_ HVD_GUARDED_BY(mutex_);
-  std::uint64_t next_handle_ HVD_GUARDED_BY(mutex_) = 1;
+  std::uint64_t next_handle_ HVD_GUARDED_BY(mutex_);
   std::atomic<bool> has_callbacks_{false};
   std::atomic<int> sleepers_{0};
 };

@@ -14,6 +14,7 @@ struct Writer {
   void operator()(const Announce& m) {
     w.put_string(m.name);
     w.put(static_cast<std::uint8_t>(m.cacheable));
+    w.put(static_cast<std::uint8_t>(m.is_place));
     encode(w, m.description);
     w.put_vector(m.ranks.words());
   }
@@ -95,6 +96,8 @@ struct Writer {
   }
 
   void operator()(const GiveUp& m) { w.put_string(m.text); }
+  void operator()(const Evict& m) { w.put_vector(m.ids); }
+  void operator()(const Evicted& m) { w.put(m.ranks); }
 
   void put_set(int process_set) { w.put(static_cast<std::int32_t>(process_set)); }
   void put_owed(const std::vector<Owed>& owed) {
@@ -147,6 +150,8 @@ struct Reader {
     HVD_TRY_ASSIGN(m.name, r.get_string());
     HVD_TRY_ASSIGN(const auto cacheable, r.get<std::uint8_t>());
     m.cacheable = cacheable != 0;
+    HVD_TRY_ASSIGN(const auto is_place, r.get<std::uint8_t>());
+    m.is_place = is_place != 0;
     HVD_TRY_ASSIGN(m.description, decode_description(r));
     HVD_TRY_ASSIGN(m.ranks, ranks());
     return ControlMessage(std::move(m));
@@ -277,6 +282,14 @@ struct Reader {
     HVD_TRY_ASSIGN(auto text, r.get_string());
     return ControlMessage(GiveUp{std::move(text)});
   }
+  Result<ControlMessage> evict() {
+    HVD_TRY_ASSIGN(auto ids, r.get_vector<std::uint32_t>());
+    return ControlMessage(Evict{std::move(ids)});
+  }
+  Result<ControlMessage> evicted() {
+    HVD_TRY_ASSIGN(const auto ranks, r.get<std::uint32_t>());
+    return ControlMessage(Evicted{ranks});
+  }
 };
 
 using ReadKind = Result<ControlMessage> (Reader::*)();
@@ -286,6 +299,7 @@ constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
     &Reader::lost,        &Reader::shutdown, &Reader::heartbeat, &Reader::set_added,
     &Reader::set_removed, &Reader::joining,  &Reader::joined,    &Reader::join_end,
     &Reader::urge,        &Reader::frozen,   &Reader::thawed,    &Reader::give_up,
+    &Reader::evict,       &Reader::evicted,
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ struct Announce {
   bool cacheable = true;  ///< False: the name will not come again and gets no id.
   Description description;
   RankSet ranks;
+  bool is_place = false;  ///< As Pending::call: the caller gave no name.
 };
 /// Upwards: every rank of the sender's subtree that is in the process set has submitted these ids.
 struct Ready {
@@ -57,6 +58,15 @@ struct Urge {
   int process_set = 0;
   std::string text;  ///< For people: the rank, and what is missing.
 };
+/// Upwards: `ranks` ranks have read the last Evict and toggle the bits of its ids no more.
+struct Evicted {
+  std::uint32_t ranks = 0;
+};
+/// The log: the names of these ids have none from here on, and are announced in full. An id stands
+/// for nothing once every rank has said Evicted; until then its bit may be on its way.
+struct Evict {
+  std::vector<std::uint32_t> ids = {};
+};
 /// The log: `name` of the described process set is `id` from here on, with the description that
 /// was just announced.
 struct Define {
@@ -64,7 +74,8 @@ struct Define {
   std::string name;
   Description description = {};
 };
-/// The log: run these together, in this order. Either ids, or one name without an id.
+/// The log: run these together, in this order. Either ids, or one name, which has no id or whose
+/// use is not what its id stands for.
 struct Run {
   std::vector<std::uint32_t> ids = {};
   std::string name = {};
@@ -136,7 +147,7 @@ struct Heartbeat {};
 /// What members, leaders and the root tell each other, over boards and tree links alike.
 using ControlMessage = std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left,
                                     Lost, Shutdown, Heartbeat, SetAdded, SetRemoved, Joining,
-                                    Joined, JoinEnd, Urge, Frozen, Thawed, GiveUp>;
+                                    Joined, JoinEnd, Urge, Frozen, Thawed, GiveUp, Evict, Evicted>;
 
 Bytes encode(const ControlMessage& message);
 /// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/control_tree.h"
 
+#include <algorithm>
+
+#include "base/log.h"
+
 namespace hvd {
 
 ControlTree::ControlTree(std::unique_ptr<Link> parent, std::vector<std::unique_ptr<Link>> children,
@@ -52,7 +56,7 @@ bool ControlTree::poll(const std::function<void(int, ControlMessage)>& received)
 
 bool ControlTree::receive(Edge& edge, const std::function<void(int, ControlMessage)>& received) {
   bool moved = false;
-  while (edge.link != nullptr) {
+  for (int taken = 0; taken < kMostAtOnce && edge.link != nullptr; ++taken) {
     if (edge.link->has_unsent()) {
       if (const Status status = edge.link->flush(); !status.is_ok()) {
         drop(edge, status.message());
@@ -66,6 +70,7 @@ bool ControlTree::receive(Edge& edge, const std::function<void(int, ControlMessa
     }
     if (!bytes.value()) break;
     edge.heard = now_;
+    edge.has_warned = false;
     moved = true;
     auto message = decode_control_message(*bytes.value(), options_.size);
     if (!message.is_ok()) {
@@ -95,19 +100,47 @@ bool ControlTree::flush() {
 void ControlTree::beat() {
   for (Edge& edge : edges_) {
     if (edge.link == nullptr) continue;
-    if (now_ - edge.heard >= options_.node_timeout) {
-      drop(edge, format_text("silent for {:.1f} s: the process, the node or the network is down",
-                             std::chrono::duration<double>(now_ - edge.heard).count()));
-      continue;
+    const Link& link = edge.link->link();
+    if (const auto unanswered = link.unanswered(); unanswered >= options_.link_timeout) {
+      drop(edge, link.describe_silence(unanswered));
+    } else if (is_mute(edge)) {
+      drop(edge, format_text("its process said nothing for {:.0f} s though its host answers: it is "
+                             "stopped, or hangs; HVD_SILENCE_TIMEOUT_SECONDS allows {:.0f}",
+                             std::chrono::duration<double>(now_ - edge.heard).count(),
+                             std::chrono::duration<double>(options_.silence_timeout).count()));
+    } else if (now_ - edge.spoke >= options_.heartbeat && !edge.link->has_unsent()) {
+      // A neighbour that does not read finds enough to read; another heartbeat would only pile up.
+      send(edge, encode(Heartbeat{}));
     }
-    if (now_ - edge.spoke >= options_.heartbeat) send(edge, encode(Heartbeat{}));
   }
+}
+
+bool ControlTree::awaits_answer() const {
+  return std::any_of(edges_.begin(), edges_.end(), [](const Edge& edge) {
+    return edge.link != nullptr && edge.link->link().unanswered().count() > 0;
+  });
+}
+
+bool ControlTree::is_mute(Edge& edge) {
+  const auto silence = now_ - edge.heard;
+  if (silence >= kLongSilence && !std::exchange(edge.has_warned, true)) warn_of(edge, silence);
+  return options_.silence_timeout.count() != 0 && silence >= options_.silence_timeout;
+}
+
+void ControlTree::warn_of(Edge& edge, Clock::duration silence) {
+  const Link& link = edge.link->link();
+  log(LogLevel::kWarning, "stall",
+      "rank {} on host {} has said nothing for {:.0f} s, but its host answers: the process is "
+      "stopped (a signal, a debugger, a suspended job), swapped out or hangs; the job waits for it",
+      link.peer_rank(), link.peer_host(), std::chrono::duration<double>(silence).count());
 }
 
 void ControlTree::drop(Edge& edge, std::string text) {
   const int rank = edge.link->link().peer_rank();
   losses_.push_back({rank, format_text("rank {} on host {} is lost: {}", rank,
                                        edge.link->link().peer_host(), text)});
+  edge.link->link().shut_down();
+  dropped_.push_back(std::move(*edge.link).take_link());
   edge.link.reset();
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "engine/board.h"
 #include "engine/fusion.h"
 
 namespace hvd {
@@ -44,10 +43,7 @@ void Coordinator::remove_set(int process_set) {
   std::erase_if(waiting_, [&](const Name* name) { return name->set == set; });
   complete_ -= set->complete.size() + set->schedule.waiting();
   for (const hvd::Run& run : set->buckets) complete_ -= run.ids.size();
-  for (const auto& [text, name] : set->names) {
-    if (name->id) free_ids_.push_back(*name->id);
-  }
-  for (const std::uint32_t id : free_ids_) by_id_[id] = nullptr;
+  forget_set_ids(*set);
   sets_[static_cast<std::size_t>(process_set)] = nullptr;
   log_.emplace_back(SetRemoved{process_set});
 }
@@ -77,6 +73,7 @@ void Coordinator::announce(const Announce& announce, Clock::time_point now) {
   if (set == nullptr) return;  // not from our code: a set is used only after the log named it
   Name& name = find_or_add(*set, announce.name);
   name.cacheable = announce.cacheable;
+  name.is_place = announce.is_place;
   add_offer(name, announce.description, announce.ranks, now);
 }
 
@@ -86,6 +83,7 @@ void Coordinator::ready(std::uint32_t id, Clock::time_point now) {
   if (name.offers.empty()) {
     name.contributors = 0;
     name.stand_ins = RankSet();
+    name.other.reset();
     if (!name.owed.empty()) pay(name, name.set->ranks);
     complete(name);  // the usual case: nothing to compare
     return;
@@ -100,6 +98,8 @@ void Coordinator::ready(std::uint32_t id, const RankSet& ranks, Clock::time_poin
 
 void Coordinator::complete(Name& name) {
   ++complete_;
+  name.is_complete = true;
+  name.last_use = ++uses_;
   if (may_freeze(name)) {
     follow(*name.set, name.set->schedule.complete(*name.id, name.name, name.description));
   } else {
@@ -189,26 +189,28 @@ void Coordinator::check_left(Name& name) {
           name.name, describe_ranks(missing), hosts));
 }
 
+/// Whether this use runs by the name alone and the id keeps what it stands for: a description that
+/// comes once between others, as of a last and smaller batch, costs no more than a new name. The
+/// second in a row is what the id stands for from then on.
+bool Coordinator::may_run_by_name(const Name& name, const Description& description) {
+  return name.other != description && !is_of_buckets(name, name.description) &&
+         !is_of_buckets(name, description);
+}
+
 void Coordinator::define(Name& name) {
   const Description& description = name.offers.front().description;
-  const bool known = name.id && name.description == description;
+  if (name.id && name.description == description) return name.other.reset();
+  if (name.id && may_run_by_name(name, description)) {
+    name.other = description;
+    return;
+  }
+  name.other.reset();
   name.description = description;
-  if (known || !name.cacheable) return;
-  if (!name.id) name.id = next_id();
+  if (!name.cacheable) return;
+  if (!name.id && may_have_id(name)) name.id = next_id();
   if (!name.id) return;  // announced in full each time, then
   by_id_[*name.id] = &name;
   log_.emplace_back(Define{*name.id, name.name, name.description});
-}
-
-std::optional<std::uint32_t> Coordinator::next_id() {
-  if (!free_ids_.empty()) {
-    const std::uint32_t id = free_ids_.back();
-    free_ids_.pop_back();
-    return id;
-  }
-  if (by_id_.size() >= Board::kMaxIds) return std::nullopt;
-  by_id_.push_back(nullptr);
-  return static_cast<std::uint32_t>(by_id_.size() - 1);
 }
 
 void Coordinator::fail(Name& name, Code code, std::string text) {
@@ -223,7 +225,10 @@ void Coordinator::fail(Name& name, Code code, std::string text) {
 }
 
 void Coordinator::finish(Name& name) {
-  if (!name.id && name.owed.empty()) name.set->names.erase(std::string(name.name));
+  name.is_complete = false;
+  if (!name.id && !name.is_evicted && name.is_idle()) {
+    name.set->names.erase(std::string(name.name));
+  }
 }
 
 void Coordinator::leave(const Leave& leave) {
@@ -262,7 +267,7 @@ std::vector<ControlMessage> Coordinator::decide() {
 void Coordinator::run_complete(Set& set, std::vector<ControlMessage>& log) {
   std::vector<const Description*> descriptions;
   descriptions.reserve(set.complete.size());
-  for (const Name* name : set.complete) descriptions.push_back(&name->description);
+  for (const Name* name : set.complete) descriptions.push_back(&name->of_use());
   // Of the world set only so much at once: what becomes complete meanwhile may be more urgent. The
   // root takes part in that set, so it is here again when there is room.
   const std::size_t most = std::max(options_.fusion_bytes, kAheadBytes);
@@ -305,12 +310,12 @@ void Coordinator::run_group(const Set& set, const std::vector<std::size_t>& grou
     if (divisor != run.divisor || name.stand_ins != stand_ins) flush();
     run.divisor = divisor;
     stand_ins = name.stand_ins;
-    if (name.id) {
+    if (name.runs_by_id()) {
       run.ids.push_back(*name.id);
       continue;
     }
     Run alone{{}, name.name, set.id, divisor, 0};
-    if (name.contributors > 0) alone.description = name.description;
+    if (name.contributors > 0) alone.description = name.of_use();
     log.emplace_back(std::move(alone));
   }
   flush();

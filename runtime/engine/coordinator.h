@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "engine/board.h"
 #include "engine/bucket_schedule.h"
 #include "engine/control_message.h"
+#include "engine/recent_names.h"
 #include "engine/stalls.h"
 
 namespace hvd {
@@ -28,6 +30,10 @@ class Coordinator {
     std::size_t fusion_bytes = std::size_t{64} << 20;
     std::chrono::milliseconds stall_warning{60'000};  ///< 0: never.
     std::chrono::milliseconds stall_shutdown{0};      ///< 0: never.
+    std::uint32_t ids = Board::kMaxIds;               ///< That names may have.
+    /// An id may be taken back once so many uses have come after its last. More than names of one
+    /// step have uses: else those of a step with too many names would take each other's.
+    std::uint64_t idle_uses = 4 * std::uint64_t{Board::kMaxIds};
   };
 
   /// `hosts`: the host name of each rank.
@@ -39,6 +45,8 @@ class Coordinator {
   /// These ranks have. `now` may lie back, where they have waited before it was told.
   void ready(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
   void leave(const Leave& leave);
+  /// No rank toggles the bits of the evicted ids any more.
+  void evicted();
   /// The rank takes part in the allreduces of the process set from here on, with nothing to add.
   void join(const Joining& joining);
 
@@ -63,6 +71,8 @@ class Coordinator {
   /// Steps of the process set that ran in frozen buckets from their first name to their last.
   std::uint64_t frozen_steps(int process_set);
   bool has_pending() const { return !waiting_.empty() || complete_ > 0; }
+  /// Names that it keeps in mind, of all process sets.
+  std::size_t known_names() const;
 
  private:
   struct Set;
@@ -70,8 +80,14 @@ class Coordinator {
     std::string name;
     Set* set = nullptr;
     bool cacheable = true;
+    bool is_place = false;
+    bool is_evicted = false;  ///< It had an id which is not free yet.
+    bool is_complete = false;
     std::optional<std::uint32_t> id;
-    Description description;    ///< Of the id, or of the only use.
+    std::uint64_t last_use = 0;  ///< In uses_.
+    Description description;     ///< Of the id, or of the last use.
+    /// Of the last use, where it is not that of the id.
+    std::optional<Description> other;
     std::vector<Offer> offers;  ///< Of the use that is being announced.
     RankSet announced;
     /// Uses that ranks owe which have said their last word.
@@ -79,6 +95,10 @@ class Coordinator {
     int contributors = 0;     ///< Of the complete use: ranks that did not join instead; 0: all.
     RankSet stand_ins = {};   ///< Of the complete use, on GPU memory: ranks that did.
     Clock::time_point since;  ///< First announcement.
+
+    const Description& of_use() const { return other ? *other : description; }
+    bool runs_by_id() const { return id && !other; }
+    bool is_idle() const { return offers.empty() && !is_complete && owed.empty(); }
   };
   struct Set {
     int id = 0;
@@ -105,8 +125,8 @@ class Coordinator {
   void check_complete(Name& name);
   static void show_world_roots(Name& name);
   void check_left(Name& name);
+  static bool may_run_by_name(const Name& name, const Description& description);
   void define(Name& name);
-  std::optional<std::uint32_t> next_id();
   void complete(Name& name);
   void run_complete(Set& set, std::vector<ControlMessage>& log);
   void run_group(const Set& set, const std::vector<std::size_t>& group,
@@ -114,8 +134,17 @@ class Coordinator {
   void fail(Name& name, Code code, std::string text);
   void finish(Name& name);
 
+  // Ids, and names that lose theirs: coordinator_ids.cc.
+  std::size_t taken_ids() const { return by_id_.size() - free_ids_.size(); }
+  bool may_have_id(const Name& name);
+  std::optional<std::uint32_t> next_id();
+  bool may_evict(const Name& name) const;
+  void evict_idle();
+  void forget_set_ids(const Set& set);
+
   // Allreduces of GPU memory: coordinator_buckets.cc.
   BucketSchedule::Limits bucket_limits() const;
+  static bool is_of_buckets(const Name& name, const Description& description);
   static bool may_freeze(const Name& name);
   void follow(Set& set, BucketSchedule::Outcome outcome);
   void run_buckets(Set& set, std::vector<ControlMessage>& log);
@@ -143,7 +172,11 @@ class Coordinator {
   bool shut_down_ = false;                  ///< The log is complete.
   std::vector<std::unique_ptr<Set>> sets_;  ///< By process set; null: removed.
   std::vector<Name*> by_id_;
-  std::vector<std::uint32_t> free_ids_;  ///< Of process sets that are no more.
+  std::vector<std::uint32_t> free_ids_;     ///< Those that names had, and gave back.
+  std::vector<std::uint32_t> evicted_ids_;  ///< Those that a rank may announce by yet.
+  std::uint64_t uses_ = 0;                  ///< Complete ones, of all names.
+  std::uint64_t evict_at_ = 0;              ///< In uses_: no sooner.
+  RecentNames recent_;                      ///< Of those without an id.
   std::vector<Name*> waiting_;  ///< Announced by some ranks; in order of first announcement.
   bool any_joined_ = false;
   std::size_t owed_ = 0;      ///< Names that some rank owes a use, of all sets.

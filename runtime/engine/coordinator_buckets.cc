@@ -13,11 +13,16 @@ BucketSchedule::Limits Coordinator::bucket_limits() const {
   return limits;
 }
 
+/// A place in the program may stand for another call in the next step.
+bool Coordinator::is_of_buckets(const Name& name, const Description& description) {
+  return description.device != DeviceKind::kCpu && !name.is_place &&
+         std::holds_alternative<Allreduce>(description.operation);
+}
+
 /// What has an id comes again, and what all members announce themselves comes as a whole.
 bool Coordinator::may_freeze(const Name& name) {
-  return name.description.device != DeviceKind::kCpu && name.id && name.contributors == 0 &&
-         !name.set->any_left && name.set->joined.empty() &&
-         std::holds_alternative<Allreduce>(name.description.operation);
+  return name.runs_by_id() && name.contributors == 0 && !name.set->any_left &&
+         name.set->joined.empty() && is_of_buckets(name, name.description);
 }
 
 void Coordinator::follow(Set& set, BucketSchedule::Outcome outcome) {
@@ -51,6 +56,7 @@ void Coordinator::run_buckets(Set& set, std::vector<ControlMessage>& log) {
                    [&](const hvd::Run& a, const hvd::Run& b) { return priority(a) > priority(b); });
   for (hvd::Run& run : set.buckets) {
     complete_ -= run.ids.size();
+    for (const std::uint32_t id : run.ids) by_id_[id]->is_complete = false;
     log.emplace_back(std::move(run));
   }
   set.buckets.clear();

@@ -57,7 +57,7 @@ constexpr Attribute kWholeAttributes[] = {
 constexpr Attribute kTensorAttributes[] = {
     {"the type", dtype_value},
     {"the shape", shape_value},
-    {"the memory layout (strides)", layout_value},
+    {"the memory layout (strides) or the compression", layout_value},
 };
 
 bool differs(const std::vector<Offer>& offers, const Attribute& attribute, std::size_t tensor) {

@@ -81,6 +81,7 @@ std::size_t node_memory_bytes(std::span<const BackendEntry> table, int local_siz
 Engine::Impl::Impl(Wiring wiring, std::span<const BackendEntry> table, const EngineOptions& options,
                    Poller poller)
     : timeline_(wiring.rank, wiring.peers[static_cast<std::size_t>(wiring.rank)].host),
+      completion_(options.first_handle),
       world_(make_world(wiring)),
       peers_(wiring.peers),
       options_(options),
@@ -129,23 +130,36 @@ Status Engine::Impl::open() {
   planes_.push_back(std::move(plane));
   publish_descriptors();
   Negotiation::Place place = make_place(world_, wiring_);
-  ControlTree tree(std::move(wiring_.parent), std::move(wiring_.children),
-                   {world_.size, options_.heartbeat, options_.node_timeout}, Clock::now());
+  ControlTree tree(
+      std::move(wiring_.parent), std::move(wiring_.children),
+      {world_.size, options_.heartbeat, options_.link_timeout, options_.silence_timeout},
+      Clock::now());
   negotiation_ = std::make_unique<Negotiation>(
       std::move(place), board, wiring_.node.doorbell.get(), std::move(tree),
       Coordinator::Options{options_.fusion_bytes, options_.stall_warning, options_.stall_shutdown});
   return Status::ok();
 }
 
-void Engine::Impl::start_thread() {
-  thread_ = std::thread([this] { run_thread(); });
+void Engine::Impl::start_thread(std::shared_ptr<Impl> self) {
+  thread_ = std::thread([self = std::move(self)] {
+    self->run_thread();
+    if (self->stopped_by_own_thread_) self->end_pending();
+  });
 }
 
-Engine::Impl::~Impl() {
-  if (!thread_.joinable()) return;
+void Engine::Impl::stop() {
   stop_.store(true);
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    // A callback held the engine last. Its thread cannot wait for itself.
+    stopped_by_own_thread_ = true;
+    return thread_.detach();
+  }
   wiring_.node.doorbell->ring_self();
   thread_.join();
+  end_pending();
+}
+
+void Engine::Impl::end_pending() {
   {
     Lock lock(progress_);
     // The ranks of this node hear the others through its first rank only.
@@ -215,13 +229,8 @@ Status Engine::Impl::shutdown(Deadline deadline) {
   wiring_.node.doorbell->ring_self();
   const bool together =
       completion_.wait_until([this] { return all_left_.load() || is_over(); }, deadline);
-  // The last entries of the log must leave with us: a full ring or socket may still hold them.
-  const Deadline brief = Deadline::after(kTick);
-  for (bool sent = false; all_left_.load() && !sent && !brief.has_passed();) {
-    Lock lock(progress_);
-    sent = negotiation_->flush();
-    if (!sent) sched_yield();
-  }
+  // The last entries of the log must leave with us; a loss that this rank told is one, too.
+  if (all_left_.load() || is_over()) send_last_words();
   if (together) return Status::ok();
   RankSet missing = RankSet::all(world_.size);
   {
@@ -233,6 +242,15 @@ Status Engine::Impl::shutdown(Deadline deadline) {
       "rank {}: {} did not shut down in time; leaving without them: call shutdown on every "
       "rank, or give it more time",
       wiring_.rank, describe_ranks(missing));
+}
+
+void Engine::Impl::send_last_words() {
+  const Deadline brief = Deadline::after(kTick);
+  for (bool sent = false; !sent && !brief.has_passed();) {
+    Lock lock(progress_);
+    sent = negotiation_->flush();
+    if (!sent) sched_yield();
+  }
 }
 
 void Engine::Impl::abort(const std::string& cause) {
@@ -260,19 +278,22 @@ Engine::Statistics Engine::Impl::statistics() const {
   Lock lock(self.progress_);
   Statistics copy = self.statistics_;
   copy.waited = std::chrono::nanoseconds(waited_ns_.load());
+  copy.in_full = self.negotiation_->announced_in_full();
+  copy.names = self.negotiation_->known_names();
+  copy.evictions = self.negotiation_->evictions();
   return copy;
 }
 
-Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Engine::~Engine() = default;
+Engine::Engine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() { impl_->stop(); }
 
 Result<std::unique_ptr<Engine>> Engine::start(Wiring wiring, std::span<const BackendEntry> table,
                                               const EngineOptions& options) {
   HVD_TRY_ASSIGN(auto poller, Poller::create());
-  auto impl = std::make_unique<Impl>(std::move(wiring), table, options, std::move(poller));
+  auto impl = std::make_shared<Impl>(std::move(wiring), table, options, std::move(poller));
   HVD_TRY(impl->open());
   if (!options.timeline.path.empty()) HVD_TRY(impl->timeline_.start(options.timeline));
-  impl->start_thread();
+  impl->start_thread(impl);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 

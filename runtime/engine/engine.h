@@ -23,14 +23,20 @@ struct EngineOptions {
   std::chrono::milliseconds stall_warning{60'000};   ///< HVD_STALL_CHECK_TIME_SECONDS; 0: never.
   /// HVD_STALL_SHUTDOWN_TIME_SECONDS; 0: never. At least stall_warning, and nothing without it.
   std::chrono::milliseconds stall_shutdown{0};
-  std::chrono::milliseconds heartbeat{500};       ///< Between nodes.
-  std::chrono::milliseconds node_timeout{2'500};  ///< A silent node is lost after this.
-  int spin = -1;                                  ///< Polls before yielding; -1: from the CPUs.
+  std::chrono::milliseconds heartbeat{500};  ///< Between nodes.
+  /// HVD_LINK_TIMEOUT_SECONDS: a host that does not answer for so long is lost.
+  std::chrono::milliseconds link_timeout{3'000};
+  /// HVD_SILENCE_TIMEOUT_SECONDS: so is a process that is silent for so long though its host
+  /// answers; 0: never.
+  std::chrono::milliseconds silence_timeout{300'000};
+  int spin = -1;  ///< Polls before yielding; -1: from the CPUs.
   /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
   std::function<void(int)> on_loss;
   std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.
   TimelineOptions timeline;  ///< HVD_TIMELINE: on from the start; without a path: off.
   Gpus* gpus = nullptr;      ///< For tensors of GPU memory; null: they are refused.
+  /// A process that starts another engine gives it other handles, so that the old are unknown.
+  std::uint64_t first_handle = 1;
 };
 
 /// Bytes of NodeGroup::memory that the engine and the backends of `table` need for a node of
@@ -50,6 +56,8 @@ class Engine {
   /// serve declines with a Status, which describe() repeats.
   static Result<std::unique_ptr<Engine>> start(Wiring wiring, std::span<const BackendEntry> table,
                                                const EngineOptions& options);
+  /// Stops the thread and waits for its end; what is pending fails. In a callback on that very
+  /// thread: both are done when the callback has returned.
   ~Engine();
 
   /// Checks the request on this rank and queues it. A name that is in flight queues behind itself.
@@ -122,6 +130,9 @@ class Engine {
     std::uint64_t frozen_buckets = 0;    ///< Runs that were a bucket of a frozen schedule.
     std::uint64_t thaws = 0;             ///< Frozen schedules that something did not fit.
     std::chrono::nanoseconds waited{0};  ///< Time callers spent in wait().
+    std::uint64_t in_full = 0;           ///< Requests announced with their description, not a bit.
+    std::size_t names = 0;               ///< Kept in mind by this rank, of all process sets.
+    std::size_t evictions = 0;           ///< Times that ids of names were taken back.
   };
   Statistics statistics() const;
 
@@ -132,8 +143,8 @@ class Engine {
 
  private:
   class Impl;
-  explicit Engine(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Engine(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;  ///< With its thread.
 };
 
 }  // namespace hvd

@@ -35,7 +35,34 @@ std::string Engine::Impl::describe() const {
   }
   text += format_text("found each other by: {}\n", wiring_.bootstrap);
   if (!wiring_.bootstrap_reason.empty()) text += format_text("  {}\n", wiring_.bootstrap_reason);
-  return text + describe_sets();
+  const auto seconds = [](std::chrono::milliseconds time) {
+    return static_cast<double>(time.count()) / 1000.0;
+  };
+  if (world_.node_count() > 1) {
+    text += format_text("lost: a host that does not answer for {:.6g} s",
+                        seconds(options_.link_timeout));
+    if (options_.silence_timeout.count() != 0) {
+      text += format_text(", a process that says nothing for {:.6g} s",
+                          seconds(options_.silence_timeout));
+    }
+    text += "\n";
+  }
+  return text + describe_watch() + describe_sets();
+}
+
+std::string Engine::Impl::describe_watch() const {
+  const NodeGroup& node = wiring_.node;
+  if (world_.local_size() == 1 || !node.life_locks.is_open()) return {};
+  const std::vector<int>& local = world_.nodes[static_cast<std::size_t>(world_.node)];
+  std::vector<int> by_lock;
+  for (std::size_t i = 0; i < local.size(); ++i) {
+    if (local[i] != wiring_.rank && !node.pid_fds[i].is_open()) by_lock.push_back(local[i]);
+  }
+  if (by_lock.empty()) return "lost: a process of this node that ends, seen at once by its pidfd\n";
+  return format_text(
+      "lost: a process of this node that ends, seen within {:.6g} s by its lock: ranks {} have no "
+      "pidfd (Linux before 5.3, or pidfd_open is forbidden)\n",
+      std::chrono::duration<double>(kTick).count(), describe_list(by_lock));
 }
 
 std::string Engine::Impl::describe_sets() const {

@@ -30,10 +30,12 @@ class Engine::Impl {
  public:
   Impl(Wiring wiring, std::span<const BackendEntry> table, const EngineOptions& options,
        Poller poller);
-  ~Impl();
 
   Status open();
-  void start_thread();
+  /// `self` is this object: the thread keeps it until its end.
+  void start_thread(std::shared_ptr<Impl> self);
+  /// Nobody can call this engine any more: ends the thread and what is pending.
+  void stop();
 
   Result<Handle> submit(Request&& request);
   void flush();
@@ -65,6 +67,8 @@ class Engine::Impl {
 
  private:
   static constexpr std::chrono::milliseconds kTick{200};
+  /// From one look at the processes of the node to the next; who is stopped in two is reported.
+  static constexpr std::chrono::seconds kProcessLook{5};
   /// How long a waiter with a core to itself polls before it yields.
   static constexpr std::chrono::microseconds kSpinTime{2'000};
   /// How long a waiter yields its core, poll by poll, before it sleeps.
@@ -106,13 +110,31 @@ class Engine::Impl {
     PendingPtr join;            ///< This rank has joined: takes none either, until it is done.
   };
 
-  Status watch_descriptors();
+  Status watch_descriptors() HVD_REQUIRES(progress_);
   Status watch_lanes(const SetPlane& plane);
   void unwatch_lanes(const SetPlane& plane);
   void publish_descriptors() HVD_REQUIRES(progress_);
   void run_thread();
+  /// The thread cannot sleep any more: this rank is lost, and the others are told.
+  void lose_myself(const Status& cause);
+  /// Hands on what was said last: a full ring or socket may still hold it. A short while at most.
+  void send_last_words();
+  void end_pending();
   Result<bool> sleep();
   void handle_event(const Poller::Event& event);
+  /// Ends the epoch where a host that the work under way needs does not answer.
+  void check_lanes() HVD_REQUIRES(progress_);
+  /// Finds ranks of this node that have ended, where no pidfd wakes us for it.
+  void look_at_locks() HVD_REQUIRES(progress_);
+  void process_ended(std::size_t local_rank) HVD_REQUIRES(progress_);
+  std::optional<char> state_of_local_rank(std::size_t index) const;
+  /// Says which ranks of this node are stopped, once for each stop that lasts; one that lasts too
+  /// long is a loss.
+  void look_at_processes(Clock::time_point now) HVD_REQUIRES(progress_);
+  void is_stopped(int rank, int looks, std::string_view stop) HVD_REQUIRES(progress_);
+  /// True while some host has left something unanswered: it may be what a closed connection of
+  /// another is about.
+  bool awaits_answer() const HVD_REQUIRES(progress_);
 
   bool step() HVD_REQUIRES(progress_);
   void take_submissions() HVD_REQUIRES(progress_);
@@ -183,6 +205,7 @@ class Engine::Impl {
   void reopen_set(int process_set);
   std::unique_ptr<SetPlane> retire_set(int process_set) HVD_REQUIRES(progress_);
   void apply_formed(const SetFormed& formed) HVD_REQUIRES(progress_);
+  std::string describe_watch() const;
   std::string describe_sets() const;
   Status over_status();
 
@@ -218,6 +241,10 @@ class Engine::Impl {
   std::size_t in_progress_ HVD_GUARDED_BY(progress_) = 0;
   Clock::time_point next_tick_ HVD_GUARDED_BY(progress_);
   Clock::time_point crowded_until_ HVD_GUARDED_BY(progress_);
+  Clock::time_point next_process_look_ HVD_GUARDED_BY(progress_);
+  std::map<std::size_t, int> stopped_looks_ HVD_GUARDED_BY(progress_);  ///< By local rank.
+  /// Local ranks that live and have no pidfd: their locks are looked at in each tick.
+  std::vector<std::size_t> watched_by_lock_ HVD_GUARDED_BY(progress_);
   Statistics statistics_ HVD_GUARDED_BY(progress_);
 
   mutable Mutex sets_mutex_;
@@ -239,6 +266,7 @@ class Engine::Impl {
   std::atomic<bool> stepped_back_{false};  ///< The thread stopped for a caller, or a callback.
   std::atomic<bool> has_gpu_tensors_{false};
   std::atomic<bool> stop_{false};
+  bool stopped_by_own_thread_ = false;  ///< Known to that thread only.
   /// Every rank has left; what devices still do for this one comes first.
   bool log_is_over_ HVD_GUARDED_BY(progress_) = false;
   std::atomic<Clock::rep> urge_at_{kNoUrge};  ///< When the thread looks who is overdue.

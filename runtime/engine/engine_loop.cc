@@ -212,6 +212,10 @@ void Engine::Impl::finish(const PendingPtr& pending, const Status& status) {
 
 void Engine::Impl::end_epoch(const Status& status) {
   if (is_over()) return;
+  // What ended by itself since the last look, a batch that could not start say, ends as it did:
+  // nobody looks again.
+  for (const auto& plane : planes_) complete_finished(*plane);
+  if (is_over()) return;
   {
     Lock lock(over_mutex_);
     over_status_ = status;
@@ -264,14 +268,19 @@ void Engine::Impl::settle(SetPlane& plane, bool on_gpu, const Status& status, De
 }
 
 bool Engine::Impl::has_ended(int rank) const {
-  if (lost_.contains(rank)) return true;
+  if (rank == wiring_.rank) return false;
   const auto& local = world_.nodes[static_cast<std::size_t>(world_.node)];
   const auto found = std::find(local.begin(), local.end(), rank);
   if (found == local.end()) return true;  // on another node: it cannot reach our memory
   const auto index = static_cast<std::size_t>(found - local.begin());
-  if (index >= wiring_.node.pid_fds.size() || !wiring_.node.pid_fds[index].is_open()) return false;
-  pollfd process{wiring_.node.pid_fds[index].get(), POLLIN, 0};
-  return ::poll(&process, 1, 0) > 0;
+  const NodeGroup& node = wiring_.node;
+  // A lost one may live: one that is stopped goes on to write when it is continued.
+  if (index < node.pid_fds.size() && node.pid_fds[index].is_open()) {
+    pollfd process{node.pid_fds[index].get(), POLLIN, 0};
+    return ::poll(&process, 1, 0) > 0;
+  }
+  if (node.life_locks.is_open()) return node.life_locks.has_ended(static_cast<int>(index));
+  return lost_.contains(rank);
 }
 
 void Engine::Impl::tick_if_due() {
@@ -281,7 +290,12 @@ void Engine::Impl::tick_if_due() {
   next_tick_ = now + kTick;
   if (is_over()) return;
   negotiation_->tick(now);
+  look_at_locks();
+  if (is_over()) return;
+  check_lanes();
+  look_at_processes(now);
   if (!suspicion_ || now < suspicion_->due) return;
+  if (now < suspicion_->due + options_.link_timeout && awaits_answer()) return;
   const Suspicion suspicion = *std::exchange(suspicion_, std::nullopt);
   if (left_.contains(suspicion.rank) && broken_.empty()) return;
   negotiation_->spread_loss(suspicion.rank, suspicion.text);
@@ -314,11 +328,7 @@ bool Engine::Impl::park() {
 
 void Engine::Impl::run_thread() {
   while (!stop_.load()) {
-    if (auto slept = sleep(); !slept.is_ok()) {
-      Lock lock(progress_);
-      end_epoch(slept.status());
-      return;
-    }
+    if (auto slept = sleep(); !slept.is_ok()) return lose_myself(slept.status());
     {
       Lock lock(progress_);
       stepped_back_.store(false);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptors that wake the engine's thread, and what their events mean.
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/process_state.h"
 #include "engine/engine_impl.h"
 
 namespace hvd {
@@ -18,9 +22,16 @@ Status Engine::Impl::watch_descriptors() {
   HVD_TRY(poller_.add(wiring_.node.doorbell->fd(), make_tag(Tag::kBell, 0, 0)));
   for (std::size_t i = 0; i < wiring_.node.pid_fds.size(); ++i) {
     const int fd = wiring_.node.pid_fds[i].get();
-    if (fd < 0) continue;
+    if (fd < 0) {
+      const bool is_me = i == static_cast<std::size_t>(world_.local_rank);
+      if (!is_me && wiring_.node.life_locks.is_open()) watched_by_lock_.push_back(i);
+      continue;
+    }
     HVD_TRY(poller_.add(fd, make_tag(Tag::kProcess, 0, static_cast<int>(i))));
     job_descriptors_.push_back(fd);
+  }
+  if (wiring_.node.life_locks.is_open()) {
+    job_descriptors_.push_back(wiring_.node.life_locks.fd());
   }
   const auto watch_tree = [&](const Link* link) -> Status {
     if (link == nullptr) return Status::ok();
@@ -67,10 +78,7 @@ void Engine::Impl::handle_event(const Poller::Event& event) {
   } else if (tag == Tag::kProcess) {
     poller_.remove(wiring_.node.pid_fds[index].get());
     Lock lock(progress_);
-    const std::string farewell = negotiation_->farewell_of(static_cast<int>(index));
-    peer_gone(world_.nodes[static_cast<std::size_t>(world_.node)][index],
-              farewell.empty() ? "its process has ended without shutting hvd down" : farewell,
-              true);
+    process_ended(index);
   } else if (tag == Tag::kLane && event.hung_up) {
     Lock lock(progress_);
     const SetPlane* plane = find_plane(static_cast<int>((event.tag >> 24) & 0xFFFFFFFF));
@@ -79,6 +87,93 @@ void Engine::Impl::handle_event(const Poller::Event& event) {
     poller_.remove(lane.fd());
     peer_gone(lane.peer_rank(), "its connection was closed", false);
   }
+}
+
+void Engine::Impl::process_ended(std::size_t local_rank) {
+  const std::string farewell = negotiation_->farewell_of(static_cast<int>(local_rank));
+  peer_gone(world_.nodes[static_cast<std::size_t>(world_.node)][local_rank],
+            farewell.empty() ? "its process has ended without shutting hvd down" : farewell, true);
+}
+
+void Engine::Impl::look_at_locks() {
+  for (std::size_t i = 0; i < watched_by_lock_.size();) {
+    const std::size_t index = watched_by_lock_[i];
+    if (!wiring_.node.life_locks.has_ended(static_cast<int>(index))) {
+      ++i;
+      continue;
+    }
+    // Before its end is told: the steps that this takes may come here again.
+    watched_by_lock_.erase(watched_by_lock_.begin() + static_cast<std::ptrdiff_t>(i));
+    process_ended(index);
+  }
+}
+
+void Engine::Impl::check_lanes() {
+  for (const auto& plane : planes_) {
+    if (plane->reduction->in_flight() == 0 && !suspicion_) continue;
+    for (const auto& link : plane->links.lane) {
+      if (link == nullptr) continue;
+      const auto unanswered = link->unanswered();
+      if (unanswered < options_.link_timeout) continue;
+      return negotiation_->spread_loss(
+          link->peer_rank(), lost_text(link->peer_rank(), link->describe_silence(unanswered)));
+    }
+  }
+}
+
+std::optional<char> Engine::Impl::state_of_local_rank(std::size_t index) const {
+  const NodeGroup& node = wiring_.node;
+  if (node.pid_fds[index].is_open()) return state_of_process(node.pid_fds[index].get());
+  const auto rank = world_.nodes[static_cast<std::size_t>(world_.node)][index];
+  const long pid = node.life_locks.pid_of(static_cast<int>(index));
+  // Kernels before 4.14 give the number of another PID name space.
+  if (pid == 0 || pid != peers_[static_cast<std::size_t>(rank)].pid) return std::nullopt;
+  return state_of_pid(pid);
+}
+
+void Engine::Impl::look_at_processes(Clock::time_point now) {
+  // The first rank of the node looks at all, the second at the first.
+  if (world_.local_rank > 1 || now < next_process_look_) return;
+  next_process_look_ = now + kProcessLook;
+  const auto& local = world_.nodes[static_cast<std::size_t>(world_.node)];
+  const std::size_t count = world_.local_rank == 0 ? wiring_.node.pid_fds.size() : 1;
+  for (std::size_t i = 0; i < std::min(count, wiring_.node.pid_fds.size()); ++i) {
+    const auto state = state_of_local_rank(i);
+    const std::string_view stop = state ? describe_stop(*state) : std::string_view();
+    if (stop.empty()) {
+      stopped_looks_.erase(i);
+    } else {
+      is_stopped(local[i], ++stopped_looks_[i], stop);
+    }
+  }
+}
+
+void Engine::Impl::is_stopped(int rank, int looks, std::string_view stop) {
+  const PeerInfo& peer = peers_[static_cast<std::size_t>(rank)];
+  if (looks == 2) {
+    log(LogLevel::kWarning, "stall", "rank {} on host {} (process {}) is {}; the job waits for it",
+        peer.rank, peer.host, peer.pid, stop);
+  }
+  // Looks are counted, not time: while this process is stopped itself it does not look.
+  const std::chrono::milliseconds known = kProcessLook * (looks - 1);
+  if (options_.silence_timeout.count() == 0 || known < options_.silence_timeout || looks < 2)
+    return;
+  negotiation_->spread_loss(
+      rank, lost_text(rank, format_text(
+                                "its process is {} for {} s or longer; "
+                                "HVD_SILENCE_TIMEOUT_SECONDS allows {:.6g}",
+                                stop, known.count() / 1000,
+                                std::chrono::duration<double>(options_.silence_timeout).count())));
+}
+
+bool Engine::Impl::awaits_answer() const {
+  if (negotiation_->awaits_answer()) return true;
+  return std::any_of(planes_.begin(), planes_.end(), [](const auto& plane) {
+    const auto& lane = plane->links.lane;
+    return std::any_of(lane.begin(), lane.end(), [](const auto& link) {
+      return link != nullptr && link->unanswered().count() > 0;
+    });
+  });
 }
 
 std::string Engine::Impl::lost_text(int rank, const std::string& cause) const {
@@ -112,6 +207,21 @@ void Engine::Impl::peer_gone(int rank, const std::string& cause, bool certain) {
   if (!certain) return suspect(rank, lost_text(rank, cause));
   negotiation_->spread_loss(rank, lost_text(rank, cause));
   step();
+}
+
+void Engine::Impl::lose_myself(const Status& cause) {
+  {
+    Lock lock(progress_);
+    if (!is_over()) {
+      negotiation_->spread_loss(
+          wiring_.rank,
+          lost_text(wiring_.rank, "its engine cannot wait for events: " + cause.message()));
+      step();
+    }
+    end_epoch(cause);  // on the way out a loss may end nothing
+  }
+  completion_.run_callbacks();
+  send_last_words();
 }
 
 Status Engine::Impl::gone_after_leaving(int rank) const {

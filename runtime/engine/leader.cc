@@ -85,6 +85,12 @@ void Leader::pass_up(ControlMessage message) {
   } else if (const auto* urge = std::get_if<Urge>(&message)) {
     Set* set = find_set(urge->process_set);
     if (set == nullptr || !set->is_frozen || std::exchange(set->has_urged, true)) return;
+  } else if (const auto* evicted = std::get_if<Evicted>(&message)) {
+    evicted_ += evicted->ranks;
+    if (evicted_ < static_cast<std::uint32_t>(subtree_.count())) return;
+    message = Evicted{std::exchange(evicted_, 0)};
+    // What ranks announced by bits before comes first.
+    if (!ready_.ids.empty()) up_.emplace_back(std::exchange(ready_, {}));
   }
   up_.push_back(std::move(message));
 }
@@ -103,6 +109,9 @@ void Leader::follow(const ControlMessage& entry) {
   } else if (const auto* run = std::get_if<Run>(&entry)) {
     for (const std::uint32_t id : run->ids) {
       if (id < ids_.size()) reset(ids_[id]);
+    }
+    if (!run->name.empty()) {
+      if (Id* id = find(run->process_set, run->name)) reset(*id);
     }
   } else if (const auto* failure = std::get_if<Failure>(&entry)) {
     if (Id* id = find(failure->process_set, failure->name)) reset(*id);
@@ -130,6 +139,8 @@ void Leader::follow(const ControlMessage& entry) {
     }
   } else if (const auto* thawed = std::get_if<Thawed>(&entry)) {
     if (Set* set = find_set(thawed->process_set)) set->is_frozen = false;
+  } else if (const auto* evicted = std::get_if<Evict>(&entry)) {
+    evict(*evicted);
   }
 }
 
@@ -158,6 +169,19 @@ void Leader::define(const Define& define) {
   id.wanted = set.wanted;
   id.have = RankSet(size_);
   reset(id);
+}
+
+/// A bit that is on its way still means the name, and goes up with the rank.
+void Leader::evict(const Evict& evict) {
+  for (const std::uint32_t index : evict.ids) {
+    if (index >= ids_.size()) continue;
+    Id& id = ids_[index];
+    const auto set = static_cast<std::size_t>(id.process_set);
+    if (set < sets_.size()) sets_[set].ids.erase(id.name);
+    id.name.clear();
+    if (is_unfinished(id)) turn_partial(id);
+    id.partial = true;
+  }
 }
 
 void Leader::remove_set(int process_set) {

@@ -27,8 +27,8 @@ class Leader {
   void member_ready(int rank, std::uint32_t id, Clock::time_point now);
   /// `child`: all ranks below that child leader.
   void child_ready(const RankSet& child, const Ready& ready, Clock::time_point now);
-  /// Announce, Partial, Leave, Joining or Urge from a member or a child. Of urges goes up the first
-  /// since the buckets of the process set were frozen.
+  /// Announce, Partial, Leave, Joining, Urge or Evicted from a member or a child. Of urges goes up
+  /// the first since the buckets of the process set were frozen; Evicted once all have said it.
   void pass_up(ControlMessage message);
   /// Follows the log, which tells what ids mean and when a use of them is over.
   void follow(const ControlMessage& entry);
@@ -60,6 +60,7 @@ class Leader {
 
   Id* find(int process_set, const std::string& name);
   void define(const Define& define);
+  void evict(const Evict& evict);
   void remove_set(int process_set);
   Set* find_set(int process_set);
   void add(std::uint32_t id, const RankSet& ranks, Clock::time_point now);
@@ -72,7 +73,8 @@ class Leader {
 
   RankSet subtree_;
   int size_;
-  bool any_left_ = false;  ///< A rank has left: no AND over it will complete.
+  bool any_left_ = false;      ///< A rank has left: no AND over it will complete.
+  std::uint32_t evicted_ = 0;  ///< Ranks of the subtree that have said Evicted.
   std::vector<Id> ids_;
   std::vector<Set> sets_;  ///< By process set; no ranks: removed.
   std::vector<ControlMessage> up_;

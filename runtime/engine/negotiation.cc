@@ -103,9 +103,11 @@ void Negotiation::announce(const Set& set, NameEntry& entry) {
     }
     return;
   }
+  ++announced_in_full_;
   RankSet me(place_.size);
   me.add(place_.rank);
-  say_up(Announce{entry.first, pending.cacheable, pending.description, std::move(me)});
+  say_up(Announce{entry.first, pending.cacheable, pending.description, std::move(me),
+                  pending.call > 0});
 }
 
 void Negotiation::say_up(ControlMessage message) {
@@ -276,6 +278,8 @@ void Negotiation::decide(ControlMessage message) {
     coordinator_->join(*joining);
   } else if (const auto* urge = std::get_if<Urge>(&message)) {
     coordinator_->urge(*urge);
+  } else if (std::holds_alternative<Evicted>(message)) {
+    coordinator_->evicted();
   }
 }
 
@@ -295,7 +299,7 @@ void Negotiation::tick(Clock::time_point now) {
   ticked_ = now;
   if (!is_leader()) return;
   // What arrived while this process was held up counts before anybody is called silent.
-  tree_.set_time(now);
+  tree_.set_time(now_);
   listen_to_tree();
   tree_.beat();
   if (stall_warning_.count() == 0) return;
@@ -313,6 +317,12 @@ void Negotiation::report_stalls() {
   if (const auto stalls = coordinator_->report_stalls(now_)) {
     log(LogLevel::kWarning, "stall", "{}", describe_stalls(*stalls, stall_warning_, places()));
   }
+}
+
+std::size_t Negotiation::known_names() const {
+  std::size_t names = 0;
+  for (const auto& set : sets_) names += set == nullptr ? 0 : set->names.size();
+  return names;
 }
 
 std::vector<PendingPtr> Negotiation::take_all_requests() {

@@ -43,7 +43,7 @@ struct SetFormed {
   int process_set = 0;
   RankSet ranks;
 };
-/// This rank has joined; the use of a name that has no id was the others' alone.
+/// This rank has joined; the use of the name was the others' alone.
 struct PassedOver {
   int process_set = 0;
   std::string name;
@@ -118,7 +118,13 @@ class Negotiation {
   bool flush();
   /// Heartbeats, stall reports; call when some time has passed.
   void tick(Clock::time_point now);
+  /// As ControlTree::awaits_answer().
+  bool awaits_answer() const { return tree_.awaits_answer(); }
   std::vector<Decision> take_decisions() { return std::exchange(decisions_, {}); }
+  std::uint64_t announced_in_full() const { return announced_in_full_; }
+  std::uint64_t evictions() const { return evictions_; }
+  /// Names that this rank keeps in mind, of all process sets.
+  std::size_t known_names() const;
   /// Requests that are announced or queued here; forgets them.
   std::vector<PendingPtr> take_all_requests();
 
@@ -181,6 +187,7 @@ class Negotiation {
   void write_log(const ControlMessage& entry);
   void apply(const ControlMessage& entry);
   void apply_define(const Define& define);
+  void apply_evict(const Evict& evict);
   void apply_run(const Run& run);
   void apply_frozen(const Frozen& frozen);
   void apply_thawed(const Thawed& thawed);
@@ -211,7 +218,9 @@ class Negotiation {
   RingWriter up_;
   RingReader log_;
   std::vector<Decision> decisions_;
-  int frozen_sets_ = 0;    ///< Of those with this rank.
+  int frozen_sets_ = 0;  ///< Of those with this rank.
+  std::uint64_t announced_in_full_ = 0;
+  std::uint64_t evictions_ = 0;
   bool has_left_ = false;  ///< Has said farewell.
   bool lost_ = false;
   bool ring_leader_ = false;

@@ -33,6 +33,8 @@ void Negotiation::apply(const ControlMessage& entry) {
     apply_run(*run);
   } else if (const auto* define = std::get_if<Define>(&entry)) {
     apply_define(*define);
+  } else if (const auto* evict = std::get_if<Evict>(&entry)) {
+    apply_evict(*evict);
   } else if (const auto* failure = std::get_if<Failure>(&entry)) {
     apply_failure(*failure);
   } else if (const auto* added = std::get_if<SetAdded>(&entry)) {
@@ -74,6 +76,21 @@ void Negotiation::apply_define(const Define& define) {
   entry.second.described = define.description;
 }
 
+void Negotiation::apply_evict(const Evict& evict) {
+  ++evictions_;
+  for (const std::uint32_t id : evict.ids) {
+    if (id >= by_id_.size()) continue;
+    const IdName evicted = std::exchange(by_id_[id], {});
+    if (evicted.entry == nullptr) continue;
+    evicted.entry->second.id.reset();
+    if (evicted.entry->second.current == nullptr) {
+      evicted.set->names.erase(std::string(evicted.entry->first));
+    }
+  }
+  // Once a rank has left, nothing is taken back any more: see Coordinator::evict_idle().
+  if (!has_left_) say_up(Evicted{1});
+}
+
 void Negotiation::apply_run(const Run& run) {
   RunTogether together;
   together.process_set = run.process_set;
@@ -86,7 +103,10 @@ void Negotiation::apply_run(const Run& run) {
     NameEntry& entry = *by_id_[id].entry;
     entry.second.in_full = false;
     PendingPtr pending = take_current(set, entry);
-    if (pending == nullptr && set.joined) pending = stand_in(entry.first, entry.second.described);
+    if (pending == nullptr && set.joined) {
+      decisions_.emplace_back(PassedOver{run.process_set, entry.first});
+      pending = stand_in(entry.first, entry.second.described);
+    }
     if (pending != nullptr) together.requests.push_back(std::move(pending));
   }
   if (!run.name.empty()) {
@@ -106,8 +126,13 @@ void Negotiation::apply_failure(const Failure& failure) {
   NameEntry* found = find_name(failure.process_set, failure.name);
   if (found != nullptr) found->second.in_full = true;
   if (PendingPtr pending = take_current(failure.process_set, failure.name)) {
-    decisions_.emplace_back(FailRequest{std::move(pending), Status(failure.code, failure.text)});
-  } else if (found == nullptr && set != nullptr && set->joined) {
+    std::string text = failure.text;
+    if (pending->call > 0) {
+      text += format_text(" (without a name: number {} of the {} calls of rank {})", pending->call,
+                          kind_name(pending->request.operation), place_.rank);
+    }
+    decisions_.emplace_back(FailRequest{std::move(pending), Status(failure.code, std::move(text))});
+  } else if (set != nullptr && set->joined) {
     decisions_.emplace_back(PassedOver{failure.process_set, failure.name});
   }
 }

@@ -24,7 +24,10 @@ struct Pending {
   std::uint64_t handle = 0;
   Request request;
   Description description;
-  bool cacheable = true;               ///< False for names made by us: they will not come again.
+  /// Which call of its kind in the process set it is, from 1, where the caller gave no name: then
+  /// it is named by its place in the program (see Submission::kPlaces). 0: the caller did.
+  std::uint64_t call = 0;
+  bool cacheable = true;               ///< False: the name will not come again.
   int batches_left = 0;                ///< Batches of this request that the backends still work on.
   Status failure;                      ///< The first failure among them.
   std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.

@@ -146,7 +146,7 @@ std::string describe_own_code(const RankSet& ranks, const RankPlaces& places) {
     text += format_text("; 'py-spy dump --pid {}' on host {} shows where", places.pids[index],
                         places.hosts[index]);
   }
-  return text + " (docs/how-to/diagnose-a-hang.md)";
+  return text;
 }
 
 /// What the missing ranks themselves do. The first `overdue` groups have waited for too long.

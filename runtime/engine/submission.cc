@@ -197,12 +197,13 @@ void Submission::push(const PendingPtr& pending) {
   Lock lock(mutex_);
   Request& request = pending->request;
   if (request.name.empty()) {
-    pending->cacheable = false;
+    pending->call = ++unnamed_[request.process_set][request.operation.index()];
     request.name = format_text("{}{}{}", kind_name(request.operation), kUnnamed,
-                               unnamed_[request.process_set][request.operation.index()]++);
+                               (pending->call - 1) % kPlaces);
   }
   if (timeline_.is_on()) {
-    pending->trace = timeline_.submitted(request, pending->description.bytes(), pending->cacheable);
+    pending->trace = timeline_.submitted(request, pending->description.bytes(),
+                                         pending->cacheable && pending->call == 0);
   }
   queue_.push_back(pending);
   count_.store(queue_.size());
@@ -219,8 +220,10 @@ void Submission::pass_over(int process_set, std::string_view name) {
   Lock lock(mutex_);
   for (std::size_t kind = 0; kind < kKindNames.size(); ++kind) {
     if (kKindNames[kind] != name.substr(0, kind_end)) continue;
-    std::uint64_t& next = unnamed_[process_set][kind];
-    next = std::max(next, number + 1);
+    std::uint64_t& calls = unnamed_[process_set][kind];
+    // The call nearest to our count that has this place: others may pass it in another order.
+    const std::uint64_t ahead = (number % kPlaces + kPlaces - calls % kPlaces) % kPlaces;
+    if (ahead < kPlaces / 2) calls += ahead + 1;
   }
 }
 

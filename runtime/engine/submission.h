@@ -29,6 +29,12 @@ class Submission {
   /// `timeline` outlives the requests.
   explicit Submission(Timeline& timeline) : timeline_(timeline) {}
 
+  /// Requests without a name are named by their place in the program: names come again after so
+  /// many of a kind in a process set, and are announced by a bit as others are. Many small numbers
+  /// divide it, so that in a program that repeats, a name stands for the same call each time. One
+  /// that comes again while it is in flight queues behind itself.
+  static constexpr std::uint64_t kPlaces = 120;
+
   /// Names the request if it has no name, and queues it.
   void push(const PendingPtr& pending);
   /// Moves all queued requests to the end of `taken`; false when there were none.

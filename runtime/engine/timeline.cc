@@ -16,9 +16,6 @@
 namespace hvd {
 namespace {
 
-constexpr std::chrono::seconds kInterval{1};
-/// Events for which the writer is woken before its time.
-constexpr std::size_t kMany = 4096;
 constexpr std::string_view kRankMark = "{rank}";
 
 /// The path with the rank in it, where it has a place for it.
@@ -31,28 +28,14 @@ std::string path_for(std::string path, int rank) {
   return path;
 }
 
-Status cannot(std::string_view what, const std::string& path, int rank, int error_number) {
-  return Status::system(format_text("rank {}: cannot {} the timeline '{}'", rank, what, path),
-                        error_number);
-}
-
 Result<UniqueFd> open_file(const std::string& path, int rank) {
   // O_NONBLOCK: a pipe that nobody reads is an error, not a wait without end.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
   UniqueFd file(::open(path.c_str(), kFlags, 0666));
-  if (!file.is_open()) return cannot("open", path, rank, errno);
-  if (::fcntl(file.get(), F_SETFL, O_WRONLY) != 0) return cannot("open", path, rank, errno);
+  if (!file.is_open()) return timeline_failure("open", path, rank, errno);
+  if (::fcntl(file.get(), F_SETFL, O_WRONLY) != 0)
+    return timeline_failure("open", path, rank, errno);
   return file;
-}
-
-/// 0, or the errno of the failure.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(fd, text.data(), text.size());
-    if (count < 0 && errno != EINTR) return errno;
-    if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return 0;
 }
 
 double unix_seconds() {
@@ -61,7 +44,11 @@ double unix_seconds() {
 
 }  // namespace
 
-Timeline::~Timeline() { static_cast<void>(stop()); }
+Timeline::~Timeline() {
+  Lock control(control_);
+  static_cast<void>(end());
+  if (writer_.joinable()) writer_.detach();  // the tape is its own, too
+}
 
 Status Timeline::start(const TimelineOptions& options) {
   if (options.path.empty()) {
@@ -75,21 +62,15 @@ Status Timeline::start(const TimelineOptions& options) {
                  rank_, path_, options.path);
   }
   static_cast<void>(end());  // of one that could not be written; the log has it
+  if (writer_.joinable()) return hanging();
   std::string path = path_for(options.path, rank_);
   HVD_TRY_ASSIGN(UniqueFd file, open_file(path, rank_));
   path_ = std::move(path);
   std::string text = TimelineText(rank_).begin(host_, Clock::now(), unix_seconds());
-  {
-    Lock lock(mutex_);
-    left_out_ = 0;
-    marks_batches_ = options.mark_batches;
-    takes_ = true;
-    // relaxed: see is_on().
-    on_.store(true, std::memory_order_relaxed);
-  }
-  writer_ =
-      std::thread([this, file = std::move(file), path = path_, text = std::move(text)]() mutable {
-        run_writer(std::move(file), path, std::move(text));
+  tape_->open(options.mark_batches);
+  writer_ = std::thread(
+      [tape = tape_, file = std::move(file), path = path_, text = std::move(text)]() mutable {
+        tape->write(std::move(file), path, std::move(text));
       });
   return Status::ok();
 }
@@ -100,34 +81,26 @@ Status Timeline::stop() {
 }
 
 Status Timeline::end() {
-  {
-    Lock lock(mutex_);
-    takes_ = false;
-    // relaxed: see is_on().
-    on_.store(false, std::memory_order_relaxed);
-  }
+  tape_->close();
   if (!writer_.joinable()) return Status::ok();
-  wake_.notify_one();
-  writer_.join();
-  Lock lock(mutex_);
-  return std::exchange(failure_, Status::ok());
-}
-
-bool Timeline::add(TimelineEvent event, bool may_be_left_out) {
-  if (!takes_) return false;
-  if (may_be_left_out && waiting_.size() >= most_waiting_) {
-    ++left_out_;
-    return false;
+  const auto patience = hangs_ ? std::chrono::milliseconds(0) : end_limit_;
+  if (!tape_->wait_until_written(Deadline::after(patience))) {
+    Status failure = hanging();
+    if (!std::exchange(hangs_, true)) {
+      log(LogLevel::kWarning, "timeline", "{}", failure.message());
+    }
+    return failure;
   }
-  event.time = Clock::now();  // under the lock: times ascend as the events do
-  waiting_.push_back(std::move(event));
-  if (waiting_.size() == kMany) wake_.notify_one();
-  return true;
+  hangs_ = false;
+  writer_.join();
+  return tape_->take_failure();
 }
 
-void Timeline::take_down(TimelineEvent event, bool may_be_left_out) {
-  Lock lock(mutex_);
-  add(std::move(event), may_be_left_out);
+Status Timeline::hanging() const {
+  return error(Code::kTimeout,
+               "rank {}: the end of the timeline '{}' is not written after {:.6g} s: its file "
+               "system does not answer, or nobody reads the pipe; the file is not whole",
+               rank_, path_, std::chrono::duration<double>(end_limit_).count());
 }
 
 TracedRequest Timeline::submitted(const Request& request, std::size_t bytes, bool has_own_row) {
@@ -138,11 +111,8 @@ TracedRequest Timeline::submitted(const Request& request, std::size_t bytes, boo
   event.number = bytes;
   event.operation = kind_name(request.operation);
   event.text = request.name;
-  Lock lock(mutex_);
-  const std::uint64_t number = last_request_ + 1;
-  event.request = number;
-  if (!add(std::move(event), true)) return {};
-  last_request_ = number;
+  const std::uint64_t number = tape_->add_request(std::move(event));
+  if (number == 0) return {};
   return {this, number};
 }
 
@@ -152,8 +122,7 @@ void Timeline::decided_batch(std::uint64_t number, int process_set, std::size_t 
   event.number = number;
   event.process_set = process_set;
   event.requests = requests;
-  Lock lock(mutex_);
-  if (marks_batches_) add(std::move(event), true);
+  tape_->add_batch(std::move(event));
 }
 
 void TracedRequest::record_decided(std::uint64_t batch) const {
@@ -161,14 +130,14 @@ void TracedRequest::record_decided(std::uint64_t batch) const {
   event.kind = TimelineEvent::Kind::kDecided;
   event.request = number_;
   event.number = batch;
-  timeline_->take_down(std::move(event), false);
+  timeline_->tape_->add(std::move(event));
 }
 
 void TracedRequest::record_started() const {
   TimelineEvent event;
   event.kind = TimelineEvent::Kind::kStarted;
   event.request = number_;
-  timeline_->take_down(std::move(event), false);
+  timeline_->tape_->add(std::move(event));
 }
 
 void TracedRequest::record_completed(const Status& status) const {
@@ -177,7 +146,7 @@ void TracedRequest::record_completed(const Status& status) const {
   event.request = number_;
   event.code = status.code();
   event.text = status.message();
-  timeline_->take_down(std::move(event), false);
+  timeline_->tape_->add(std::move(event));
 }
 
 void TracedRequest::record_waited(std::string_view name, Clock::duration length) const {
@@ -186,49 +155,7 @@ void TracedRequest::record_waited(std::string_view name, Clock::duration length)
   event.number = static_cast<std::uint64_t>(::syscall(SYS_gettid));
   event.length = length;
   event.text = name;
-  timeline_->take_down(std::move(event), true);
-}
-
-bool Timeline::next(std::vector<TimelineEvent>& taken, std::uint64_t& left_out) {
-  taken.clear();
-  Lock lock(mutex_);
-  if (takes_ && waiting_.size() < kMany) {
-    wake_.wait_until(mutex_, Deadline::after(kInterval));
-  }
-  taken.swap(waiting_);
-  left_out = left_out_;
-  return takes_;
-}
-
-void Timeline::give_up(const Status& failure) {
-  log(LogLevel::kWarning, "timeline", "{}; it ends there", failure.message());
-  Lock lock(mutex_);
-  takes_ = false;
-  // relaxed: see is_on().
-  on_.store(false, std::memory_order_relaxed);
-  waiting_.clear();
-  failure_ = failure;
-}
-
-void Timeline::run_writer(UniqueFd file, const std::string& path, std::string text) {
-  TimelineText form(rank_);
-  std::vector<TimelineEvent> taken;
-  std::uint64_t told = 0;
-  for (bool more = true; more;) {
-    if (const int failed = write_all(file.get(), text); failed != 0) {
-      return give_up(cannot("write", path, rank_, failed));
-    }
-    text.clear();
-    std::uint64_t left_out = 0;
-    more = next(taken, left_out);
-    for (const TimelineEvent& event : taken) form.append(event, text);
-    if (left_out > told) form.append_left_out(left_out, Clock::now(), text);
-    told = left_out;
-  }
-  text += form.end(told, Clock::now());
-  int failed = write_all(file.get(), text);
-  if (failed == 0 && ::close(file.release()) != 0) failed = errno;
-  if (failed != 0) give_up(cannot("write", path, rank_, failed));
+  timeline_->tape_->add_if_room(std::move(event));
 }
 
 }  // namespace hvd

@@ -2,6 +2,7 @@
 #include "optim/gradient_norm.h"
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "collective/half_bits.h"
@@ -65,6 +66,16 @@ double squared_norm(DataType dtype, const void* data, std::size_t count) {
   with_elements(dtype, const_cast<void*>(data),
                 [&](const auto* values) { total = sum_of_squares(values, count); });
   return total;
+}
+
+bool all_finite(DataType dtype, const void* data, std::size_t count) {
+  if (dtype == DataType::kComplex64) return all_finite(DataType::kFloat32, data, 2 * count);
+  if (dtype == DataType::kComplex128) return all_finite(DataType::kFloat64, data, 2 * count);
+  bool are_finite = true;
+  with_elements(dtype, const_cast<void*>(data), [&](const auto* values) {
+    for (std::size_t i = 0; i < count; ++i) are_finite &= std::isfinite(value_of(values[i]));
+  });
+  return are_finite;
 }
 
 void scale_in_place(DataType dtype, void* data, std::size_t count, double factor) {

@@ -11,6 +11,9 @@ namespace hvd {
 /// equal gradients give equal bits on all ranks. 0 for types that are not floating.
 double squared_norm(DataType dtype, const void* data, std::size_t count);
 
+/// True when no element is infinite or NaN.
+bool all_finite(DataType dtype, const void* data, std::size_t count);
+
 /// data[i] *= factor, rounded once. Does nothing to types that are not floating.
 void scale_in_place(DataType dtype, void* data, std::size_t count, double factor);
 

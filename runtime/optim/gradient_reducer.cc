@@ -2,6 +2,7 @@
 #include "optim/gradient_reducer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -11,6 +12,9 @@
 namespace hvd {
 
 namespace {
+
+/// How long a step that failed waits for what is still in flight, before the job ends.
+constexpr std::chrono::seconds kPatience{10};
 
 constexpr std::size_t kNorm = std::numeric_limits<std::size_t>::max();
 
@@ -35,9 +39,18 @@ Status GradientReducer::submit(Engine& engine, std::size_t index, Request reques
   return Status::ok();
 }
 
+Status GradientReducer::submit_whole(Engine& engine, bool is_end) {
+  auto request = set_.whole_request(is_end);
+  if (!request) return Status::ok();
+  HVD_TRY_ASSIGN(whole_, engine.submit(*std::move(request)));
+  return Status::ok();
+}
+
 Status GradientReducer::ready(Engine& engine, const Ready& one) {
   HVD_TRY_ASSIGN(const int count, ranks(engine));
   HVD_TRY_ASSIGN(auto request, set_.ready(one.index, one.data, one.last_pass, count));
+  // Before the last gradient, which may wake the engine.
+  HVD_TRY(submit_whole(engine, false));
   if (request) {
     request->stream = one.stream;
     return submit(engine, one.index, *std::move(request));
@@ -47,21 +60,63 @@ Status GradientReducer::ready(Engine& engine, const Ready& one) {
   return Status::ok();
 }
 
+Status GradientReducer::mark_elsewhere(Engine& engine, std::size_t index) {
+  HVD_TRY(set_.mark_elsewhere(index));
+  return submit_whole(engine, false);
+}
+
 void GradientReducer::note(Status status) {
   if (!status.is_ok() && failure_.is_ok()) failure_ = std::move(status);
 }
 
+/// kTimeout: it is still in flight.
+Status GradientReducer::wait_for(Engine& engine, Engine::Handle handle, Deadline deadline) {
+  Status status = engine.wait(handle, deadline);
+  if (status.code() != Code::kTimeout) return status;
+  // An operation may itself fail with kTimeout; in flight is what poll() says.
+  const auto done = engine.poll(handle);
+  if (done.is_ok() && !done.value()) return status;
+  status = engine.wait(handle, deadline);  // it may be over only since the wait
+  return status.code() == Code::kTimeout ? Status(Code::kAborted, status.message()) : status;
+}
+
+Result<GradientSet::Round> GradientReducer::exchange(Engine& engine, bool is_final,
+                                                     Deadline deadline) {
+  const auto told = [&]() -> Result<GradientSet::Round> {
+    HVD_TRY(submit_whole(engine, true));
+    if (whole_ != 0) HVD_TRY(wait_for(engine, whole_, deadline));
+    if (set_.size() == 0 || set_.is_whole())
+      return GradientSet::Round{.needed = {}, .is_over = true};
+    if (use_ == 0) {
+      HVD_TRY_ASSIGN(use_, engine.submit(set_.use_request(is_final)));
+    }
+    HVD_TRY(wait_for(engine, use_, deadline));
+    return set_.end_round();
+  };
+  auto round = told();
+  if (round.status().code() == Code::kTimeout) return round;
+  if (!round.is_ok()) {
+    settle(engine, Deadline::after(kPatience), round.status().message());
+    return round;
+  }
+  for (Engine::Handle* const handle : {&whole_, &use_}) {
+    if (*handle != 0) engine.release(*handle);
+    *handle = 0;
+  }
+  return round;
+}
+
 /// Ok when the outcome of all that is submitted is known; kTimeout else.
 Status GradientReducer::wait_for_stage(Engine& engine,
-                                       const std::function<Status(Engine::Handle)>& wait) {
+                                       const std::function<Status(const Submitted&)>& wait) {
   while (waited_ < submitted_.size()) {
-    const auto handle = submitted_[waited_].handle;
-    Status status = wait(handle);
+    const Submitted one = submitted_[waited_];
+    Status status = wait(one);
     if (status.code() == Code::kTimeout) {
       // An operation may itself fail with kTimeout; in flight is what poll() says.
-      const auto done = engine.poll(handle);
+      const auto done = engine.poll(one.handle);
       if (done.is_ok() && !done.value()) return status;
-      status = wait(handle);  // it may be over only since the wait
+      status = wait(one);  // it may be over only since the wait
     }
     failed_.push_back(!status.is_ok());
     note(std::move(status));
@@ -112,7 +167,7 @@ Status GradientReducer::finish_reductions(Engine& engine) {
 Status GradientReducer::end_step(Engine& engine) {
   Status outcome = std::move(failure_);
   if (outcome.is_ok() && set_.options().clip_norm != 0) {
-    last_norm_ = std::sqrt(reduced_norm_ + *local_norm_);
+    last_norm_ = std::sqrt(reduced_norm_ + *local_norm_) / set_.loss_scale();
     const double factor = clip_factor(last_norm_, set_.options().clip_norm);
     if (factor != 1) set_.scale(factor);
   }
@@ -122,10 +177,12 @@ Status GradientReducer::end_step(Engine& engine) {
   return outcome;
 }
 
-Status GradientReducer::wait(Engine& engine, Deadline deadline) {
+Status GradientReducer::wait(Engine& engine, Deadline deadline, bool ends) {
   for (;;) {
-    HVD_TRY(wait_for_stage(engine, [&](auto handle) { return engine.wait(handle, deadline); }));
+    HVD_TRY(wait_for_stage(
+        engine, [&](const Submitted& one) { return engine.wait(one.handle, deadline); }));
     start_next_stage(engine);
+    if (!ends && waited_ == submitted_.size() && failure_.is_ok()) return Status::ok();
     if (waited_ == submitted_.size() && !is_finishing_) note(finish_reductions(engine));
     if (waited_ == submitted_.size()) return end_step(engine);
     engine.flush();
@@ -134,7 +191,8 @@ Status GradientReducer::wait(Engine& engine, Deadline deadline) {
 
 /// Nothing is left to do after the reductions of gradients in GPU memory: their sets refuse what
 /// computes on the host. Handles are released while the device works: requests in flight go on.
-Status GradientReducer::wait_stream(Engine& engine, StreamHandle stream, Deadline deadline) {
+Status GradientReducer::wait_stream(Engine& engine, StreamHandle stream, Deadline deadline,
+                                    bool ends) {
   if (set_.options().device.kind == DeviceKind::kCpu) {
     return error(Code::kInvalidArgument,
                  "gradients in CPU memory are in no stream's order: wait for them with "
@@ -147,17 +205,37 @@ Status GradientReducer::wait_stream(Engine& engine, StreamHandle stream, Deadlin
     failed_.resize(waited_, false);
   }
   // One by one to learn which has failed, or is not in time.
-  HVD_TRY(wait_for_stage(
-      engine, [&](auto handle) { return engine.wait_stream(handle, stream, deadline); }));
+  HVD_TRY(wait_for_stage(engine, [&](const Submitted& one) {
+    return engine.wait_stream(one.handle, stream, deadline);
+  }));
+  if (!ends && failure_.is_ok()) return Status::ok();
   return end_step(engine);
 }
 
-void GradientReducer::abandon(Engine* engine) {
-  if (engine != nullptr) {
-    std::vector<Engine::Handle> handles;
-    for (const Submitted& one : submitted_) handles.push_back(one.handle);
-    engine->release(handles);
+std::vector<Engine::Handle> GradientReducer::handles() const {
+  std::vector<Engine::Handle> all;
+  for (const Submitted& one : submitted_) all.push_back(one.handle);
+  for (const Engine::Handle handle : {whole_, use_}) {
+    if (handle != 0) all.push_back(handle);
   }
+  return all;
+}
+
+void GradientReducer::settle(Engine& engine, Deadline deadline, const std::string& cause) {
+  for (const Engine::Handle handle : handles()) {
+    if (engine.wait(handle, deadline).code() != Code::kTimeout) continue;
+    const auto done = engine.poll(handle);
+    if (!done.is_ok() || done.value()) continue;
+    engine.abort(cause);  // which fails all that is in flight, so that the wait ends
+    static_cast<void>(engine.wait(handle, kForever));
+  }
+  abandon(&engine);
+}
+
+void GradientReducer::abandon(Engine* engine) {
+  if (engine != nullptr) engine->release(handles());
+  whole_ = 0;
+  use_ = 0;
   submitted_.clear();
   failed_.clear();
   stage_begin_ = 0;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,15 +36,28 @@ class GradientReducer {
   /// See GradientSet::ready().
   Status ready(Engine& engine, const Ready& one);
 
-  /// Waits for the reductions of the step and ends it. kTimeout: some are still in flight, call
-  /// again. After any other failure the step is over and gradients are undefined.
-  Status wait(Engine& engine, Deadline deadline);
-  /// GPU memory: the same in the order of a stream, without a wait for the device.
-  Status wait_stream(Engine& engine, StreamHandle stream, Deadline deadline);
+  /// Gradient `index` of this step travels by other requests of the caller's.
+  Status mark_elsewhere(Engine& engine, std::size_t index);
 
+  /// Tells the other ranks which gradients this one has given out, and whether it gives out more in
+  /// this step; what they told. kTimeout: not all have told, call again. After any other failure
+  /// the step is over. Options::tracks_use.
+  Result<GradientSet::Round> exchange(Engine& engine, bool is_final, Deadline deadline);
+
+  /// Waits for the reductions of the step and, unless more gradients follow, ends it. kTimeout:
+  /// some are still in flight, call again. After any other failure the step is over and gradients
+  /// are undefined.
+  Status wait(Engine& engine, Deadline deadline, bool ends = true);
+  /// GPU memory: the same in the order of a stream, without a wait for the device.
+  Status wait_stream(Engine& engine, StreamHandle stream, Deadline deadline, bool ends = true);
+
+  /// Ends the step without its results: returns when nothing reads or writes its gradients any
+  /// more. Where that is not so by the deadline, because ranks do not come, it ends this rank's
+  /// part in the job: the others get `cause` and the name of this rank.
+  void settle(Engine& engine, Deadline deadline, const std::string& cause);
   /// Forgets the step; null where there is no engine any more. What is in flight goes on.
   void abandon(Engine* engine);
-  bool is_idle() const { return submitted_.empty(); }
+  bool is_idle() const { return submitted_.empty() && whole_ == 0 && use_ == 0; }
 
   /// The global norm of the last step that was waited for with a clip norm, before clipping.
   double last_norm() const { return last_norm_; }
@@ -57,7 +71,10 @@ class GradientReducer {
   /// or without this rank.
   Result<int> ranks(const Engine& engine) const;
   Status submit(Engine& engine, std::size_t index, Request request);
-  Status wait_for_stage(Engine& engine, const std::function<Status(Engine::Handle)>& wait);
+  Status submit_whole(Engine& engine, bool is_end);
+  std::vector<Engine::Handle> handles() const;
+  static Status wait_for(Engine& engine, Engine::Handle handle, Deadline deadline);
+  Status wait_for_stage(Engine& engine, const std::function<Status(const Submitted&)>& wait);
   void start_next_stage(Engine& engine);
   Status finish_reductions(Engine& engine);
   void note(Status status);
@@ -74,6 +91,9 @@ class GradientReducer {
   /// Squared, of the local ones. Shared with the request in flight, which may outlive this.
   std::shared_ptr<double> local_norm_ = std::make_shared<double>(0);
   double last_norm_ = 0;
+  /// Of the round, 0: not submitted.
+  Engine::Handle whole_ = 0;
+  Engine::Handle use_ = 0;
 };
 
 }  // namespace hvd

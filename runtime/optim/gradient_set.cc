@@ -2,6 +2,7 @@
 #include "optim/gradient_set.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -17,6 +18,7 @@ GradientSet::GradientSet(std::vector<Gradient> gradients, Options options) : opt
     const std::size_t bytes = count * size_of(gradient.tensor.dtype);
     gradients_.push_back(Entry{.gradient = std::move(gradient), .count = count, .bytes = bytes});
   }
+  begin_step();
 }
 
 Status GradientSet::check(const Options& options) {
@@ -49,12 +51,17 @@ Status GradientSet::check(const Options& options) {
 namespace {
 
 /// What an exchange of a part must say of the whole gradient, so that ranks whose gradients differ
-/// in shape or memory order get an error. FNV-1a.
-std::uint64_t tag_of(const Tensor& gradient) {
-  std::uint64_t tag = 14695981039346656037U ^ gradient.layout;
-  for (const std::int64_t extent : gradient.shape) {
-    tag = (tag ^ static_cast<std::uint64_t>(extent)) * 1099511628211U;
-  }
+/// in shape or memory order, or which compress them otherwise, get an error. FNV-1a.
+std::uint64_t tag_of(const Tensor& gradient, const Compression& compression) {
+  std::uint64_t tag = 14695981039346656037U;
+  const auto add = [&tag](std::uint64_t value) { tag = (tag ^ value) * 1099511628211U; };
+  add(gradient.layout);
+  for (const std::int64_t extent : gradient.shape) add(static_cast<std::uint64_t>(extent));
+  add(static_cast<std::uint64_t>(compression.method));
+  add(static_cast<std::uint64_t>(compression.rank));
+  add(compression.smallest);
+  add(std::bit_cast<std::uint64_t>(compression.ratio));
+  add(std::bit_cast<std::uint64_t>(compression.momentum));
   return tag;
 }
 
@@ -91,7 +98,7 @@ Request GradientSet::request_for(const Entry& entry, const Exchange& exchange) c
   request.operation = exchange.operation;
   request.more = true;
   request.tensors.push_back(exchange.tensor);
-  request.tensors.back().layout = tag_of(entry.gradient.tensor);
+  request.tensors.back().layout = tag_of(entry.gradient.tensor, entry.compression);
   request.on_complete = [memory = entry.memory](const Status&) {};
   return request;
 }
@@ -109,8 +116,17 @@ Result<Request> GradientSet::first_request(Entry& entry, int ranks) {
   }
   const Allreduce operation = operation_of(entry);
   if (entry.memory != nullptr && entry.memory->compressor != nullptr) {
-    const std::span values(static_cast<float*>(data), entry.count);
-    return request_for(entry, entry.memory->compressor->begin(values, operation, ranks));
+    const double passes = options_.mean_over_passes ? entry.passes : 1;
+    const double scale = entry.is_difference ? 1 : loss_scale_;
+    Request request =
+        request_for(entry, entry.memory->compressor->begin(
+                               {.gradient = std::span(static_cast<float*>(data), entry.count),
+                                .allreduce = operation,
+                                .ranks = ranks,
+                                .unit = scale * passes}));
+    // As with any method, and with none: ranks that have chosen otherwise meet, and get an error.
+    request.name = entry.gradient.name;
+    return request;
   }
   Request request;
   request.name = entry.gradient.name;
@@ -149,6 +165,60 @@ Result<std::optional<Request>> GradientSet::ready(std::size_t index, void* data,
   return std::optional<Request>(std::move(request));
 }
 
+Status GradientSet::mark_elsewhere(std::size_t index) {
+  HVD_TRY(check_idle(index));
+  gradients_[index].is_submitted = true;  // without data: nothing here looks at it
+  ++submitted_;
+  return Status::ok();
+}
+
+Request GradientSet::round_request(std::string_view stage, std::span<float> values) const {
+  const ReduceOp op = options_.operation.op;
+  Request request;
+  request.name = gradients_.front().gradient.name + "/" + std::string(stage);
+  request.process_set = options_.process_set;
+  // As most gradients are reduced, so that it shares a batch with them: only 0 is told from others.
+  const bool is_linear = op == ReduceOp::kAverage || op == ReduceOp::kSum;
+  request.operation = Allreduce{.op = is_linear ? op : ReduceOp::kMax};
+  request.tensors.push_back({.input = values.data(),
+                             .output = values.data(),
+                             .dtype = DataType::kFloat32,
+                             .shape = {static_cast<std::int64_t>(values.size())}});
+  request.more = true;
+  return request;
+}
+
+std::optional<Request> GradientSet::whole_request(bool is_end) {
+  if (!options_.tracks_use || is_whole_sent_ || gradients_.empty()) return std::nullopt;
+  const bool is_whole = submitted_ == gradients_.size();
+  if (!is_whole && !is_end) return std::nullopt;
+  is_whole_sent_ = true;
+  whole_ = std::make_shared<float>(is_whole ? 0.0F : 1.0F);
+  Request request = round_request("whole", {whole_.get(), 1});
+  request.on_complete = [whole = whole_](const Status&) {};
+  return request;
+}
+
+Request GradientSet::use_request(bool is_final) {
+  uses_ = std::make_shared<std::vector<float>>(gradients_.size() + 1);
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    (*uses_)[i] = gradients_[i].is_submitted ? 1.0F : 0.0F;
+  }
+  uses_->back() = is_final ? 0.0F : 1.0F;
+  Request request = round_request("use", *uses_);
+  request.on_complete = [uses = uses_](const Status&) {};
+  return request;
+}
+
+GradientSet::Round GradientSet::end_round() {
+  Round round{.needed = {}, .is_over = uses_->back() == 0};
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if ((*uses_)[i] != 0 && !gradients_[i].is_submitted) round.needed.push_back(i);
+  }
+  is_whole_sent_ = false;
+  return round;
+}
+
 Result<std::optional<Request>> GradientSet::resume(std::size_t index,
                                                    const GatherResult* gathered) {
   HVD_TRY(check_index(index));
@@ -184,32 +254,6 @@ Status GradientSet::describe(std::size_t index, Tensor tensor) {
   return Status::ok();
 }
 
-Status GradientSet::compress(std::size_t index, const Compression& compression) {
-  HVD_TRY(check_idle(index));
-  Entry& entry = gradients_[index];
-  const ReduceOp op = options_.operation.op;
-  if (is_linear(compression.method) && op != ReduceOp::kAverage && op != ReduceOp::kSum) {
-    return error(Code::kUnsupported,
-                 "gradient '{}': compression {} of {}; it works for sums and averages",
-                 entry.gradient.name, name_of(compression.method), name_of(op));
-  }
-  if (is_on_gpu() && wire_of(compression.method) == Wire::kSame &&
-      compression.method != CompressionMethod::kNone) {
-    return error(Code::kUnsupported,
-                 "gradient '{}': compression {} of GPU memory; there gradients travel as float16, "
-                 "bfloat16 or whole",
-                 entry.gradient.name, name_of(compression.method));
-  }
-  if (compression == entry.compression) return Status::ok();  // keeps its state
-  HVD_TRY_ASSIGN(auto compressor,
-                 make_compressor(compression, entry.gradient.name, entry.gradient.tensor));
-  entry.compression = compression;
-  // New memory: requests of an abandoned step may still use the old.
-  entry.memory = compressor == nullptr ? nullptr : std::make_shared<Memory>();
-  if (compressor != nullptr) entry.memory->compressor = std::move(compressor);
-  return Status::ok();
-}
-
 Status GradientSet::share(std::size_t index, Sharing sharing) {
   HVD_TRY(check_idle(index));
   if (is_on_gpu() && sharing == Sharing::kLocalScaled) {
@@ -217,6 +261,9 @@ Status GradientSet::share(std::size_t index, Sharing sharing) {
                  "gradient '{}': a local one of GPU memory is not scaled here: share it as local, "
                  "and divide it by the ranks on the device",
                  gradients_[index].gradient.name);
+  }
+  if (gradients_[index].compression.momentum != 0) {
+    HVD_TRY(check_momentum(gradients_[index], sharing));
   }
   gradients_[index].sharing = sharing;
   return Status::ok();
@@ -231,6 +278,13 @@ Status GradientSet::start(std::size_t index, const void* values) {
                  "gradient '{}': differences of {} with clip norm {}; they need float32 and no "
                  "clipping: clip before the local step",
                  entry.gradient.name, name_of(entry.gradient.tensor.dtype), options_.clip_norm);
+  }
+  if (entry.compression.momentum != 0) {
+    return error(
+        Code::kUnsupported,
+        "gradient '{}': differences with a momentum of {} in compression; leave that to the "
+        "local step",
+        entry.gradient.name, entry.compression.momentum);
   }
   if (is_on_gpu()) {
     return error(Code::kUnsupported,
@@ -254,6 +308,7 @@ bool GradientSet::has_local() const {
 }
 
 void GradientSet::finish(int ranks) {
+  finish_compression();
   for (Entry& entry : gradients_) {
     if (!entry.is_submitted || entry.data == nullptr) continue;
     if (entry.is_difference && entry.sharing == Sharing::kReduced) {
@@ -294,6 +349,7 @@ void GradientSet::begin_step() {
   }
   submitted_ = 0;
   pending_bytes_ = 0;
+  is_whole_sent_ = false;
 }
 
 Status GradientSet::set_passes_per_step(int passes) {
@@ -301,6 +357,24 @@ Status GradientSet::set_passes_per_step(int passes) {
   changed.passes_per_step = passes;
   HVD_TRY(check(changed));
   options_ = changed;
+  return Status::ok();
+}
+
+Status GradientSet::set_loss_scale(double scale) {
+  // Beyond this range a factor of float32 would be zero, subnormal or infinite.
+  if (!(scale >= 0x1p-100 && scale <= 0x1p100)) {
+    return error(Code::kInvalidArgument,
+                 "loss scale: {}, must be above 0 and finite, between 1e-30 and 1e30", scale);
+  }
+  const bool has_begun = std::any_of(gradients_.begin(), gradients_.end(),
+                                     [](const Entry& entry) { return entry.passes > 0; });
+  if (has_begun && scale != loss_scale_) {
+    return error(Code::kInvalidArgument,
+                 "loss scale: {} in a step that has begun with {}; change it between steps, before "
+                 "the first gradient is ready",
+                 scale, loss_scale_);
+  }
+  loss_scale_ = scale;
   return Status::ok();
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -40,7 +41,9 @@ class GradientSet {
     double clip_norm = 0;  ///< Largest global norm of the reduced gradients; 0: any.
     std::size_t flush_bytes = std::size_t{4} << 20;
     int process_set = 0;  ///< The ranks among which gradients are reduced.
-    Device device = {};   ///< Of all gradients. On a GPU nothing here may compute with them.
+    /// Ranks tell each other which gradients they have; see whole_request().
+    bool tracks_use = false;
+    Device device = {};  ///< Of all gradients. On a GPU nothing here may compute with them.
   };
   /// One gradient: its name, shape, type and layout; pointers are ignored.
   struct Gradient {
@@ -68,6 +71,25 @@ class GradientSet {
   /// reduction; nothing while passes are outstanding (unless `last_pass`), or where it is local.
   /// kInvalidArgument: no such gradient, or a pass too many.
   Result<std::optional<Request>> ready(std::size_t index, void* data, bool last_pass, int ranks);
+
+  /// Gradient `index` of this step travels by other requests of the caller's.
+  Status mark_elsewhere(std::size_t index);
+
+  /// What the ranks told each other of a step; see whole_request().
+  struct Round {
+    /// Given out on some rank, and not on this one.
+    std::vector<std::size_t> needed;
+    bool is_over = false;  ///< No rank gives out more in this step.
+  };
+  /// The first request of a round: 0 where this rank has given out all its gradients. Once a round,
+  /// after the last of them or where `is_end`; else nothing.
+  std::optional<Request> whole_request(bool is_end);
+  /// That is over: true where every rank has, so that nothing is left to tell.
+  bool is_whole() const { return *whole_ == 0; }
+  /// Else the second one: which gradients this rank has given out, and whether it gives out more.
+  Request use_request(bool is_final);
+  /// That is over: what it said. Another round may follow.
+  Round end_round();
 
   /// The last request of gradient `index` is over and gathered this, or null. Returns the next.
   Result<std::optional<Request>> resume(std::size_t index, const GatherResult* gathered);
@@ -106,7 +128,9 @@ class GradientSet {
   };
   /// For the sum of the local norms over all ranks.
   std::string norm_name() const { return gradients_.front().gradient.name + "/norm"; }
-  /// All reductions are over: scales local gradients, applies differences.
+  /// All reductions are over: ends what compression does, scales local gradients, applies
+  /// differences. Where a reduced gradient is not finite, whoever scales the loss discards the step
+  /// on all ranks, and so compression keeps what it kept before it.
   void finish(int ranks);
   SquaredNorm squared_norm() const;
   /// Multiplies all gradients of the step.
@@ -117,6 +141,10 @@ class GradientSet {
 
   Status set_passes_per_step(int passes);
   Status set_clip_norm(double limit);
+  /// Gradients are the true ones times this from the next step on. What compression keeps, the clip
+  /// norm and differences are true. kInvalidArgument: out of range, or the step has begun.
+  Status set_loss_scale(double scale);
+  double loss_scale() const { return loss_scale_; }
 
   /// What compression keeps between steps, for a checkpoint of this rank.
   Bytes save() const;
@@ -145,13 +173,28 @@ class GradientSet {
   bool is_on_gpu() const { return options_.device.kind != DeviceKind::kCpu; }
   Status check_index(std::size_t index) const;
   Status check_idle(std::size_t index) const;
+  /// kUnsupported: what stays on a rank meets no compression, and so none with a momentum.
+  static Status check_momentum(const Entry& entry, Sharing sharing);
   Allreduce operation_of(const Entry& entry) const;
+  bool travels(const Entry& entry) const {
+    return entry.is_submitted && entry.data != nullptr && entry.sharing == Sharing::kReduced;
+  }
+  /// True when all gradients that the ranks reduced are finite; the same on all ranks.
+  bool are_finite() const;
+  void finish_compression();
   Result<Request> first_request(Entry& entry, int ranks);
   static Result<std::shared_ptr<Memory>> load_memory(const Entry& entry, ByteReader& reader);
   Request request_for(const Entry& entry, const Exchange& exchange) const;
+  Request round_request(std::string_view stage, std::span<float> values) const;
 
   std::vector<Entry> gradients_;
   Options options_;
+  double loss_scale_ = 1;
+  /// Of this round: 1 for each gradient that this rank has given out, then 1 where it gives out
+  /// more; afterwards the reduction of that over the ranks. Shared with requests in flight.
+  std::shared_ptr<std::vector<float>> uses_;
+  std::shared_ptr<float> whole_;  ///< The same for all gradients at once.
+  bool is_whole_sent_ = false;
   std::size_t submitted_ = 0;
   std::size_t pending_bytes_ = 0;
 };

@@ -53,6 +53,13 @@ Result<std::shared_ptr<GradientSet::Memory>> GradientSet::load_memory(const Entr
   if (const Status status = compressor->load(part); !status.is_ok()) {
     return status.with_context(format_text("gradient '{}'", name));
   }
+  if (part.remaining() != 0) {
+    return error(
+        Code::kInvalidArgument,
+        "gradient '{}': the saved state has {} bytes more than compression {} keeps; choose "
+        "the same parameters before loading, as the momentum of top-k",
+        name, part.remaining(), name_of(method));
+  }
   auto memory = std::make_shared<Memory>();
   memory->compressor = std::move(compressor);
   return memory;

@@ -18,6 +18,8 @@
 #include <span>
 #include <tuple>
 
+#include "base/unique_fd.h"
+
 namespace hvd {
 namespace {
 
@@ -254,6 +256,15 @@ std::vector<std::string> published_addresses(const std::vector<Interface>& all,
   return addresses;
 }
 
+std::string peer_address_of_socket(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* const address = reinterpret_cast<sockaddr*>(&storage);
+  if (::getpeername(fd, address, &length) != 0) return {};
+  if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return {};
+  return numeric(address);
+}
+
 std::string interface_of_socket(int fd) {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
@@ -265,6 +276,17 @@ std::string interface_of_socket(int fd) {
     if (interface.address == text) return label(interface);
   }
   return text;
+}
+
+std::string describe_route(const SocketAddress& address) {
+  // Sends nothing: the kernel only chooses the near end.
+  const UniqueFd probe(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const bool leads = ::connect(probe.get(), address.raw(), address.length()) == 0;
+  const std::string near = leads ? interface_of_socket(probe.get()) : std::string();
+  if (near.empty()) {
+    return format_text("to {}, which no interface here leads to", address.to_string());
+  }
+  return format_text("from {} here to {}", near, address.to_string());
 }
 
 }  // namespace hvd

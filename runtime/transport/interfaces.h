@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "transport/socket_address.h"
 
 namespace hvd {
 
@@ -51,6 +52,13 @@ std::vector<std::string> published_addresses(const std::vector<Interface>& all,
 
 /// True for interfaces that lead to no other host: lo, docker0, br-*, veth*, virbr*, ...
 bool leads_nowhere(std::string_view interface);
+
+/// "10.0.0.2" for the far end of a connected socket; empty where it has no address.
+std::string peer_address_of_socket(int fd);
+
+/// "from eth0 10.0.0.1 here to 10.0.0.2:4000", as the kernel would send now; "to 10.0.0.2:4000,
+/// which no interface here leads to" where it would not.
+std::string describe_route(const SocketAddress& address);
 
 /// "eth0 10.0.0.1" for the near end of a connected socket; empty where it has no address.
 std::string interface_of_socket(int fd);

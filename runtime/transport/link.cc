@@ -2,6 +2,8 @@
 #include "transport/link.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,14 +12,54 @@
 #include <system_error>
 #include <utility>
 
+#include "transport/interfaces.h"
+
 namespace hvd {
+namespace {
+
+/// A single probe may be lost on a busy network.
+constexpr int kUnansweredProbes = 2;
+
+/// The kernel asks a quiet peer once a second, and never ends the connection by itself before
+/// somebody here has judged it.
+void keep_asking(int fd) {
+  const auto set = [fd](int level, int option, int value) {
+    ::setsockopt(fd, level, option, &value, sizeof value);
+  };
+  constexpr int kMostProbes = 127;  // what Linux takes
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kMostProbes);
+}
+
+}  // namespace
 
 Link::Link(UniqueFd socket, int peer_rank, std::string peer_host)
     : socket_(std::move(socket)), peer_rank_(peer_rank), peer_host_(std::move(peer_host)) {
   const int flags = ::fcntl(socket_.get(), F_GETFL);
   HVD_CHECK(flags >= 0);
   ::fcntl(socket_.get(), F_SETFL, flags | O_NONBLOCK);
+  keep_asking(socket_.get());
 }
+
+std::chrono::milliseconds Link::unanswered() const {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (::getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  if (info.tcpi_retransmits + info.tcpi_probes < kUnansweredProbes) return {};
+  return std::chrono::milliseconds(std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv));
+}
+
+std::string Link::describe_silence(std::chrono::milliseconds silence) const {
+  return format_text(
+      "no answer for {:.1f} s on the connection from {} here to {}: the host, its network "
+      "interface or the network between is down",
+      static_cast<double>(silence.count()) / 1000.0, interface_of_socket(fd()),
+      peer_address_of_socket(fd()));
+}
+
+void Link::shut_down() const { ::shutdown(fd(), SHUT_RDWR); }
 
 Result<std::size_t> Link::send_some(std::span<const std::byte> bytes) {
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};

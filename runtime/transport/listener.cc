@@ -7,17 +7,24 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "transport/handshake.h"
+#include "transport/interfaces.h"
 
 namespace hvd {
 namespace {
 
-/// Small messages leave at once, dead hosts are noticed, and a window of a fast network fits.
+/// Small messages leave at once, and dead hosts are noticed. The buffers are left to the kernel,
+/// which lets them grow to what the way needs: a size of our own ends that, and is cut to
+/// net.core.rmem_max (208 KiB on Debian). 1 MiB each way between two hosts, 5 ms apart: 12 ms so,
+/// 133 ms with 208 KiB, 27 ms with 4 MiB; 16 MiB without a delay: 62, 98 and 56 ms.
 void tune(int fd) {
   const auto set = [fd](int level, int option, int value) {
     ::setsockopt(fd, level, option, &value, sizeof value);
@@ -27,9 +34,6 @@ void tune(int fd) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  constexpr int kBufferBytes = 4 << 20;
-  set(SOL_SOCKET, SO_SNDBUF, kBufferBytes);
-  set(SOL_SOCKET, SO_RCVBUF, kBufferBytes);
 }
 
 /// Binds and listens; the error number of what failed, or 0.
@@ -59,29 +63,41 @@ Status cannot_listen(std::uint16_t port, int cause) {
 
 /// How long a better candidate is waited for once another one is connected.
 constexpr auto kHeadStart = std::chrono::milliseconds(30);
+/// How long a candidate may be silent before the next one is asked as well.
+constexpr auto kPatience = std::chrono::milliseconds(500);
 
 /// One candidate on its way: connecting, then shaking hands.
 struct Attempt {
   SocketAddress address;
   UniqueFd socket;
   bool connected = false;
+  std::optional<Handshake> handshake = std::nullopt;
+  Deadline patience = kForever;
+  bool lacks_socket = false;
   bool wrong_key = false;
   std::string failure;
 };
 
+bool is_open(const Attempt& attempt) { return attempt.socket.is_open(); }
+bool is_connected(const Attempt& attempt) { return is_open(attempt) && attempt.connected; }
+
+void fail(Attempt& attempt, std::string why) {
+  attempt.failure = std::move(why);
+  attempt.socket.reset();
+}
+
 void begin(Attempt& attempt) {
   attempt.socket.reset(
       ::socket(attempt.address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!attempt.socket.is_open()) {
-    attempt.failure = std::generic_category().message(errno);
-    return;
+  if (!is_open(attempt)) {
+    attempt.lacks_socket = errno != EAFNOSUPPORT;
+    return fail(attempt, std::generic_category().message(errno));
   }
   tune(attempt.socket.get());
   if (::connect(attempt.socket.get(), attempt.address.raw(), attempt.address.length()) == 0) {
     attempt.connected = true;
   } else if (errno != EINPROGRESS) {
-    attempt.failure = std::generic_category().message(errno);
-    attempt.socket.reset();
+    fail(attempt, std::generic_category().message(errno));
   }
 }
 
@@ -89,47 +105,117 @@ void finish_connect(Attempt& attempt) {
   int cause = 0;
   socklen_t length = sizeof cause;
   ::getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &cause, &length);
-  if (cause == 0) {
-    attempt.connected = true;
-    return;
-  }
-  attempt.failure = std::generic_category().message(cause);
-  attempt.socket.reset();
+  attempt.connected = cause == 0;
+  if (cause != 0) fail(attempt, std::generic_category().message(cause));
 }
 
-/// Waits for one of the connecting attempts, or until the deadline.
-void wait_for_any(std::vector<Attempt>& attempts, Deadline deadline) {
-  std::vector<pollfd> waits;
-  std::vector<Attempt*> waiting;
-  for (Attempt& attempt : attempts) {
-    if (!attempt.socket.is_open() || attempt.connected) continue;
-    waits.push_back({.fd = attempt.socket.get(), .events = POLLOUT, .revents = 0});
-    waiting.push_back(&attempt);
+/// Connections to all candidates at once. Hands are shaken with the best that is connected; with
+/// the next one too where that is silent, since a private address may lead to some other machine
+/// than meant, which only the key tells.
+class Race {
+ public:
+  Race(std::span<const SocketAddress> candidates, const JobKey& key, const Listener* own)
+      : key_(key), own_(own) {
+    for (const SocketAddress& address : candidates) {
+      Attempt& attempt = attempts_.emplace_back();
+      attempt.address = address;
+      begin(attempt);
+    }
   }
-  if (::poll(waits.data(), waits.size(), deadline.poll_timeout_ms()) <= 0) return;
-  for (std::size_t i = 0; i < waits.size(); ++i) {
-    if (waits[i].revents != 0) finish_connect(*waiting[i]);
+
+  Result<UniqueFd> run(Deadline deadline) {
+    while (std::any_of(attempts_.begin(), attempts_.end(), is_open)) {
+      shake_next_hand();
+      HVD_TRY_ASSIGN(const auto ready, wait_for_any(deadline));
+      for (Attempt* const attempt : ready) {
+        if (advance(*attempt)) return std::move(attempt->socket);
+      }
+      // What has come counts, however late this thread got to look.
+      if (ready.empty() && deadline.has_passed()) break;
+    }
+    return failure(deadline);
   }
-}
 
-bool is_open(const Attempt& attempt) { return attempt.socket.is_open(); }
-bool is_connected(const Attempt& attempt) { return is_open(attempt) && attempt.connected; }
-
-/// The first attempt that is connected; null while a better one may still be.
-Attempt* first_connected(std::vector<Attempt>& attempts, bool better_may_come) {
-  const auto found = better_may_come ? std::find_if(attempts.begin(), attempts.end(), is_open)
-                                     : std::find_if(attempts.begin(), attempts.end(), is_connected);
-  return found != attempts.end() && is_connected(*found) ? &*found : nullptr;
-}
-
-std::string failures_of(const std::vector<Attempt>& attempts) {
-  std::string text;
-  for (const Attempt& attempt : attempts) {
-    if (!text.empty()) text += "; ";
-    text += format_text("{}: {}", attempt.address.to_string(),
-                        attempt.failure.empty() ? "no answer" : attempt.failure);
+ private:
+  void shake_next_hand() {
+    if (head_start_.is_forever() && std::any_of(attempts_.begin(), attempts_.end(), is_connected)) {
+      head_start_ = Deadline::after(kHeadStart);
+    }
+    for (Attempt& attempt : attempts_) {
+      if (!is_open(attempt)) continue;
+      if (!attempt.connected && !head_start_.has_passed()) return;
+      if (!attempt.connected) continue;
+      if (!attempt.handshake) {
+        attempt.handshake.emplace(Handshake::Side::kClient, key_);
+        attempt.patience = Deadline::after(kPatience);
+      }
+      if (!attempt.patience.has_passed()) return;
+    }
   }
-  return text;
+
+  /// Those that can go on; kAborted when the own listener was interrupted.
+  Result<std::vector<Attempt*>> wait_for_any(Deadline deadline) {
+    // Events are not asked for: it reports nothing but that it was shut down.
+    std::vector<pollfd> waits = {
+        {.fd = own_ != nullptr ? own_->fd() : -1, .events = 0, .revents = 0}};
+    std::vector<Attempt*> waiting;
+    if (!head_start_.has_passed()) deadline = deadline.earlier(head_start_);
+    for (Attempt& attempt : attempts_) {
+      if (!is_open(attempt) || (attempt.connected && !attempt.handshake)) continue;
+      const short events =
+          attempt.connected ? attempt.handshake->wanted_events() : static_cast<short>(POLLOUT);
+      waits.push_back({.fd = attempt.socket.get(), .events = events, .revents = 0});
+      waiting.push_back(&attempt);
+      if (!attempt.patience.has_passed()) deadline = deadline.earlier(attempt.patience);
+    }
+    std::vector<Attempt*> ready;
+    if (::poll(waits.data(), waits.size(), deadline.poll_timeout_ms()) <= 0) return ready;
+    if (waits[0].revents != 0) return error(Code::kAborted, "the connection was given up");
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      if (waits[i + 1].revents != 0) ready.push_back(waiting[i]);
+    }
+    return ready;
+  }
+
+  /// True when the other end is proven.
+  static bool advance(Attempt& attempt) {
+    if (!attempt.connected) {
+      finish_connect(attempt);
+      return false;
+    }
+    const auto proven = attempt.handshake->advance(attempt.socket.get());
+    if (proven.is_ok()) return proven.value();
+    attempt.wrong_key = proven.status().code() == Code::kMismatch;
+    fail(attempt, proven.status().message());
+    return false;
+  }
+
+  Status failure(Deadline deadline) const {
+    Code code = deadline.has_passed() ? Code::kTimeout : Code::kPeerLost;
+    std::string text;
+    bool lacks_sockets = !attempts_.empty();
+    for (const Attempt& attempt : attempts_) {
+      if (attempt.wrong_key) code = Code::kMismatch;
+      lacks_sockets = lacks_sockets && attempt.lacks_socket;
+      std::string_view what = attempt.failure;
+      if (what.empty()) what = attempt.connected ? "handshake: the peer is silent" : "no answer";
+      text +=
+          format_text("{}{}: {}", text.empty() ? "" : "; ", describe_route(attempt.address), what);
+    }
+    return error(lacks_sockets ? Code::kSystem : code, "cannot connect ({})", text);
+  }
+
+  const JobKey& key_;
+  const Listener* own_;
+  std::vector<Attempt> attempts_;
+  Deadline head_start_ = kForever;  ///< Of better candidates than the first connected.
+};
+
+/// An error of a connection that was gone before it was taken, not of the listener; see accept(2).
+bool is_of_newcomer(int cause) {
+  constexpr std::array kCauses = {ECONNABORTED, EPROTO, ENETDOWN,     ENOPROTOOPT,
+                                  EHOSTDOWN,    ENONET, EHOSTUNREACH, ENETUNREACH};
+  return std::find(kCauses.begin(), kCauses.end(), cause) != kCauses.end();
 }
 
 }  // namespace
@@ -170,7 +256,7 @@ Result<UniqueFd> Listener::accept() const {
       tune(peer.get());
       return peer;
     }
-    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno == EINTR || is_of_newcomer(errno)) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return UniqueFd();
     return Status::system("accept", errno);
   }
@@ -179,37 +265,8 @@ Result<UniqueFd> Listener::accept() const {
 void Listener::interrupt() const { ::shutdown(socket_.get(), SHUT_RDWR); }
 
 Result<UniqueFd> connect_authenticated(std::span<const SocketAddress> candidates, const JobKey& key,
-                                       Deadline deadline) {
-  std::vector<Attempt> attempts;
-  for (const SocketAddress& address : candidates) {
-    Attempt& attempt = attempts.emplace_back();
-    attempt.address = address;
-    begin(attempt);
-  }
-  // The candidates race, but a better one may be a little later.
-  Deadline race = kForever;
-  while (std::any_of(attempts.begin(), attempts.end(), is_open) && !deadline.has_passed()) {
-    if (race.is_forever() && std::any_of(attempts.begin(), attempts.end(), is_connected)) {
-      race = Deadline::after(kHeadStart);
-    }
-    Attempt* const attempt = first_connected(attempts, !race.has_passed());
-    if (attempt == nullptr) {
-      wait_for_any(attempts, deadline.earlier(race));
-      continue;
-    }
-    // A private address may lead to some other machine than meant: only the key tells.
-    const Status proven = shake_hands(attempt->socket.get(), Handshake::Side::kClient, key,
-                                      deadline.earlier(Deadline::after(std::chrono::seconds(5))));
-    if (proven.is_ok()) return std::move(attempt->socket);
-    attempt->failure = proven.message();
-    attempt->wrong_key = proven.code() == Code::kMismatch;
-    attempt->socket.reset();
-  }
-  const bool wrong_key = std::any_of(attempts.begin(), attempts.end(),
-                                     [](const Attempt& attempt) { return attempt.wrong_key; });
-  Code code = deadline.has_passed() ? Code::kTimeout : Code::kPeerLost;
-  if (wrong_key) code = Code::kMismatch;
-  return error(code, "cannot connect ({})", failures_of(attempts));
+                                       Deadline deadline, const Listener* own) {
+  return Race(candidates, key, own).run(deadline);
 }
 
 }  // namespace hvd

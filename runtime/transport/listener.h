@@ -33,9 +33,11 @@ class Listener {
 };
 
 /// Connects to the first of `candidates` that answers and proves the job key. All are tried at
-/// once; the first in the list wins unless it is later than another by more than 30 ms. The error
-/// lists what became of each; kMismatch: one holds another job's key.
+/// once; the first in the list wins unless it is later than another by more than 30 ms, or silent
+/// for half a second. The error lists what became of each, with the interface and address here;
+/// kMismatch: one holds another job's key; kSystem: this process gets no sockets; kAborted: `own`,
+/// where given, was interrupted meanwhile.
 Result<UniqueFd> connect_authenticated(std::span<const SocketAddress> candidates, const JobKey& key,
-                                       Deadline deadline);
+                                       Deadline deadline, const Listener* own = nullptr);
 
 }  // namespace hvd

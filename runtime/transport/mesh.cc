@@ -2,10 +2,11 @@
 #include "transport/mesh.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <list>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "base/log.h"
 #include "transport/handshake.h"
+#include "transport/interfaces.h"
 #include "transport/socket_io.h"
 
 namespace hvd {
@@ -21,12 +23,18 @@ namespace {
 
 using Links = std::map<LinkId, std::unique_ptr<Link>>;
 
-/// The first words on a proven connection.
+/// A peer that is silent for so long is tried again: a packet or a busy host may be the cause.
+constexpr auto kTryTime = std::chrono::seconds(5);
+constexpr auto kLongestPause = std::chrono::milliseconds(100);
+
+/// The first words on a proven connection. The acceptor answers them by one byte, after which both
+/// ends count on the link.
 struct Introduction {
   std::int32_t rank = 0;
   LinkPurpose purpose = LinkPurpose::kTree;
   std::int32_t socket = 0;
 };
+constexpr std::byte kWelcome{1};
 
 /// A connection that has not said who it is.
 struct Newcomer {
@@ -36,18 +44,18 @@ struct Newcomer {
 };
 
 /// Accepts the links that higher ranks open, on a thread of its own: while this rank connects
-/// downwards others may already wait for its answer.
+/// downwards others may already wait for its answer. Ends early when the listener is interrupted,
+/// and interrupts it when it fails.
 class Acceptor {
  public:
-  Acceptor(const Listener& listener, const JobKey& key, std::map<LinkId, std::string> expected,
-           int stop, Deadline deadline)
-      : listener_(listener),
-        key_(key),
-        expected_(std::move(expected)),
-        stop_(stop),
-        deadline_(deadline) {}
+  Acceptor(const Listener& listener, const JobKey& key, std::map<LinkId, const MeshPeer*> expected,
+           Deadline deadline)
+      : listener_(listener), key_(key), expected_(std::move(expected)), deadline_(deadline) {}
 
-  void run() { status_ = accept_all(); }
+  void run() {
+    status_ = accept_all();
+    if (!status_.is_ok()) listener_.interrupt();
+  }
   const Status& status() const { return status_; }
   Links take() { return std::move(links_); }
 
@@ -64,10 +72,12 @@ class Acceptor {
   Status missing() const {
     std::string who;
     int count = 0;
-    for (const auto& [id, host] : expected_) {
-      if (links_.count(id) != 0) continue;
-      if (++count <= 4)
-        who += format_text("{}rank {} on {}", count > 1 ? ", " : "", id.peer_rank, host);
+    for (const auto& [id, peer] : expected_) {
+      if (links_.count(id) != 0 || ++count > 4) continue;
+      who += format_text("{}rank {} on {}", count > 1 ? ", " : "", id.peer_rank, peer->host);
+      if (!peer->addresses.empty()) {
+        who += format_text(" ({})", describe_route(peer->addresses.front()));
+      }
     }
     if (count > 4) who += format_text(" and {} more", count - 4);
     return error(Code::kTimeout,
@@ -76,8 +86,7 @@ class Acceptor {
   }
 
   Result<bool> step() {
-    std::vector<pollfd> waits = {{.fd = stop_, .events = POLLIN, .revents = 0},
-                                 {.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+    std::vector<pollfd> waits = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
     Deadline next = deadline_;
     for (const Newcomer& newcomer : newcomers_) {
       waits.push_back({.fd = newcomer.socket.get(), .events = POLLIN, .revents = 0});
@@ -86,8 +95,8 @@ class Acceptor {
     if (::poll(waits.data(), waits.size(), next.poll_timeout_ms()) < 0 && errno != EINTR) {
       return Status::system("poll", errno);
     }
-    if (waits[0].revents != 0) return false;
-    std::size_t index = 2;
+    if ((waits[0].revents & POLLHUP) != 0) return false;
+    std::size_t index = 1;
     for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end(); ++index) {
       const Status status = waits[index].revents != 0 ? hear(*newcomer) : Status::ok();
       if (!status.is_ok()) {
@@ -124,16 +133,20 @@ class Acceptor {
                         newcomer.deadline, "the introduction of a rank"));
     const LinkId id{.purpose = hello.purpose, .peer_rank = hello.rank, .socket = hello.socket};
     const auto found = expected_.find(id);
-    if (found == expected_.end() || links_.count(id) != 0) {
+    if (found == expected_.end()) {
       return error(Code::kInvalidArgument, "rank {} has no business here", hello.rank);
     }
-    links_.emplace(id,
-                   std::make_unique<Link>(std::move(newcomer.socket), id.peer_rank, found->second));
+    HVD_TRY(send_all(newcomer.socket.get(), std::span(&kWelcome, 1), newcomer.deadline,
+                     "the welcome of a rank"));
+    // Where there is one already, its peer gave it up before the welcome came.
+    links_.insert_or_assign(
+        id, std::make_unique<Link>(std::move(newcomer.socket), id.peer_rank, found->second->host));
     return Status::ok();
   }
 
   void refuse(const Status& why) {
-    if (why.code() == Code::kAborted) return;
+    // Who left by itself, a rank that tries again for one, is no stranger.
+    if (why.code() == Code::kAborted || why.code() == Code::kPeerLost) return;
     if (!refused_one_) {
       log(LogLevel::kWarning, "bootstrap", "refused a connection to the mesh ({}); the job goes on",
           why.message());
@@ -143,8 +156,7 @@ class Acceptor {
 
   const Listener& listener_;
   JobKey key_;
-  std::map<LinkId, std::string> expected_;
-  int stop_;
+  std::map<LinkId, const MeshPeer*> expected_;
   Deadline deadline_;
   std::list<Newcomer> newcomers_;
   Links links_;
@@ -152,49 +164,106 @@ class Acceptor {
   bool refused_one_ = false;
 };
 
-Result<std::unique_ptr<Link>> connect_to(int rank, const JobKey& key, const MeshPeer& peer,
-                                         Deadline deadline) {
-  const std::string who = format_text("rank {} on {}", peer.id.peer_rank, peer.host);
-  auto socket = connect_authenticated(peer.addresses, key, deadline);
-  if (!socket.is_ok()) {
-    return error(
-        socket.status().code(),
-        "{}: {}; see that no firewall stands between the hosts, or name the interface that "
-        "joins them in HVD_INTERFACE",
-        who, socket.status().message());
+/// Makes the links to lower ranks.
+class Connector {
+ public:
+  Connector(int rank, const Listener& listener, const JobKey& key, Deadline deadline)
+      : rank_(rank), listener_(listener), key_(key), deadline_(deadline) {}
+
+  /// kAborted when the listener was interrupted.
+  Result<std::unique_ptr<Link>> connect_to(const MeshPeer& peer) const {
+    const std::string who = format_text("rank {} on {}", peer.id.peer_rank, peer.host);
+    const auto began = Clock::now();
+    auto pause = std::chrono::milliseconds(1);
+    Status last;
+    for (bool warned = false;; pause = std::min(2 * pause, kLongestPause)) {
+      const Deadline whole = Deadline::after(kTryTime);
+      auto socket = try_once(peer, who, deadline_.earlier(whole));
+      if (socket.is_ok()) {
+        return std::make_unique<Link>(std::move(socket).value(), peer.id.peer_rank, peer.host);
+      }
+      const Status& why = socket.status();
+      if (why.code() == Code::kAborted) return why;
+      // A try that the deadline cut short knows less than the one before.
+      const bool cut = why.code() == Code::kTimeout && !whole.has_passed();
+      if (!cut || last.is_ok()) last = why;
+      const std::chrono::duration<double> tried = Clock::now() - began;
+      // Another key stays another, and a process without descriptors gets none by waiting.
+      const bool is_final = why.code() == Code::kMismatch || why.code() == Code::kSystem;
+      if (is_final || deadline_.has_passed()) {
+        return error(
+            is_final ? why.code() : Code::kTimeout,
+            "{}: {}; tried for {:.1f} s; see that no firewall stands between the hosts, or "
+            "name the interface that joins them in HVD_INTERFACE",
+            who, last.message(), tried.count());
+      }
+      if (!warned && tried >= kTryTime) {
+        warned = true;
+        log(LogLevel::kWarning, "bootstrap", "{}: {}; trying again", who, why.message());
+      }
+      HVD_TRY(wait(-1, deadline_.earlier(Deadline::after(pause))).status());
+    }
   }
-  const Introduction hello{.rank = rank, .purpose = peer.id.purpose, .socket = peer.id.socket};
-  HVD_TRY(send_all(socket.value().get(), std::as_bytes(std::span(&hello, 1)), deadline, who));
-  return std::make_unique<Link>(std::move(socket).value(), peer.id.peer_rank, peer.host);
-}
+
+ private:
+  Result<UniqueFd> try_once(const MeshPeer& peer, const std::string& who, Deadline limit) const {
+    HVD_TRY_ASSIGN(UniqueFd socket, connect_authenticated(peer.addresses, key_, limit, &listener_));
+    const Introduction hello{.rank = rank_, .purpose = peer.id.purpose, .socket = peer.id.socket};
+    HVD_TRY(send_all(socket.get(), std::as_bytes(std::span(&hello, 1)), limit, who));
+    // The acceptor welcomes or closes: who left before that would leave it with a dead link.
+    HVD_TRY_ASSIGN(const bool answered, wait(socket.get(), deadline_));
+    if (!answered) return error(Code::kTimeout, "it took the connection and said nothing more");
+    std::byte welcome{};
+    HVD_TRY(receive_all(socket.get(), std::span(&welcome, 1), limit, who));
+    return socket;
+  }
+
+  /// Until `fd`, if any, can be read (true), the deadline, or the listener's end.
+  Result<bool> wait(int fd, Deadline deadline) const {
+    std::array<pollfd, 2> waits{{{.fd = listener_.fd(), .events = 0, .revents = 0},
+                                 {.fd = fd, .events = POLLIN, .revents = 0}}};
+    for (;;) {
+      const int count = ::poll(waits.data(), waits.size(), deadline.poll_timeout_ms());
+      if (count < 0 && errno != EINTR) return Status::system("poll", errno);
+      if (count < 0) continue;
+      if (waits[0].revents != 0) return error(Code::kAborted, "the mesh was given up");
+      return waits[1].revents != 0;
+    }
+  }
+
+  int rank_;
+  const Listener& listener_;
+  const JobKey& key_;
+  Deadline deadline_;
+};
 
 }  // namespace
 
 Result<Links> build_mesh(int rank, const Listener& listener, const JobKey& key,
                          const std::vector<MeshPeer>& peers, Deadline deadline) {
   if (peers.empty()) return Links();
-  std::map<LinkId, std::string> expected;
+  std::map<LinkId, const MeshPeer*> expected;
   for (const MeshPeer& peer : peers) {
-    if (peer.id.peer_rank > rank) expected.emplace(peer.id, peer.host);
+    if (peer.id.peer_rank > rank) expected.emplace(peer.id, &peer);
   }
-  const UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop.is_open()) return Status::system("cannot create an eventfd", errno);
-  Acceptor acceptor(listener, key, std::move(expected), stop.get(), deadline);
+  Acceptor acceptor(listener, key, std::move(expected), deadline);
   std::thread thread([&acceptor] { acceptor.run(); });
+  const Connector connector(rank, listener, key, deadline);
   Links links;
   Status failure;
   for (const MeshPeer& peer : peers) {
     if (peer.id.peer_rank > rank) continue;
-    auto link = connect_to(rank, key, peer, deadline);
+    auto link = connector.connect_to(peer);
     if (!link.is_ok()) {
       failure = link.status();
-      const std::uint64_t one = 1;
-      [[maybe_unused]] const auto written = ::write(stop.get(), &one, sizeof one);
+      listener.interrupt();
       break;
     }
     links.emplace(peer.id, std::move(link).value());
   }
   thread.join();
+  // The side that failed first made the other give up.
+  if (failure.code() == Code::kAborted) HVD_TRY(acceptor.status());
   HVD_TRY(failure);
   HVD_TRY(acceptor.status());
   links.merge(acceptor.take());

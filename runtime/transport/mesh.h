@@ -35,8 +35,10 @@ struct MeshPeer {
 };
 
 /// Makes one authenticated link per entry of `peers`. Every rank calls it with its own peers, at
-/// about the same time. Strangers are refused and the mesh goes on; the error names the ranks and
-/// hosts that did not answer.
+/// about the same time. A peer that refuses, or is silent, is tried again until the deadline,
+/// unless it holds another job's key. Strangers are refused and the mesh goes on. The error names
+/// the ranks and hosts that did not answer, and the addresses and the interface of the way to them;
+/// kAborted: the listener was interrupted. After an error the listener is, too.
 Result<std::map<LinkId, std::unique_ptr<Link>>> build_mesh(int rank, const Listener& listener,
                                                            const JobKey& key,
                                                            const std::vector<MeshPeer>& peers,

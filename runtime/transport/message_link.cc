@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kPrefixBytes = sizeof(std::uint32_t);
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr std::size_t kPartsPerSend = 16;
+constexpr std::size_t kSharedBytes = std::size_t{16} << 10;
 
 }  // namespace
 
@@ -23,11 +24,33 @@ Status MessageLink::send(Bytes message) {
     return error(Code::kInternal, "a message of {} bytes to rank {} exceeds the limit of {}",
                  message.size(), link_->peer_rank(), kMaxMessageBytes);
   }
+  if (unsent_bytes_ >= kMaxUnsentBytes) {
+    return error(
+        Code::kPeerLost,
+        "rank {} on {} does not read: {} MiB of messages wait for it, and no more are kept; "
+        "its process is stopped (a signal, a debugger, a suspended job) or hangs",
+        link_->peer_rank(), link_->peer_host(), unsent_bytes_ >> 20);
+  }
+  queue(std::move(message));
+  return flush();
+}
+
+/// Short messages share a buffer: each of its own would cost many times its bytes.
+void MessageLink::queue(Bytes message) {
   ByteWriter prefix;
   prefix.put(static_cast<std::uint32_t>(message.size()));
-  unsent_.push_back(prefix.take());
-  if (!message.empty()) unsent_.push_back(std::move(message));
-  return flush();
+  unsent_bytes_ += kPrefixBytes + message.size();
+  const bool has_room = !unsent_.empty() && unsent_.back().size() < kSharedBytes;
+  if (!has_room) {
+    unsent_.push_back(prefix.take());
+  } else {
+    unsent_.back().insert(unsent_.back().end(), prefix.bytes().begin(), prefix.bytes().end());
+  }
+  if (unsent_.back().size() + message.size() <= kSharedBytes) {
+    unsent_.back().insert(unsent_.back().end(), message.begin(), message.end());
+  } else {
+    unsent_.push_back(std::move(message));
+  }
 }
 
 Status MessageLink::flush() {
@@ -41,6 +64,7 @@ Status MessageLink::flush() {
     }
     HVD_TRY_ASSIGN(std::size_t sent, link_->send_some(std::span<const iovec>(parts.data(), count)));
     if (sent == 0) return Status::ok();
+    unsent_bytes_ -= sent;
     while (sent > 0) {
       const std::size_t left = unsent_.front().size() - unsent_offset_;
       if (sent < left) {

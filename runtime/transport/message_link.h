@@ -14,27 +14,36 @@ namespace hvd {
 
 /// Whole messages over a Link, without blocking: a queue outwards, reassembly inwards.
 /// A message is at most kMaxMessageBytes; a longer length prefix from the peer is an error.
+/// The queue is bounded: where kMaxUnsentBytes wait already, a further message is an error.
 /// One thread at a time.
 class MessageLink {
  public:
   static constexpr std::size_t kMaxMessageBytes = std::size_t{64} << 20;
+  static constexpr std::size_t kMaxUnsentBytes = std::size_t{64} << 20;
 
   explicit MessageLink(std::unique_ptr<Link> link);
 
-  /// Queues the message and sends what the kernel takes now.
+  /// Queues the message and sends what the kernel takes now. kPeerLost, with rank, host and size,
+  /// where the peer has not read for so long that the queue is full.
   Status send(Bytes message);
   /// Sends more of what is queued. Call when the socket may have become writable.
   Status flush();
   bool has_unsent() const { return !unsent_.empty(); }
+  std::size_t unsent_bytes() const { return unsent_bytes_; }
   /// The next whole message, or nothing yet.
   Result<std::optional<Bytes>> receive();
 
   const Link& link() const { return *link_; }
+  /// The link without what is queued; this is of no use any more.
+  std::unique_ptr<Link> take_link() && { return std::move(link_); }
 
  private:
+  void queue(Bytes message);
+
   std::unique_ptr<Link> link_;
   std::deque<Bytes> unsent_;
-  std::size_t unsent_offset_ = 0;
+  std::size_t unsent_offset_ = 0;  ///< Bytes of the first that are sent.
+  std::size_t unsent_bytes_ = 0;
   Bytes received_;
   Bytes arriving_;  ///< Where recv() puts bytes; kept, since most looks find nothing.
   std::size_t received_begin_ = 0;

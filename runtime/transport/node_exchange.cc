@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include "base/log.h"
 #include "transport/fd_passing.h"
 #include "transport/handshake.h"
+#include "transport/life_locks.h"
 #include "transport/shared_segment.h"
 #include "transport/socket_io.h"
 
@@ -69,28 +71,37 @@ Status check_user(int socket) {
                ::geteuid());
 }
 
-NodeGroup make_group(const NodeExchangeOptions& options, std::shared_ptr<SharedSegment> segment,
-                     std::vector<UniqueFd> bells, std::vector<UniqueFd> pid_fds) {
+int local_rank_of(const NodeExchangeOptions& options) {
   const auto found = std::find(options.ranks.begin(), options.ranks.end(), options.rank);
+  return static_cast<int>(found - options.ranks.begin());
+}
+
+NodeGroup make_group(const NodeExchangeOptions& options, std::shared_ptr<SharedSegment> segment,
+                     std::vector<UniqueFd> bells, std::vector<UniqueFd> pid_fds,
+                     LifeLocks life_locks) {
   NodeGroup group;
-  group.local_rank = static_cast<int>(found - options.ranks.begin());
+  group.local_rank = local_rank_of(options);
   group.local_size = static_cast<int>(options.ranks.size());
   group.memory = segment->memory();
   group.arena = std::make_shared<SharedArena>(segment, group.local_rank, group.local_size);
   group.doorbell = std::make_unique<Doorbell>(segment->words(), std::move(bells), group.local_rank);
   pid_fds[static_cast<std::size_t>(group.local_rank)].reset();
   group.pid_fds = std::move(pid_fds);
+  group.life_locks = std::move(life_locks);
   segment->close_fd();
   group.owner = std::move(segment);
   return group;
 }
 
-/// Takes one connection's introduction and descriptors; its index in the group, or why not.
+/// Takes one connection's introduction and descriptors; its index in the group, or why not. The
+/// file of locks goes out first: who has been admitted has locked its byte.
 Result<std::size_t> admit(const NodeExchangeOptions& options, UniqueFd socket,
-                          std::map<std::size_t, Member>& members) {
+                          const LifeLocks& life_locks, std::map<std::size_t, Member>& members) {
   HVD_TRY(check_user(socket.get()));
   const Deadline deadline = options.deadline.earlier(Deadline::after(std::chrono::seconds(5)));
   HVD_TRY(shake_hands(socket.get(), Handshake::Side::kServer, options.key, deadline));
+  const int locks_file = life_locks.fd();
+  HVD_TRY(send_fds(socket.get(), std::span(&locks_file, 1), deadline));
   NodeIntroduction hello;
   HVD_TRY(receive_all(socket.get(), std::as_writable_bytes(std::span(&hello, 1)), deadline,
                       "the introduction of a local rank"));
@@ -117,7 +128,14 @@ std::vector<int> missing_ranks(const NodeExchangeOptions& options,
   return missing;
 }
 
-Status collect(const NodeExchangeOptions& options, std::map<std::size_t, Member>& members) {
+/// A Unix socket that is shut down still listens by its accept(), which finds nobody.
+bool is_shut_down(int listener) {
+  pollfd wait{.fd = listener, .events = 0, .revents = 0};
+  return ::poll(&wait, 1, 0) > 0 && (wait.revents & POLLHUP) != 0;
+}
+
+Status collect(const NodeExchangeOptions& options, const LifeLocks& life_locks,
+               std::map<std::size_t, Member>& members) {
   bool refused_one = false;
   while (members.size() < options.ranks.size()) {
     HVD_TRY_ASSIGN(const bool ready, wait_ready(options.listener->fd(), POLLIN, options.deadline));
@@ -129,11 +147,14 @@ Status collect(const NodeExchangeOptions& options, std::map<std::size_t, Member>
     }
     UniqueFd socket(
         ::accept4(options.listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.is_open() && errno == EINVAL) {
+    if (!socket.is_open() && (errno == EMFILE || errno == ENFILE)) {
+      return Status::system("cannot take the connection of a local rank", errno);
+    }
+    if (!socket.is_open() && (errno == EINVAL || is_shut_down(options.listener->fd()))) {
       return error(Code::kAborted, "the exchange within the node was given up");
     }
     if (!socket.is_open()) continue;
-    const auto admitted = admit(options, std::move(socket), members);
+    const auto admitted = admit(options, std::move(socket), life_locks, members);
     if (admitted.is_ok() || refused_one) continue;
     refused_one = true;
     log(LogLevel::kWarning, "bootstrap", "refused a local connection ({}); the job goes on",
@@ -171,7 +192,9 @@ Result<NodeGroup> lead(const NodeExchangeOptions& options) {
   std::map<std::size_t, Member> members;
   HVD_TRY_ASSIGN(Member me, my_part());
   members.emplace(0, std::move(me));
-  HVD_TRY(collect(options, members));
+  HVD_TRY_ASSIGN(LifeLocks life_locks, LifeLocks::create());
+  HVD_TRY(life_locks.lock(0));
+  HVD_TRY(collect(options, life_locks, members));
   std::vector<UniqueFd> bells;
   std::vector<UniqueFd> pid_fds;
   for (auto& [index, member] : members) {
@@ -182,14 +205,18 @@ Result<NodeGroup> lead(const NodeExchangeOptions& options) {
     bells.push_back(std::move(member.bell));
     pid_fds.push_back(std::move(member.pid_fd));
   }
-  return make_group(options, std::move(segment), std::move(bells), std::move(pid_fds));
+  return make_group(options, std::move(segment), std::move(bells), std::move(pid_fds),
+                    std::move(life_locks));
 }
 
 Result<NodeGroup> follow(const NodeExchangeOptions& options) {
   const Deadline deadline = options.deadline;
-  HVD_TRY_ASSIGN(UniqueFd socket, AbstractListener::connect(options.leader_name));
+  HVD_TRY_ASSIGN(UniqueFd socket, AbstractListener::connect(options.leader_name, deadline));
   HVD_TRY(check_user(socket.get()));
   HVD_TRY(shake_hands(socket.get(), Handshake::Side::kClient, options.key, deadline));
+  HVD_TRY_ASSIGN(auto locks_file, receive_fds(socket.get(), 1, deadline));
+  LifeLocks life_locks(std::move(locks_file.front()));
+  HVD_TRY(life_locks.lock(local_rank_of(options)));
   HVD_TRY_ASSIGN(Member me, my_part());
   const NodeIntroduction hello{.rank = options.rank, .has_pidfd = me.pid_fd.is_open() ? 1 : 0};
   HVD_TRY(send_all(socket.get(), std::as_bytes(std::span(&hello, 1)), deadline, "the leader"));
@@ -213,7 +240,8 @@ Result<NodeGroup> follow(const NodeExchangeOptions& options) {
   }
   const std::byte taken{1};
   HVD_TRY(send_all(socket.get(), std::span(&taken, 1), deadline, "the leader"));
-  return make_group(options, std::move(segment), std::move(bells), std::move(pid_fds));
+  return make_group(options, std::move(segment), std::move(bells), std::move(pid_fds),
+                    std::move(life_locks));
 }
 
 }  // namespace
@@ -232,13 +260,24 @@ Result<AbstractListener> AbstractListener::open() {
 
 void AbstractListener::interrupt() const { ::shutdown(socket_.get(), SHUT_RDWR); }
 
-Result<UniqueFd> AbstractListener::connect(const std::string& name) {
+Result<UniqueFd> AbstractListener::connect(const std::string& name, Deadline deadline) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) return Status::system("cannot create a Unix socket", errno);
   const auto [address, length] = abstract_address(name);
-  // Blocking: the leader listens already, at most its backlog is full for a moment.
-  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    if (errno != EINTR) return Status::system("cannot reach the leader of the node", errno);
+  // Blocking: the leader listens already, at most its backlog is full.
+  for (;;) {
+    const long left_ms = std::max(1, deadline.is_forever() ? 0 : deadline.poll_timeout_ms());
+    const timeval limit{.tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000};
+    if (!deadline.is_forever()) {
+      ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    }
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0) break;
+    if (errno == EAGAIN && deadline.has_passed()) {
+      return error(Code::kTimeout, "the leader of the node takes no connections");
+    }
+    if (errno != EINTR && errno != EAGAIN) {
+      return Status::system("cannot reach the leader of the node", errno);
+    }
   }
   ::fcntl(socket.get(), F_SETFL, O_NONBLOCK);
   return socket;

@@ -22,7 +22,7 @@ class AbstractListener {
   int fd() const { return socket_.get(); }
   /// Nobody gets in any more, and whoever waits for a connection gets an error. From any thread.
   void interrupt() const;
-  static Result<UniqueFd> connect(const std::string& name);
+  static Result<UniqueFd> connect(const std::string& name, Deadline deadline);
 
  private:
   AbstractListener(UniqueFd socket, std::string name)

@@ -8,6 +8,7 @@
 
 #include "base/unique_fd.h"
 #include "transport/doorbell.h"
+#include "transport/life_locks.h"
 #include "transport/shared_arena.h"
 
 namespace hvd {
@@ -26,8 +27,10 @@ struct NodeGroup {
   std::shared_ptr<SharedArena> arena;
   std::unique_ptr<Doorbell> doorbell;
   /// pidfds of the local ranks (readable once the process has ended); not open for myself, for
-  /// ranks that are threads of this process, and on kernels without pidfd_open.
+  /// ranks that are threads of this process, and where the kernel has no pidfd_open.
   std::vector<UniqueFd> pid_fds;
+  /// Locks of the local ranks, for those without a pidfd; not open for threads of this process.
+  LifeLocks life_locks;
   /// Keeps `memory` alive: unmaps it, or drops this thread's share of a common mapping.
   std::shared_ptr<void> owner;
 };

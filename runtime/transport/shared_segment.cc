@@ -100,6 +100,10 @@ Result<std::shared_ptr<SharedSegment>> SharedSegment::create(const SegmentLayout
                     total_bytes(layout) >> 20),
         errno);
   }
+  // fallocate() takes pages by the memory policy of its caller: all of this lies on the leader's
+  // NUMA node, or where its binding says. A rank's slots are half a MiB and stay in its cache, and
+  // no rank finds out later that there is no memory for its own. Arenas are taken by the ranks they
+  // belong to.
   const std::size_t bytes = reserved_bytes(layout);
   HVD_TRY(back_with_memory(fd.get(), 0, bytes,
                            format_text("cannot reserve {} MiB of shared memory for {} local ranks",

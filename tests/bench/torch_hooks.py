@@ -47,7 +47,9 @@ def measure(name: str, counts: list, steps: int) -> None:
         [torch.nn.Parameter(torch.zeros(count)) for count in counts] for _ in range(2)
     )
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(weights, lr=0.1), [(f"{name}.{i}", w) for i, w in enumerate(weights)]
+        torch.optim.SGD(weights, lr=0.1),
+        [(f"{name}.{i}", w) for i, w in enumerate(weights)],
+        wait_in_backward=False,  # what the hooks take is read before the wait
     )
     # By turns, so that both meet the same machine.
     turns = [

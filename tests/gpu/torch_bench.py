@@ -85,7 +85,9 @@ def row(table: str, case: str, ours: float, theirs: float | None = None) -> None
 def hooks(device: torch.device) -> None:
     weights = [torch.nn.Parameter(torch.zeros(64, device=device)) for _ in range(161)]
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(weights, lr=0.0), [(f"hooks.{i}", w) for i, w in enumerate(weights)]
+        torch.optim.SGD(weights, lr=0.0),
+        [(f"hooks.{i}", w) for i, w in enumerate(weights)],
+        wait_in_backward=False,  # hooks are called without a backward pass
     )
     for weight in weights:
         weight.grad = torch.zeros_like(weight)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -108,6 +109,24 @@ survive(early, operation=operation)
 OPERATIONS = {"reducescatter": 4, "alltoall": 5, "reduce": 6, "gather": 7, "scatter": 8}
 
 
+UNTIL_TOLD = """
+hvd.init()
+allreduce("first")
+note_pid()
+sums, enough = 0, False
+while not enough:
+    told = Sum("told", 1)
+    told.values[0] = float(os.path.exists(SCRATCH + "/enough"))
+    told.wait()
+    enough = told.values[0] > 0
+    allreduce("many", 100000)
+    sums += 1
+    time.sleep(0.01)
+say("SUMS", sums)
+hvd.shutdown()
+"""
+
+
 class Case(jobs.JobCase):
     """What holds for every loss."""
 
@@ -191,39 +210,103 @@ class Deaths(Case):
                     self.assertEqual(ended.code, 137, ended.text())
 
 
-class PowerOff(Case):
-    """A node that is switched off sends nothing: neither data nor an end of file."""
+class Pauses(Case):
+    """A process that is stopped is no loss, while the kernel of its host answers."""
 
-    def test_a_silent_node_is_lost(self) -> None:
+    # Longer than what a host that does not answer gets.
+    PAUSE_S = 6.0
+
+    def pids(self, job: subprocess.Popen[str], ranks: list[int]) -> list[int]:
+        """The processes of ranks, once each of them has noted its own."""
+        began = time.monotonic()
+        notes = [Path(self.scratch, f"pid.{rank}") for rank in ranks]
+        while not all(note.exists() for note in notes):
+            self.assertIsNone(job.poll())
+            self.assertLess(time.monotonic() - began, jobs.LIMIT_S)
+            time.sleep(0.01)
+        return [int(note.read_text("ascii")) for note in notes]
+
+    def assert_goes_on(self, stopped: list[int], pause: float = PAUSE_S) -> jobs.Ended:
+        """Ranks of two nodes sum; some are stopped meanwhile; nobody loses anybody."""
+        job = self.launch(["-np", "4", "--nodes", "2"], UNTIL_TOLD)
+        began = time.monotonic()
+        pids = self.pids(job, stopped)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(pause)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(1)
+        Path(self.scratch, "enough").touch()
+        ended = self.finish(job, began)
+        self.assertEqual(ended.code, 0, ended.text())
+        for rank in range(4):
+            self.assertGreater(int(ended.line(rank, "SUMS")), 1, ended.text())
+        return ended
+
+    def test_who_is_stopped_is_waited_for_and_named(self) -> None:
+        ended = self.assert_goes_on([1, 2, 3], pause=13.0)
+        host = os.uname().nodename
+        self.assertRegex(ended.stderr, rf"rank 2 on host {host}/?\S* has said nothing for 1\d s")
+        self.assertRegex(ended.stderr, rf"rank 1 on host {host}/?\S* .* is stopped \(state T")
+
+    def test_a_stopped_first_node_is_waited_for(self) -> None:
+        self.assert_goes_on([0, 1])
+
+    def test_a_stopped_job_goes_on(self) -> None:
+        self.assert_goes_on([0, 1, 2, 3])
+
+    def test_one_that_never_goes_on_is_lost_in_the_end(self) -> None:
         job = self.launch(
             ["-np", "4", "--nodes", "2", "--grace", "0.1"],
             SURVIVE
             + """
 hvd.init()
 early = Sum("submitted early") if hvd.rank() < 2 else None
-open(f"{SCRATCH}/pid.{hvd.rank()}.new", "w").write(str(os.getpid()))
-os.rename(f"{SCRATCH}/pid.{hvd.rank()}.new", f"{SCRATCH}/pid.{hvd.rank()}")
+note_pid()
 if hvd.rank() < 2:
     survive(early)
 while True:
     signal.pause()
 """,
+            HVD_SILENCE_TIMEOUT_SECONDS="2",
         )
         began = time.monotonic()
-        for rank in range(4):
-            while not os.path.exists(f"{self.scratch}/pid.{rank}"):
-                self.assertIsNone(job.poll())
-                self.assertLess(time.monotonic() - began, jobs.LIMIT_S)
-                time.sleep(0.01)
-        pids = [int(Path(f"{self.scratch}/pid.{rank}").read_text("ascii")) for rank in (2, 3)]
+        pids = self.pids(job, [2, 3])
         with open(f"{self.scratch}/died", "w", encoding="ascii") as note:
             note.write(f"{time.monotonic()} 0")
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         ended = self.finish(job, began)
         times = self.assert_known(ended, 2, [0, 1], NODE_S)
-        self.report("a node is switched off", times, ended)
-        self.assertIn("silent for", ended.line(0, "FAILED"))
+        self.report("a node that is stopped for ever", times, ended)
+        self.assertIn("though its host answers", ended.line(0, "FAILED"))
+        self.assertEqual(ended.code, 9, ended.text())
+
+    def test_a_member_that_never_goes_on_is_lost_in_the_end(self) -> None:
+        job = self.launch(
+            ["-np", "3", "--grace", "0.1"],
+            SURVIVE
+            + """
+hvd.init()
+early = Sum("submitted early") if hvd.rank() != 1 else None
+note_pid()
+if hvd.rank() != 1:
+    survive(early)
+while True:
+    signal.pause()
+""",
+            HVD_SILENCE_TIMEOUT_SECONDS="1",
+        )
+        began = time.monotonic()
+        (pid,) = self.pids(job, [1])
+        with open(f"{self.scratch}/died", "w", encoding="ascii") as note:
+            note.write(f"{time.monotonic()} 0")
+        os.kill(pid, signal.SIGSTOP)
+        ended = self.finish(job, began)
+        times = self.assert_known(ended, 1, [0, 2], jobs.LIMIT_S)
+        self.report("a member that is stopped for ever", times, ended)
+        self.assertIn("stopped (state T", ended.line(0, "FAILED"))
         self.assertEqual(ended.code, 9, ended.text())
 
 

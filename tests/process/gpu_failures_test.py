@@ -236,6 +236,24 @@ say("FINE")
         self.assert_refused(ended, "ranks 0, 2 have it on a CUDA GPU, rank 1 has it in CPU memory")
 
 
+class SlowCalls(GpuJobCase):
+    """A call of NCCL that takes longer than silence on a connection may."""
+
+    def test_a_rank_in_a_long_call_is_not_taken_for_dead(self) -> None:
+        program = """
+if RANK == 0:
+    os.environ["HVD_DOUBLE_NCCL_BLOCK"] = "ncclGetUniqueId:1:4500"
+hvd.init()
+began = time.monotonic()
+assert gpu_sum(Gpu(RANK), "x", RANK) == 3.0
+assert time.monotonic() - began > 4, "no call was slow"
+say("FINE")
+"""
+        for options in LAYOUTS:
+            with self.subTest(options=options):
+                self.assert_all_fine(self.run_gpus(options, program, HVD_LINK_TIMEOUT_SECONDS="2"))
+
+
 class Mixture(GpuJobCase):
     """Streams, devices and kinds of memory."""
 

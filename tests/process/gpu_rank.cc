@@ -143,6 +143,34 @@ void errors_say_what_to_do(const hvd::Context& /*job*/, const Framework& framewo
   pending.wait();
 }
 
+/// Last, because it ends the job: an exception takes rank 1 out of a step, and what its gradients'
+/// memory holds afterwards stays.
+void an_exception_ends_a_step(const hvd::Context& job, const Framework& framework) {
+  const std::span<float> first = framework.allocate(50'000);
+  const std::span<float> second = framework.allocate(50'000);
+  const std::vector<float> mine(first.size(), static_cast<float>(100 + job.rank()));
+  framework.put(first, mine);
+  framework.put(second, mine);
+  try {
+    hvd::barrier();  // whoever is told of the loss below is in this block by then
+    hvd::GpuGradients gradients(
+        {{"first", first.data(), first.size()}, {"second", second.data(), second.size()}},
+        {HVD_CUDA, 0});
+    gradients.ready(0, framework.stream);
+    if (job.rank() == 1) throw std::logic_error("injected");
+    gradients.wait(framework.stream);
+    expect(job.size() == 1, "a rank was lost, and nobody was told");
+  } catch (const std::logic_error&) {
+    framework.put(first, mine);
+    hvd_shutdown(10);
+    expect(framework.get(first) == mine, "nothing was written after the step had ended");
+  } catch (const hvd::Error& error) {
+    const std::string text = error.what();
+    expect(error.status() == HVD_PEER_LOST, text);
+    expect(text.find("an exception left a training step") != std::string::npos, text);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -153,6 +181,7 @@ int main() {
     move(job, framework);
     what_would_spoil_the_gpu_is_refused(job, framework);
     errors_say_what_to_do(job, framework);
+    an_exception_ends_a_step(job, framework);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpu_rank: %s\n", error.what());

@@ -14,7 +14,7 @@ import time
 import unittest
 import uuid
 from pathlib import Path
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT_S = 60
@@ -54,10 +54,28 @@ def say(*words):
     os.write(1, (" ".join(str(word) for word in words) + "\\n").encode())
 
 
+def descriptors():
+    # Without files of /proc: the engine's thread opens those of its peers for a moment.
+    count = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            count += not os.readlink("/proc/self/fd/" + number).startswith("/proc/")
+        except FileNotFoundError:
+            pass
+    return count
+
+
 def note_time():
     with open(SCRATCH + "/died.new", "w") as file:
         file.write(f"{time.monotonic()} {os.getpid()}")
     os.rename(SCRATCH + "/died.new", SCRATCH + "/died")
+
+
+def note_pid():
+    note = f"{SCRATCH}/pid.{hvd.rank()}"
+    with open(note + ".new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(note + ".new", note)
 
 """
 
@@ -99,7 +117,12 @@ def clean_environment(**more: str) -> dict[str, str]:
     return environment
 
 
-def start(options: list[str], command: list[str], **more: str) -> subprocess.Popen[str]:
+def start(
+    options: list[str],
+    command: list[str],
+    preexec_fn: Callable[[], None] | None = None,
+    **more: str,
+) -> subprocess.Popen[str]:
     """Starts hvdrun with its output in pipes."""
     return subprocess.Popen(
         [arguments()[0], *options, *command],
@@ -108,6 +131,7 @@ def start(options: list[str], command: list[str], **more: str) -> subprocess.Pop
         stderr=subprocess.PIPE,
         text=True,
         env=clean_environment(**more),
+        preexec_fn=preexec_fn,
     )
 
 
@@ -141,6 +165,7 @@ class JobCase(unittest.TestCase):
     def setUp(self) -> None:
         self.mark = uuid.uuid4().hex
         self.scratch = ""
+        self.before_exec: Callable[[], None] | None = None  # what hvdrun's process does first
 
     def launch(self, options: list[str], program: str, **more: str) -> subprocess.Popen[str]:
         """Starts the program as ranks, in a fresh scratch folder."""
@@ -150,6 +175,7 @@ class JobCase(unittest.TestCase):
         job = start(
             ["--prefix", *options],
             [sys.executable, "-c", PROLOGUE + program],
+            self.before_exec,
             HVD_TEST_SCRATCH=self.scratch,
             **{MARK: self.mark},
             **more,

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import tempfile
+import unittest
+from pathlib import Path
 
 import jobs
 
@@ -21,6 +25,39 @@ class Life(jobs.JobCase):
         self.assertEqual(ended.code, 0, ended.text())
         for rank in range(ranks):
             self.assertEqual(ended.line(rank, "FINE"), "", ended.text())
+
+    def test_a_start_that_timed_out_leaves_the_next_one_whole(self) -> None:
+        program = """
+def note(name):
+    open(f"{SCRATCH}/{name}", "w").close()
+
+def wait_for(*names):
+    while not all(os.path.exists(f"{SCRATCH}/{name}") for name in names):
+        time.sleep(0.01)
+
+rank = int(os.environ["HVD_RANK"])
+if rank == 2:
+    wait_for("failed.0", "failed.1", "failed.3")
+began = time.monotonic()
+try:
+    hvd.init(start_timeout=1 if rank != 2 else 600)
+    raise SystemExit("started without rank 2")
+except hvd.HvdError as error:
+    # The others have given up: the late rank hears so at once.
+    assert time.monotonic() - began < 60, error
+    assert "did not come" in str(error), error
+note(f"failed.{rank}")
+wait_for("failed.2")
+for time_of_two in range(2):
+    hvd.init(start_timeout=60)
+    assert hvd.size() == 4
+    allreduce("sum")
+    hvd.shutdown()
+say("FINE")
+"""
+        for layout in LAYOUTS:
+            with self.subTest(layout=layout):
+                self.assert_fine(self.run_job(["-np", "4", *layout], program))
 
     def test_shared_memory_outlives_the_job(self) -> None:
         program = """
@@ -69,14 +106,40 @@ for life in range(5):
     hvd.barrier()
     hvd.shutdown()
     assert not hvd.is_initialized()
-fds = len(os.listdir("/proc/self/fd"))
+fds = descriptors()
 hvd.init(); hvd.shutdown()
-assert len(os.listdir("/proc/self/fd")) <= fds, "descriptors are lost"
+assert descriptors() <= fds, "descriptors are lost"
 say("FINE")
 """
         for options in LAYOUTS:
             with self.subTest(options=options):
                 self.assert_fine(self.run_job(["-np", "4", *options], program))
+
+    def test_a_handle_of_a_former_life_is_no_other_operation(self) -> None:
+        program = """
+def started():
+    value = (ctypes.c_float * 1)(1.0)
+    address = ctypes.addressof(value)
+    tensor = api.tensor_struct(FLOAT32, (1,), source=address, target=address)
+    return value, api.submit(_lib.ALLREDUCE, [tensor])
+
+hvd.init()
+first, old = started()
+hvd.shutdown()
+hvd.init()
+second, new = started()
+try:
+    api.wait(old)
+except ValueError as error:
+    assert "of a job before hvd_shutdown()" in str(error), error
+else:
+    raise AssertionError("took it for an operation of this life")
+api.release(old)
+api.wait(new)
+hvd.shutdown()
+say("FINE")
+"""
+        self.assert_fine(self.run_job(["-np", "2"], program), 2)
 
     def test_before_init_and_after_shutdown_calls_say_so(self) -> None:
         program = """
@@ -146,9 +209,14 @@ except hvd.HvdError as failure:
         program = """
 hvd.init()
 allreduce("before")
+mine = hvd.rank()
+place = (hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size())
 child = os.fork()
 if child == 0:
     began = time.monotonic()
+    # Who it belongs to is known, as data sets ask in their workers.
+    assert (hvd.is_initialized(), hvd.rank(), hvd.size()) == (True, mine, 4)
+    assert (hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()) == place
     try:
         allreduce("in the child")
     except hvd.AbortedError as failure:
@@ -165,6 +233,43 @@ say("FINE")
         for options in LAYOUTS:
             with self.subTest(options=options):
                 self.assert_fine(self.run_job(["-np", "4", *options], program))
+
+
+class Apart(unittest.TestCase):
+    """Ranks that never come to the job are told of, and only they."""
+
+    NOTE = "note: none of the 2 ranks called hvd.init(): train.py ran 2 times, each by itself"
+
+    def end_of(self, ranks: int, text: str, *command: str) -> tuple[int, str]:
+        with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
+            script = Path(folder, "train.py")
+            script.write_text(text)
+            command = tuple(one.replace("train.py", str(script)) for one in command)
+            job = jobs.start(["-np", str(ranks)], [*command])
+            _, told = job.communicate(timeout=60)
+            return job.returncode, told
+
+    def test_a_script_without_init_is_told_of(self) -> None:
+        python = sys.executable
+        for command in ((python, "train.py"), ("env", "A=1", python, "-u", "train.py", "--epochs")):
+            code, told = self.end_of(2, "print('trained')", *command)
+            self.assertEqual(code, 0)
+            self.assertIn(f"hvdrun: {self.NOTE}\nhint: ", told)
+        code, told = self.end_of(2, "", python, "-m", "this")
+        self.assertIn("ranks called hvd.init(): this ran 2 times", told)
+
+    def test_others_are_not(self) -> None:
+        python = sys.executable
+        for ranks, text, command, wanted in (
+            (2, "import hvd; hvd.init()", (python, "train.py"), 0),
+            (1, "print('alone')", (python, "train.py"), 0),
+            (2, "raise SystemExit(3)", (python, "train.py"), 3),
+            (2, "", (python, "-c", "print('one line')"), 0),
+            (2, "", ("hostname",), 0),
+        ):
+            code, told = self.end_of(ranks, text, *command)
+            self.assertEqual(code, wanted, told)
+            self.assertNotIn("hvd.init()", told)
 
 
 class Neighbours(jobs.JobCase):

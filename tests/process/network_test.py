@@ -36,6 +36,43 @@ sys.stdout.write(hvd.describe())
 hvd.shutdown()
 """
 
+# One of two rails is cut in the middle of `KIND`, over and over; or is away for a moment.
+LOOP = """
+import os, sys, time
+import numpy as np
+import hvd
+import hvd.numpy as hn
+kind, scratch = sys.argv[1:]
+hvd.init()
+array = np.ones((1 << 20, 4), np.float32)
+perform = {
+    "adasum": lambda: hn.allreduce(array, op=hn.Adasum),
+    "allreduce": lambda: hn.allreduce(array, op=hn.Sum),
+    "allgather": lambda: hn.allgather(array),
+    "broadcast": lambda: hn.broadcast(array, 0),
+    "reducescatter": lambda: hn.reducescatter(array, op=hn.Sum),
+    "alltoall": lambda: hn.alltoall(array),
+    "gather": lambda: hn.gather(array, 0),
+    "reduce": lambda: hn.reduce(array, 1, op=hn.Sum),
+    "scatter": lambda: hn.scatter(array, 1),
+}[kind]
+perform()
+open(f"{scratch}/ready.{hvd.rank()}", "w").close()
+enough = False
+try:
+    while not enough:
+        perform()
+        told = float(os.path.exists(f"{scratch}/enough"))
+        enough = hn.allreduce(np.array([told], np.float32), op=hn.Sum)[0] > 0
+except hvd.HvdError as failure:
+    sys.stdout.write(f"FAILED {time.monotonic()} {type(failure).__name__} {failure}\\n")
+    sys.exit(3)
+sys.stdout.write("WENT ON\\n")
+hvd.shutdown()
+"""
+# The promise is 4 s; busy test machines get more.
+CUT_S = 15.0
+
 
 class Host:
     """A network name space, as long as a process lives in it."""
@@ -63,7 +100,9 @@ class Host:
         while b"state UP" not in subprocess.run(show, capture_output=True, timeout=10).stdout:
             assert time.monotonic() < deadline, f"{name} does not come up"
 
-    def start(self, rank: int, folder: str, **variables: str) -> subprocess.Popen:
+    def start(
+        self, rank: int, folder: str, program: tuple[str, ...] = (PROGRAM,), **variables: str
+    ) -> subprocess.Popen:
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(ROOT / "runtime" / "python"),
@@ -78,7 +117,7 @@ class Host:
             **variables,
         }
         return subprocess.Popen(
-            ["nsenter", "-t", self.pid, "-n", sys.executable, "-B", "-c", PROGRAM],
+            ["nsenter", "-t", self.pid, "-n", sys.executable, "-B", "-c", *program],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -91,6 +130,24 @@ class Host:
         self.holder.stdout.close()
 
 
+def join(hosts: list[Host], name: str, network: str) -> None:
+    """Joins two hosts by a cable; `network` has a place for the number of the host."""
+    first, second = hosts
+    peer = ["peer", "name", name, "netns", second.pid]
+    first.ip("link", "add", name, "type", "veth", *peer)
+    for number, host in enumerate(hosts):
+        host.up(name, network.format(number + 1))
+    for host in hosts:
+        host.wait_for(name)
+
+
+def end(rank: subprocess.Popen) -> None:
+    """Leaves nothing of a rank, whatever became of it."""
+    rank.kill()
+    rank.wait()
+    rank.stdout.close()
+
+
 class Network(unittest.TestCase):
     """What two ranks on two hosts make of their networks."""
 
@@ -100,14 +157,7 @@ class Network(unittest.TestCase):
             self.addCleanup(host.close)
 
     def cable(self, name: str, network: str) -> None:
-        """Joins the two hosts; `network` has a place for the number of the host."""
-        first, second = self.hosts
-        peer = ["peer", "name", name, "netns", second.pid]
-        first.ip("link", "add", name, "type", "veth", *peer)
-        for number, host in enumerate(self.hosts):
-            host.up(name, network.format(number + 1))
-        for host in self.hosts:
-            host.wait_for(name)
+        join(self.hosts, name, network)
 
     def outcome(self, **variables: str) -> tuple[list[int], str]:
         with tempfile.TemporaryDirectory() as folder:
@@ -163,7 +213,77 @@ class Network(unittest.TestCase):
         self.assertIn("eth0 10.77.0.1", text)
 
 
-def _has_name_spaces() -> bool:
+class Cuts(Network):
+    """One of two rails goes dead: packets are dropped, and no end of file comes."""
+
+    def begin(self, kind: str, folder: str, **variables: str) -> list[subprocess.Popen]:
+        """Two ranks in a loop of `kind` over two rails."""
+        ranks = [
+            host.start(rank, folder, (LOOP, kind, folder), HVD_TCP_SOCKETS="2", **variables)
+            for rank, host in enumerate(self.hosts)
+        ]
+        for rank in ranks:
+            self.addCleanup(end, rank)
+        deadline = time.monotonic() + LIMIT_S
+        while not all(os.path.exists(f"{folder}/ready.{rank}") for rank in (0, 1)):
+            self.assertLess(time.monotonic(), deadline)
+            self.assertEqual([rank.poll() for rank in ranks], [None, None])
+            time.sleep(0.01)
+        return ranks
+
+    def test_a_cut_rail_is_an_error_everywhere(self) -> None:
+        self.cable("eth0", "10.77.0.{}/24")
+        self.cable("eth1", "10.77.1.{}/24")
+        for kind, rails in {
+            "allreduce": ("eth0", "eth1"),
+            "allgather": ("eth0",),
+            "broadcast": ("eth1",),
+            "reducescatter": ("eth0",),
+            "alltoall": ("eth1",),
+            "gather": ("eth0",),
+            "reduce": ("eth1",),
+            "scatter": ("eth0",),
+            "adasum": ("eth1",),
+        }.items():
+            for rail in rails:
+                with self.subTest(kind=kind, rail=rail), tempfile.TemporaryDirectory() as folder:
+                    ranks = self.begin(kind, folder)
+                    cut = time.monotonic()
+                    self.hosts[1].ip("link", "set", rail, "down")
+                    texts = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
+                    self.hosts[1].ip("link", "set", rail, "up")
+                    for host in self.hosts:
+                        host.wait_for(rail)
+                    for rank, text in enumerate(texts):
+                        self.assertEqual(ranks[rank].returncode, 3, text)
+                        self.assertIn(" PeerLostError ", text)
+                        self.assertIn("no answer for", text)
+                        self.assertRegex(text, rf"{rail} 10\.77\.\d\.\d here to 10\.77")
+                        after = float(text.split("FAILED ")[1].split()[0]) - cut
+                        print(
+                            f"\n  {kind}, {rail} cut: rank {rank} knew after {after:.2f} s", end=""
+                        )
+                        self.assertLess(after, CUT_S)
+
+    def test_a_rail_that_was_away_for_a_moment_does_no_harm(self) -> None:
+        self.cable("eth0", "10.77.0.{}/24")
+        self.cable("eth1", "10.77.1.{}/24")
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = self.begin("allreduce", folder, HVD_LINK_TIMEOUT_SECONDS="20")
+            for rail in "eth0", "eth1":
+                self.hosts[1].ip("link", "set", rail, "down")
+                time.sleep(1.5)
+                self.hosts[1].ip("link", "set", rail, "up")
+            time.sleep(1)
+            open(f"{folder}/enough", "w", encoding="ascii").close()
+            texts = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
+        for rank, text in zip(ranks, texts):
+            self.assertEqual(rank.returncode, 0, text)
+            self.assertIn("WENT ON", text)
+
+
+def has_name_spaces() -> bool:
+    """Whether this user may make hosts out of network name spaces."""
     if not all(shutil.which(tool) for tool in ("ip", "nsenter", "unshare")):
         return False
     trial = "ip link add eth0 type veth peer name eth1"
@@ -173,7 +293,7 @@ def _has_name_spaces() -> bool:
 
 if __name__ == "__main__":
     LIBRARY = sys.argv.pop(1)
-    if not _has_name_spaces():
+    if not has_name_spaces():
         print("needs root, unshare, nsenter and ip: skipped")
         sys.exit(77)
     unittest.main(verbosity=2)

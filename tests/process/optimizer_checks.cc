@@ -40,11 +40,13 @@ Vector noise(std::size_t count, std::uint32_t seed) {
 struct Model {
   Vector weight = noise(kWeights, 77);
   Vector weight_gradient = Vector(kWeights);
-  Vector bias = Vector(10);
+  Vector bias = noise(10, 78);
   Vector bias_gradient = Vector(10);
+  std::vector<std::int64_t> bias_shape = {10};
 
   std::vector<hvd::Parameter> parameters() {
-    return {{"weight", weight, weight_gradient, {40, 50}}, {"bias", bias, bias_gradient, {10}}};
+    return {{"weight", weight, weight_gradient, {40, 50}},
+            {"bias", bias, bias_gradient, bias_shape}};
   }
   void backward(int rank, int step) {
     const auto seed = static_cast<std::uint32_t>(100 * step + rank);
@@ -106,8 +108,10 @@ std::vector<double> average(const hvd::Context& job, int step, bool bias) {
 }
 
 template <typename Rule>
-void check_rule(const hvd::Context& job, const Rule& rule, const std::string& name) {
+void check_rule(const hvd::Context& job, const Rule& rule, const std::string& name,
+                const std::vector<std::int64_t>& bias_shape) {
   Model model;
+  model.bias_shape = bias_shape;
   Plain weight(model.weight, false);
   Plain bias(model.bias, true);
   hvd::DistributedOptimizer optimizer(model.parameters(), rule);
@@ -161,6 +165,51 @@ void check_state(const hvd::Context& job, const hvd::Compression& compression) {
   }
 }
 
+/// Training whose loss is scaled ends where training without a scale does, also when one rank
+/// overflows in a step that is skipped.
+void check_loss_scale(const hvd::Context& job, const hvd::Compression& compression) {
+  const hvd::OptimizerOptions options{.compression = compression};
+  Model plain;
+  Model scaled;
+  hvd::DistributedOptimizer first(plain.parameters(), hvd::Sgd{.learning_rate = 0.1}, options);
+  hvd::DistributedOptimizer second(scaled.parameters(), hvd::Sgd{.learning_rate = 0.1}, options);
+  const auto multiply = [&scaled](float factor) {
+    for (float& one : scaled.weight_gradient) one *= factor;
+    for (float& one : scaled.bias_gradient) one *= factor;
+  };
+  int skipped = 0;
+  float scale = 65'536;
+  for (int step = 1; step <= 9; ++step) {
+    plain.backward(job.rank(), step);
+    first.step();
+    for (bool is_done = false; !is_done;) {
+      second.set_loss_scale(scale);
+      scaled.backward(job.rank(), step);
+      multiply(scale);
+      if (step == 5 && skipped == 0 && job.rank() == 0) scaled.bias_gradient[1] = INFINITY;
+      second.gradient_ready(0);
+      second.synchronize();
+      is_done = std::isfinite(scaled.bias_gradient[1]);
+      if (!is_done) {
+        second.skip_step();
+        ++skipped;
+        scale /= 2;
+        continue;
+      }
+      multiply(1 / scale);
+      second.step();
+    }
+    if (step % 2 == 0) scale *= step % 4 == 0 ? 0.5F : 4;
+  }
+  expect(skipped == 1, "a step with an infinite gradient was skipped " + std::to_string(skipped));
+  double worst = 0;
+  for (std::size_t i = 0; i < plain.weight.size(); ++i) {
+    worst = std::fmax(worst, std::fabs(plain.weight[i] - scaled.weight[i]));
+  }
+  std::printf("loss scale, method %d: largest difference %.2g\n", compression.method, worst);
+  expect(worst < 1e-4, "training depends on the loss scale");
+}
+
 void check_clipping(const hvd::Context& job) {
   Model model;
   hvd::DistributedOptimizer optimizer(model.parameters(), hvd::Sgd{.learning_rate = 1},
@@ -178,6 +227,15 @@ void check_clipping(const hvd::Context& job) {
 
 void check_refusals() {
   Model model;
+  const hvd::Compression moving{.method = HVD_COMPRESS_TOP_K, .momentum = 0.9};
+  for (const hvd::Rule& rule : {hvd::Rule(hvd::Sgd{.momentum = 0.9}), hvd::Rule(hvd::Adam{})}) {
+    try {
+      const hvd::DistributedOptimizer wrong(model.parameters(), rule, {.compression = moving});
+      expect(false, "two momenta were taken");
+    } catch (const hvd::Error& failure) {
+      expect(failure.status() == HVD_INVALID_ARGUMENT, failure.what());
+    }
+  }
   auto parameters = model.parameters();
   parameters[0].shape = {40, 49};
   try {
@@ -185,6 +243,17 @@ void check_refusals() {
     expect(false, "a shape that does not fit was taken");
   } catch (const hvd::Error& failure) {
     expect(failure.status() == HVD_INVALID_ARGUMENT, failure.what());
+  }
+  for (const hvd::OptimizerOptions& options :
+       {hvd::OptimizerOptions{.clip_norm = 1, .difference_op = HVD_AVERAGE},
+        hvd::OptimizerOptions{
+            .passes_per_step = 4, .mean_over_passes = true, .difference_op = HVD_ADASUM}}) {
+    try {
+      const hvd::DistributedOptimizer wrong(model.parameters(), hvd::Sgd{}, options);
+      expect(false, "differences were taken with options that do nothing to them");
+    } catch (const hvd::Error& failure) {
+      expect(failure.status() == HVD_UNSUPPORTED, failure.what());
+    }
   }
   expect(std::isnan(hvd_rate_factor(9, 2)) && std::isnan(hvd_rate_factor(HVD_RATE_LINEAR, 0)),
          "a wrong rate factor is not NaN");
@@ -196,11 +265,18 @@ void check_refusals() {
 int main() {
   try {
     const hvd::Context job;
-    check_rule(job, hvd::Lars{.learning_rate = 2, .coefficient = 0.01}, "LARS");
-    check_rule(job, hvd::Lamb{.learning_rate = 0.01}, "LAMB");
+    for (const auto& shape : {std::vector<std::int64_t>{10}, {}}) {
+      const std::string of = shape.empty() ? " of a flat bias" : "";
+      check_rule(job, hvd::Lars{.learning_rate = 0.5, .coefficient = 0.01}, "LARS" + of, shape);
+      check_rule(job, hvd::Lamb{.learning_rate = 0.01}, "LAMB" + of, shape);
+    }
     check_state(job, {});
     check_state(job, {.method = HVD_COMPRESS_TOP_K, .ratio = 0.05});
     check_state(job, {.method = HVD_COMPRESS_POWER_SGD});
+    check_loss_scale(job, {.method = HVD_COMPRESS_TOP_K, .ratio = 0.05});
+    check_loss_scale(job, {.method = HVD_COMPRESS_TOP_K, .ratio = 0.05, .momentum = 0.9});
+    check_loss_scale(job, {.method = HVD_COMPRESS_POWER_SGD});
+    check_loss_scale(job, {.method = HVD_COMPRESS_FLOAT8_E4M3});
     check_clipping(job);
     check_refusals();
     return failures == 0 ? 0 : 1;

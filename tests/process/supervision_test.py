@@ -6,6 +6,7 @@ Usage: supervision_test.py HVDRUN [unittest arguments]
 
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -79,7 +80,7 @@ class ExitCodes(unittest.TestCase):
         self.assertEqual(done.returncode, 7)
         host = re.escape(os.uname().nodename)
         self.assertRegex(done.stderr, f"hvdrun: rank 1 on host {host} failed first: exit code 7\n")
-        self.assertIn("hvdrun:   why it failed\n", done.stderr)
+        self.assertEqual(done.stderr.count("why it failed"), 1, "what was just shown")
         self.assertEqual(done.stderr.count("failed first"), 1)
 
     def test_the_cause_is_the_last_line_where_others_write_on(self):
@@ -129,6 +130,19 @@ class ExitCodes(unittest.TestCase):
         self.assertEqual(done.returncode, 126)
         self.assertIn(f"hvdrun python3 {path}", done.stderr)
         self.assertEqual(hvdrun("/").returncode, 126)
+
+    def test_many_ranks_raise_the_limit_of_open_files_or_name_it(self):
+        def limited(soft, hard):
+            return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+        ranks = ["-np", "24", "true"]
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        result = hvdrun(*ranks, preexec_fn=limited(64, most))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        result = hvdrun(*ranks, preexec_fn=limited(64, 64))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("24 ranks on this host: 192 more files must be opened", result.stderr)
+        self.assertIn("ulimit -n", result.stderr)
 
     def test_help_that_cannot_be_written_is_1(self):
         with open("/dev/full", "wb") as full:
@@ -207,11 +221,57 @@ class Output(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "logs")
             hvdrun("-np", "2", "--output-dir", out, "sh", "-c", "echo o$HVD_RANK; echo e >&2")
+            latest = os.path.join(out, "latest")
             self.assertEqual(
-                sorted(os.listdir(out)), ["rank-0.err", "rank-0.out", "rank-1.err", "rank-1.out"]
+                sorted(os.listdir(latest)),
+                ["rank-0.err", "rank-0.out", "rank-1.err", "rank-1.out"],
             )
-            with open(os.path.join(out, "rank-1.out"), encoding="ascii") as text:
+            with open(os.path.join(latest, "rank-1.out"), encoding="ascii") as text:
                 self.assertEqual(text.read(), "o1\n")
+
+    def test_standard_streams_that_are_closed_are_no_place_for_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            line = f"exec {HVDRUN} -np 2 --output-dir {folder} sh -c 'cat; echo o; echo e >&2'"
+            for closed in ">&-", "<&- >&- 2>&-":
+                done = subprocess.run(
+                    ["sh", "-c", f"{line} {closed}"],
+                    env=clean_environment(),
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    timeout=LIMIT_S,
+                    check=False,
+                )
+                self.assertEqual(done.returncode, 0, closed)
+                for stream, text in (("out", "o\n"), ("err", "e\n")):
+                    path = os.path.join(folder, "latest", f"rank-1.{stream}")
+                    with open(path, encoding="ascii") as kept:
+                        self.assertEqual(kept.read(), text, closed)
+
+    def test_a_second_run_keeps_what_the_first_wrote(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "7"))
+            for ranks in "3", "1":
+                hvdrun("-np", ranks, "--output-dir", folder, "sh", "-c", "echo of $HVD_SIZE")
+            self.assertEqual(sorted(os.listdir(folder)), ["7", "8", "9", "latest"])
+            self.assertEqual(os.readlink(os.path.join(folder, "latest")), "9")
+            files = sorted(os.listdir(os.path.join(folder, "9")))
+            self.assertEqual(files, ["rank-0.err", "rank-0.out"])
+            with open(os.path.join(folder, "8", "rank-2.out"), encoding="ascii") as text:
+                self.assertEqual(text.read(), "of 3\n")
+
+    def test_runs_into_one_folder_at_once_stay_apart(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [HVDRUN, "-np", "1", "--output-dir", folder, "sh", "-c", "echo $$"]
+            jobs = [
+                subprocess.Popen(command, stdout=subprocess.PIPE, env=clean_environment())
+                for _ in range(6)
+            ]
+            said = sorted(job.communicate(timeout=LIMIT_S)[0].decode() for job in jobs)
+            kept = []
+            for number in range(1, 7):
+                with open(os.path.join(folder, f"{number}", "rank-0.out"), encoding="ascii") as out:
+                    kept.append(out.read())
+            self.assertEqual(sorted(kept), said)
 
     def test_stdin_goes_to_rank_0_only(self):
         script = 'echo "$HVD_RANK:$(cat)"'
@@ -240,6 +300,43 @@ class Environment(unittest.TestCase):
         script = "echo $PYTHONUNBUFFERED $A $HOME"
         done = hvdrun("-np", "1", "-x", "A=b", "sh", "-c", script)
         self.assertEqual(done.stdout.split()[:2], ["1", "b"])
+
+    def test_ranks_know_who_they_are_by_the_names_of_torchrun(self):
+        names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT"
+        script = "echo " + " ".join("$" + name for name in names.split())
+        show = ("--no-prefix", "sh", "-c", script)
+        lines = sorted(hvdrun("-np", "3", "--nodes", "2", *show).stdout.splitlines())
+        told = [line.split() for line in lines]
+        self.assertEqual(
+            [line[:5] for line in told],
+            [
+                ["0", "3", "0", "2", "127.0.0.1"],
+                ["1", "3", "1", "2", "127.0.0.1"],
+                ["2", "3", "0", "1", "127.0.0.1"],
+            ],
+        )
+        self.assertEqual(len({line[5] for line in told}), 1)
+        # What the user says stands; what an outer launcher said of its own ranks does not.
+        mine = hvdrun("-np", "1", "-x", "MASTER_PORT=7", "-x", "LOCAL_RANK=5", *show)
+        self.assertEqual(mine.stdout, "0 1 5 1 127.0.0.1 7\n")
+        # A prepared rank is of the same job; the ranks of a job in a rank are not.
+        again = hvdrun("-np", "2", "--no-prefix", HVDRUN, *show[1:]).stdout.splitlines()
+        self.assertEqual(len({line.split()[5] for line in again}), 1, again)
+        nested = (HVDRUN, "-np", "1", "--nested", *show)
+        inside = hvdrun("-np", "2", "--no-prefix", *nested).stdout.splitlines()
+        self.assertEqual([line.split()[:2] for line in inside], [["0", "1"]] * 2)
+        self.assertEqual(len({line.split()[5] for line in inside}), 2, inside)
+
+    def test_np_in_a_rank_is_refused_unless_it_is_meant(self):
+        inner = [HVDRUN, "-np", "2", "sh", "-c", "echo $HVD_RANK of $HVD_SIZE"]
+        refused = hvdrun("-np", "2", "--grace", "5", *inner)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertRegex(
+            refused.stderr, r"-np 2: this process is rank \d of 2 already \(by hvdrun\)"
+        )
+        meant = hvdrun("-np", "2", "--no-prefix", *inner[:1], "--nested", "--no-prefix", *inner[1:])
+        self.assertEqual(meant.stdout.split("\n").count("1 of 2"), 2, meant.stderr)
+        self.assertEqual(hvdrun("-np", "1", *inner).returncode, 0)
 
     def test_variables_of_an_outer_step_are_cleared(self):
         outer = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"}
@@ -312,6 +409,7 @@ class NothingLeftBehind(unittest.TestCase):
 
     def test_after_sigint_twice(self):
         self.job.send_signal(signal.SIGINT)
+        time.sleep(2)  # within a second it is the same one
         self.end(lambda: self.job.send_signal(signal.SIGINT), 130)
 
     def test_after_sigterm(self):

@@ -149,5 +149,83 @@ class Models(Case):
         self.assertGreater(calls, 0)
 
 
+class LossScales(Case):
+    """What compression keeps does not depend on the scale of the loss."""
+
+    def train(self, compression, scaler=None) -> torch.nn.Module:
+        model = network()
+        optimizer = ht.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            model.named_parameters(),  # PowerSGD starts by name
+            compression=compression,
+        )
+        for step in range(12):
+            for overflows in (True, False) if scaler is not None and step == 7 else (False,):
+                optimizer.zero_grad()
+                loss = loss_of(model, *map(own, examples(step)))
+                if overflows and ht.rank() == ht.size() - 1:
+                    loss = loss * float("inf")
+                if scaler is None:
+                    loss.backward()
+                    optimizer.step()
+                else:
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+        return model
+
+    def test_that_move(self) -> None:
+        if not hasattr(torch.amp, "GradScaler"):
+            self.skipTest("this torch has no GradScaler for CPUs")
+        for compression in (
+            ht.Compression.top_k(0.05, smallest=1),
+            ht.Compression.top_k(0.05, smallest=1, momentum=0.5),
+            ht.Compression.power_sgd(1, smallest=1),
+        ):
+            scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16, growth_interval=2)
+            plain, scaled = self.train(compression), self.train(compression, scaler)
+            self.assertEqual(scaler.get_scale(), 2.0 ** (16 + 3 - 1 + 2))
+            for mine, other in zip(plain.parameters(), scaled.parameters()):
+                self.assertTrue(torch.allclose(mine, other, rtol=1e-4, atol=1e-6))
+
+
+class MomentumOfCompression(Case):
+    """Gradients that travel whole train as with the optimizer's own momentum."""
+
+    def test_is_that_of_the_optimizer(self) -> None:
+        models = [network(), network()]
+        models[1].load_state_dict(models[0].state_dict())
+        optimizers = [
+            ht.DistributedOptimizer(
+                torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum),
+                model.named_parameters(prefix=f"momentum{momentum}"),
+                compression=compression,
+            )
+            for model, momentum, compression in (
+                (models[0], 0.9, ht.Compression.none),
+                (models[1], 0.0, ht.Compression.top_k(0.01, smallest=10**6, momentum=0.9)),
+            )
+        ]
+        for step in range(8):
+            for model, optimizer in zip(models, optimizers):
+                optimizer.zero_grad()
+                loss_of(model, *map(own, examples(step))).backward()
+                optimizer.step()
+        for mine, other in zip(models[0].parameters(), models[1].parameters()):
+            self.assertTrue(torch.allclose(mine, other, rtol=1e-4, atol=1e-6))
+
+    def test_two_are_refused(self) -> None:
+        moving = ht.Compression.top_k(momentum=0.9)
+        model = network()
+        ht.DistributedOptimizer(sgd(model), compression=ht.Compression.top_k())
+        for wrong in (
+            torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+            torch.optim.Adam(model.parameters()),
+            torch.optim.SGD(network().double().parameters(), lr=0.1),
+        ):
+            with self.assertRaisesRegex(ValueError, "compression has momentum=0.9"):
+                ht.DistributedOptimizer(wrong, compression=moving)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

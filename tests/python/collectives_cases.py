@@ -250,22 +250,6 @@ class Others(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "scalar"):
             ht.allgather(torch.tensor(1.0))
 
-    def test_sparse_allreduce(self) -> None:
-        dense = torch.zeros(5, 3)
-        dense[ht.rank() % 5] = float(ht.rank() + 1)  # rows that ranks share beyond five
-        for op in (ht.Sum, ht.Average):
-            expected = ht.allreduce(dense, op=op)
-            result = ht.sparse_allreduce(dense.to_sparse(1), name=f"rows.{op}", op=op)
-            self.assertTrue(torch.allclose(result.to_dense(), expected))
-            result = ht.sparse_allreduce(dense.to_sparse(), op=op)
-            self.assertTrue(torch.allclose(result.to_dense(), expected))
-        nothing = torch.sparse_coo_tensor(torch.zeros((1, 0)), torch.zeros((0, 3)), (5, 3))
-        self.assertEqual(ht.sparse_allreduce(nothing).to_dense().abs().sum().item(), 0)
-        with self.assertRaises(hvd.errors.UnsupportedError):
-            ht.sparse_allreduce(dense.to_sparse(), op=ht.Max)
-        with self.assertRaises(hvd.errors.UnsupportedError):
-            ht.sparse_allreduce(dense)
-
     def test_broadcast(self) -> None:
         root = ht.size() - 1
         for dtype in [*FLOATS, *INTEGERS, torch.bool]:

@@ -125,12 +125,12 @@ class Prefetch(Threads):
                 yield number
 
         iterator = iter(data.PrefetchLoader(source(), depth=3))
-        self.assertEqual(next(iterator), 0)
-        # One was taken, three are ahead, and one waits for room.
-        for _ in range(5):
+        self.assertEqual([next(iterator), next(iterator)], [0, 1])
+        # Two were taken, three are ahead, and one waits for room.
+        for _ in range(6):
             self.assertTrue(started.acquire(timeout=20))
-        self.assertFalse(started.acquire(blocking=False))
-        self.assertEqual(list(iterator), list(range(1, 10)))
+        self.assertFalse(started.acquire(timeout=0.3))
+        self.assertEqual(list(iterator), list(range(2, 10)))
         self.assertEqual(read, list(range(10)))
 
     def test_ends_with_its_loop(self) -> None:
@@ -156,16 +156,18 @@ class Prefetch(Threads):
             data.PrefetchLoader([], depth=-1)
 
     def test_a_source_that_does_not_return_is_named(self) -> None:
-        release = threading.Event()
+        reached, release = threading.Event(), threading.Event()
 
         def source():
-            yield 1
+            yield from (1, 2)
+            reached.set()
             release.wait(60)
 
         patience, feed._CLOSE_SECONDS = feed._CLOSE_SECONDS, 0.05
         try:
             iterator = iter(data.PrefetchLoader(source()))
-            next(iterator)
+            self.assertEqual([next(iterator), next(iterator)], [1, 2])
+            self.assertTrue(reached.wait(20))
             with self.assertWarnsRegex(UserWarning, "generator.*does not return"):
                 iterator.close()
         finally:

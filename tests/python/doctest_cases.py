@@ -24,6 +24,7 @@ NEEDS = {
     **FRAMEWORKS,
     "hvd.keras.backends.tensorflow": "tensorflow",
     "hvd.keras.backends.torch": "torch",
+    "hvd.keras.generations.keras2": "tf_keras",
     "hvd.seeds.worker_init_fn": "torch",
 }
 # Keras takes TensorFlow unless told, whether that is here or not.

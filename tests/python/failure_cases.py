@@ -146,19 +146,72 @@ except hvd.HvdError as failure:
             after = float(text.split("AFTER")[1].split()[0])
             print(f"DDP: rank {rank} knew after {after:.3f} s", flush=True)
 
+    def test_messages_and_callbacks_name_the_dead(self) -> None:
+        outcomes = run(
+            """
+import threading
+import torch.distributed as dist, hvd.torch.distributed
+dist.init_process_group("hvd", init_method="hvd://")
+late, others, mine = dist.new_group(), dist.new_group([0, 2]), torch.ones(2)
+rank = dist.get_rank()
+def whole():
+    return dist.all_reduce(torch.ones(2), async_op=True).get_future()
+waits = {
+    "connected": lambda: dist.recv(torch.empty(2), 1),
+    "not connected": lambda: dist.recv(torch.empty(2), 1, group=late),
+    "a send": lambda: dist.send(torch.empty(10**7), 1),
+    "a chain": lambda: whole().then(lambda f: f.value()).then(lambda f: f.value()).wait(),
+    "a callback": lambda: (
+        dist.all_reduce(mine, group=others, async_op=True).get_future()
+        .then(lambda future: whole().wait()).wait()
+    ),
+}
+learned = []  # told by one thread: lines of several may mix
+def learn(name):
+    try:
+        waits[name]()
+    except RuntimeError as failure:
+        learned.append(f"AFTER {time.time() - float(open(note).read())} {name} {failure}")
+if rank == 1:
+    for other in (0, 2):
+        dist.send(mine, other)
+    dist.barrier()
+    leave_note()
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.recv(mine, 1)
+dist.barrier()
+threads = [threading.Thread(target=learn, args=(name,)) for name in waits]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*learned, sep="\\n", flush=True)
+"""
+        )
+        for rank in (0, 2):
+            text = outcomes[rank].text
+            told = [line.split(maxsplit=2) for line in text.splitlines() if "AFTER" in line]
+            self.assertEqual(len(told), 5, text)
+            for _, after, cause in told:
+                self.assertIn("rank 1", cause)
+                self.assertLess(float(after), 10, cause)
+
 
 class Forks(unittest.TestCase):
     def test_children_are_no_ranks_and_do_no_harm(self) -> None:
         outcomes = run(
             """
 import torch.utils.data as data
+OF_RANK = (ht.rank(), 2, ht.local_rank(), 2, ht.cross_rank(), 1)
+assert OF_RANK[0] == OF_RANK[2]
 class Set(data.Dataset):
     def __len__(self):
         return 8
     def __getitem__(self, index):
         began = time.perf_counter()
-        assert not ht.is_initialized()
-        for call in (ht.rank, lambda: ht.allreduce(torch.ones(1)), ht.barrier):
+        who = (ht.rank(), ht.size(), ht.local_rank(), ht.local_size(), ht.cross_rank())
+        assert ht.is_initialized() and (*who, ht.cross_size()) == OF_RANK, who
+        for call in (lambda: ht.allreduce(torch.ones(1)), ht.barrier, hvd.describe):
             try:
                 call()
             except hvd.AbortedError as failure:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import ctypes.util
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -154,6 +156,73 @@ class Imports(unittest.TestCase):
             "print([name for name in hvd.__all__ if getattr(n, name) is not getattr(hvd, name)])"
         )
         self.assertEqual(said(f"import hvd, hvd.numpy as n; {asked}"), "[]")
+
+
+class Versions(unittest.TestCase):
+    """One number in four places, and a library that does not fit is named with what to do."""
+
+    ROOT = HEADERS.parents[2]
+
+    def test_are_the_same(self) -> None:
+        from horovod import _version
+
+        import hvd
+
+        text = (self.ROOT / "meson.build").read_text()
+        wanted = re.search(r"^  version: '([^']+)'", text, re.M).group(1)
+        project = (self.ROOT / "runtime" / "horovod" / "pyproject.toml").read_text()
+        self.assertEqual(hvd.__version__, wanted)
+        self.assertEqual(hvd.build_info()["version"], wanted)
+        self.assertEqual(_version.VERSION, wanted)
+        self.assertIn(f'version = "{wanted}"', project)
+        self.assertIn(f'"hvdrun=={wanted}"', project)
+
+    def imported(self, library: str, module: str = "hvd") -> str:
+        return said(f"import {module}", HVD_LIBRARY=str(library))
+
+    def compiled(self, folder: str, text: str) -> str:
+        """A library of some functions of text."""
+        compiler = shutil.which("cc") or self.skipTest("no C compiler")
+        source, library = Path(folder, "old.c"), Path(folder, "libhvd.so")
+        source.write_text(text)
+        subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library], check=True)
+        return str(library)
+
+    def test_a_library_that_does_not_fit_is_named(self) -> None:
+        import hvd
+
+        remedy = f"is {hvd.__version__}. HVD_LIBRARY names it: unset that, or set it to the "
+        with tempfile.TemporaryDirectory() as folder:
+            text = Path(folder, "text.so")
+            text.write_text("no library")
+            for path, problem in (
+                (f"{folder}/none.so", r"cannot be loaded \(.*No such file"),
+                (str(text), r"cannot be loaded \(.*(file too short|invalid ELF header)"),
+                (ctypes.util.find_library("m"), "is not libhvd"),
+            ):
+                line = self.imported(path)
+                self.assertRegex(line, f"^ImportError: {re.escape(path)} {problem}")
+                self.assertIn(remedy, line)
+            info = 'const char* hvd_build_info() { return "{\\"version\\": \\"%s\\"}"; }'
+            for version in ("0.0.9", hvd.__version__):
+                library = self.compiled(folder, info % version)
+                line = self.imported(library)
+                wanted = f"{library} is libhvd {version}, of another revision: it has no hvd_init; "
+                self.assertIn(f"ImportError: {wanted}hvd in ", line)
+                self.assertIn(remedy, line)
+
+    def test_horovod_names_its_hvd(self) -> None:
+        import hvd
+
+        line = said("import sys; sys.modules['hvd'] = None; import horovod.torch")
+        self.assertTrue(
+            line.startswith("ModuleNotFoundError: horovod here is hvdrun-horovod"), line
+        )
+        self.assertIn(f"({sys.executable}) has no hvd", line)
+        self.assertIn(f"pip install hvdrun=={hvd.__version__}", line)
+        line = said("import hvd; hvd.__version__ = '9.9'; import horovod.torch")
+        where = Path(hvd.__file__).parent
+        self.assertIn(f"needs hvd {hvd.__version__}, but hvd in {where} is 9.9: pip install", line)
 
 
 class WithoutInit(unittest.TestCase):

@@ -317,7 +317,10 @@ STATES = {
     "mpi_built": ("different", _NOT_BUILT),
     "gloo_enabled": ("different", "whether bytes move without MPI, by libhvd's own planes"),
     "gloo_built": ("different", "True: jobs without MPI always run"),
-    "nccl_built": ("different", "1 where libhvd has its part for GPUs; NCCL is loaded at run time"),
+    "nccl_built": (
+        "different",
+        "the version (22809) of the NCCL that is loaded, else of the headers of the build; 0 without",
+    ),
     "add_process_set": ("better", "at any time, without HOROVOD_DYNAMIC_PROCESS_SETS"),
     "remove_process_set": ("better", "at any time, without HOROVOD_DYNAMIC_PROCESS_SETS"),
     "Adasum": ("better", "any number of ranks, with and without MPI"),

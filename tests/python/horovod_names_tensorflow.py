@@ -229,7 +229,7 @@ class UpdateEpochStateCallbackImpl(backend, state, *args)
 }
 
 _ANY_TENSOR = "every type; any order in a graph, with any number of threads"
-_OF_KERAS_3 = "any optimizer of Keras 3; the one that is given, whose class stays"
+_OF_KERAS_3 = "any optimizer of Keras 2 or 3; the one that is given, whose class stays"
 _HALF = "a whole callback, whose first argument is not used"
 _VALUES = "the result is a NumPy array"
 
@@ -258,7 +258,7 @@ STATES = {
     "BroadcastGlobalVariablesHook": ("same", "for `MonitoredTrainingSession`"),
     "DistributedOptimizer": (
         "better",
-        "of `tf.compat.v1.train` or Keras 3, whose `groups` count, too; `global_step` counts steps",
+        "of `tf.compat.v1.train` or Keras, whose `groups` count, too; `global_step` counts steps",
     ),
     "DistributedGradientTape": ("better", "`unconnected_gradients=`; sparse and no gradients"),
     "PartialDistributedGradientTape": ("better", "layers may be built later"),
@@ -272,7 +272,10 @@ STATES = {
     "TensorFlowState": ("better", "with a session, also a `MonitoredSession`"),
     "TensorFlowKerasState": ("better", "optimizer, loss scale and learning rate too"),
     "KerasState": ("better", "optimizer, loss scale and learning rate too"),
-    "load_model": ("different", "`legacy_opts` must be False: Keras 3 has no such optimizers"),
+    "load_model": (
+        "different",
+        "`legacy_opts` must be False with Keras 3, which has no such optimizers",
+    ),
     "CommitStateCallback": ("better", "the order of the three does not matter"),
     "UpdateBatchStateCallback": ("different", "`fit` gets what is left of an epoch's data"),
     "UpdateEpochStateCallback": ("better", "also with `fit(initial_epoch=)`"),
@@ -281,8 +284,8 @@ STATES = {
         "before the first batch where the model is built; also on Keras' torch backend",
     ),
     "MetricAverageCallback": ("better", "weighs ranks by their samples; metrics of some ranks"),
-    "LearningRateScheduleCallback": ("better", "its momentum correction works with Keras 3"),
-    "LearningRateWarmupCallback": ("better", "its momentum correction works with Keras 3"),
+    "LearningRateScheduleCallback": ("better", "its momentum correction works with Keras 2 and 3"),
+    "LearningRateWarmupCallback": ("better", "its momentum correction works with Keras 2 and 3"),
     "BestModelCheckpoint": ("better", "says so where `filepath` was not set"),
     "create_distributed_optimizer": ("different", "`keras` is not used"),
     **{

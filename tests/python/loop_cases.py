@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every training needs, run by each rank: metrics, validation, checkpoints, seeds, an end."""
+"""What every training needs, run by each rank: metrics, validation, seeds, an end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ import math
 import os
 import random
 import signal
-import stat
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import unittest
 import warnings
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,7 +18,7 @@ import torch.utils.data as torch_data
 
 import hvd
 import hvd.torch as ht
-from hvd import checkpoints, metrics, objects, seeds, stopping
+from hvd import metrics, objects, seeds, stopping
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)
@@ -146,126 +141,6 @@ class Samplers(unittest.TestCase):
                 kept = count - count % ht.size() * drop_last
                 self.assertEqual(len(everything), kept)
                 self.assertEqual(len(set(everything)), kept)
-
-
-class Checkpoints(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = None
-        if ht.rank() == 0:
-            kept = tempfile.TemporaryDirectory(prefix="hvd-test-")
-            self.addCleanup(kept.cleanup)
-            folder = kept.name
-        self.folder = Path(objects.broadcast_object(folder)) / "deep" / "er"
-
-    def test_the_newest_comes_back_and_the_oldest_go(self) -> None:
-        files = checkpoints.Checkpoints(self.folder, keep=2)
-        self.assertIsNone(files.load())
-        for step in (1, 20, 3):
-            files.save(step, {"step": step, "rank": ht.rank()})
-        self.assertEqual(files.load(), (20, {"step": 20, "rank": 0}))
-        self.assertEqual(files.steps(), [3, 20])
-        files.save(20, "again")
-        self.assertEqual(files.load().state, "again")
-        if ht.rank() == 0:
-            names = sorted(os.listdir(self.folder))
-            self.assertEqual(names, ["checkpoint-0000000003", "checkpoint-0000000020"])
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = stat.S_IMODE(files.path(20).stat().st_mode)
-            self.assertEqual(mode, 0o666 & ~mask)
-        with self.assertRaisesRegex(ValueError, "step is -1"):
-            files.save(-1, None)
-        with self.assertRaisesRegex(ValueError, "keep is -1"):
-            checkpoints.Checkpoints(self.folder, keep=-1)
-        ht.barrier()
-
-    def test_a_damaged_one_is_passed_over(self) -> None:
-        files = checkpoints.Checkpoints(self.folder)
-        files.save(1, [1] * 1000)
-        files.save(2, [2] * 1000)
-        if ht.rank() == 0:
-            os.truncate(files.path(2), 100)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            self.assertEqual(files.load(), (1, [1] * 1000))
-        self.assertEqual(len(caught), int(ht.rank() == 0))
-        if caught:
-            self.assertRegex(str(caught[0].message), "passed over: .*checkpoint-0000000002: ")
-            os.truncate(files.path(1), 0)
-        with self.assertRaisesRegex(hvd.CheckpointError, "rank 0: no checkpoint in .*can be read"):
-            files.load()
-
-    def test_a_failure_of_rank_0_is_an_error_of_all(self) -> None:
-        files = checkpoints.Checkpoints(self.folder)
-        files.save(1, "whole")
-        with self.assertRaisesRegex(hvd.CheckpointError, "rank 0: .*0000000002 could not be writ"):
-            files.save(2, lambda: "what pickle does not take")
-        if ht.rank() == 0:
-            self.assertEqual(os.listdir(self.folder), ["checkpoint-0000000001"])
-        self.assertEqual(files.load().state, "whole")
-        if ht.rank() == 0:
-            self.folder.with_name("file").write_text("no folder")
-        blocked = checkpoints.Checkpoints(self.folder.with_name("file"))
-        with self.assertRaisesRegex(hvd.CheckpointError, "rank 0: .*(File exists|NotADirectory)"):
-            blocked.save(1, "x")
-
-    def test_a_killed_writer_leaves_the_old_file(self) -> None:
-        program = """
-import os, signal, sys
-from hvd.checkpoints import write_atomically
-def write(file):
-    file.write(b"new" * 1000)
-    file.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-write_atomically(sys.argv[1], write)
-"""
-        files = checkpoints.Checkpoints(self.folder)
-        files.save(1, "old")
-        if ht.rank() == 0:
-            done = subprocess.run([sys.executable, "-c", program, files.path(1)], check=False)
-            self.assertEqual(done.returncode, -signal.SIGKILL)
-            self.assertEqual(len(os.listdir(self.folder)), 2)
-        self.assertEqual(files.load().state, "old")
-        files.save(2, "next")
-        if ht.rank() == 0:
-            self.assertEqual(len(os.listdir(self.folder)), 2)  # without the rest of the killed one
-
-    def train(self, optimizer, model, steps) -> list[float]:
-        losses = []
-        for step in steps:
-            generator = torch.Generator().manual_seed(10 * step + ht.rank())
-            optimizer.zero_grad()
-            loss = model(torch.randn(4, 6, generator=generator)).square().mean()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        return losses
-
-    def make(self, seed: int):
-        model = model_of(seed)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01 * (seed + 1))
-        return model, ht.DistributedOptimizer(optimizer, model.named_parameters())
-
-    def test_a_training_goes_on_as_if_it_had_not_stopped(self) -> None:
-        model, optimizer = self.make(seed=0)
-        files = ht.Checkpoints(self.folder)
-        self.assertIsNone(files.resume(model, optimizer))
-        self.train(optimizer, model, range(3))
-        files.save(2, model, optimizer, best=0.5, history=[1, 2])
-        expected = self.train(optimizer, model, range(3, 6))
-        model, optimizer = self.make(seed=ht.rank() + 1)
-        resumed = ht.Checkpoints(self.folder).resume(model, optimizer)
-        self.assertEqual(resumed, (2, {"best": 0.5, "history": [1, 2]}))
-        self.assertEqual(self.train(optimizer, model, range(3, 6)), expected)
-        ht.Checkpoints(self.folder, name="model").save(1, model)
-        with self.assertRaisesRegex(hvd.CheckpointError, "saved without optimizer"):
-            ht.Checkpoints(self.folder, name="model").resume(model, optimizer)
-
-    def test_ranks_are_equal_where_there_is_no_checkpoint(self) -> None:
-        model, optimizer = self.make(seed=ht.rank())
-        ht.Checkpoints(self.folder).resume(model, optimizer)
-        self.assertTrue(torch.equal(model[0].weight, model_of(0)[0].weight))
-        self.assertEqual(optimizer.param_groups[0]["lr"], 0.01)
 
 
 class Seeds(unittest.TestCase):

@@ -11,7 +11,9 @@ Exit code 77, and a sentence, when a framework the file needs is missing.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,6 +64,7 @@ def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.
             "HVD_START_TIMEOUT_SECONDS": "60",
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
+            "PYTHONFAULTHANDLER": "1",
             "PYTHONPATH": PACKAGES,
         }
         if environment.get("HVD_SHARE_GPU") == "1":  # NCCL refuses two ranks of a host on one GPU
@@ -80,8 +83,17 @@ def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.
     return processes
 
 
+def tell_where(processes: list[subprocess.Popen]) -> None:
+    """Has Python print the stacks of all threads of processes that hang (PYTHONFAULTHANDLER)."""
+    for process in processes:
+        process.send_signal(signal.SIGABRT)
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+
+
 def run_ranks(command: list[str], count: int, seconds: float = 120) -> list[Outcome]:
-    """The outcome of every rank; whoever is left at the deadline is killed (code -9)."""
+    """The outcome of every rank; who is left at the deadline is killed and tells where it was."""
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
         processes = start_ranks(command, count, folder)
@@ -89,7 +101,7 @@ def run_ranks(command: list[str], count: int, seconds: float = 120) -> list[Outc
             for process in processes:
                 process.wait(max(deadline - time.monotonic(), 0.01))
         except subprocess.TimeoutExpired:
-            pass
+            tell_where([process for process in processes if process.poll() is None])
         finally:
             for process in processes:
                 if process.poll() is None:

@@ -130,7 +130,11 @@ class Results(RunCase):
             )
             self.assertEqual(given, [2, 2])
             self.assertEqual(self.out, "line\nline\n")
-            self.assertEqual((Path(logs) / "rank-1.out").read_text(), "line\n")
+            self.assertEqual((Path(logs) / "latest" / "rank-1.out").read_text(), "line\n")
+
+    def test_the_end_may_take_the_grace_that_was_asked_for(self) -> None:
+        for options, seconds in (([], 30), (["--grace", "60"], 80), (["-x", "A", "--grace=1"], 21)):
+            self.assertEqual(hvd.launch._ending_seconds(options), seconds)
 
     def test_letters_that_the_output_here_lacks(self) -> None:
         kept = io.BytesIO()

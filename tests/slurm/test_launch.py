@@ -22,6 +22,30 @@ _SITE = {
     "master_addr_suffix": "i",
 }
 _MPI_TYPES = ("none", "pmi2", "pmix")
+_STARTS_AGAIN = """
+import os, sys, time
+import hvd
+rank = int(os.environ["SLURM_PROCID"])
+note = sys.argv[1] + "." + os.environ["SLURM_STEP_ID"] + "." + os.environ["SLURM_JOB_ID"]
+if not os.environ.get("HVD_RENDEZVOUS_DIR"):  # PMIx alone: its server ends a step in which a fence times out.
+    if rank != 3:
+        try:
+            hvd.init(start_timeout=1)
+            raise SystemExit("started without rank 3")
+        except hvd.DeadlineError:
+            open(f"{note}.{rank}", "w").close()
+    # A rank whose first start is not over yet would end the second one of the others.
+    while not all(os.path.exists(f"{note}.{other}") for other in range(3)):
+        time.sleep(0.01)
+for start in range(3):
+    hvd.init(start_timeout=60)
+    assert hvd.size() == 4, hvd.size()
+    hvd.barrier()
+    said = hvd.describe().split("found each other by", 1)[1].splitlines()[0]
+    hvd.shutdown()
+how = "by pmix" if "pmix" in said else "by another way"
+os.write(1, f"FINE {how}\\n".encode())
+"""
 
 
 @unittest.skipUnless(_PROBE.exists(), f"{_PROBE} is not built")
@@ -61,6 +85,19 @@ class TestPlainSrun(slurm_test.SlurmTest):
         state, output = self.run_batch(script, "-N2", "--ntasks-per-node=2")
         self.assertEqual(state, "FAILED")
         self.assertIn("srun", output)
+
+    def test_a_process_starts_again_and_after_a_start_that_timed_out(self):
+        program = self.write_script("again.py", _STARTS_AGAIN)
+        library = slurm_test.BUILD / "runtime" / "c" / "libhvd.so"
+        names = {"HVD_LIBRARY": library, "PYTHONPATH": slurm_test.SOURCE / "runtime" / "python"}
+        nowhere = {"HVD_RENDEZVOUS_DIR": "/proc/nowhere"}  # Leaves PMIx as the only way.
+        for mpi, more in [*((mpi, {}) for mpi in _MPI_TYPES), ("pmix", nowhere)]:
+            with self.subTest(mpi=mpi, more=more):
+                ranks = ["python3", "-B", program, f"{program}.gave-up"]
+                steps = ["srun", f"--mpi={mpi}", "-N2", "-n4", *ranks]
+                output = self.run_ok(steps, **{k: str(v) for k, v in {**names, **more}.items()})
+                self.assertEqual(output.count("FINE"), 4, output)
+                self.assertEqual(output.count("by pmix"), 4 if more else 0, output)
 
     def test_requeued_job_meets_again(self):
         script = self.write_script(
@@ -105,6 +142,20 @@ class TestHvdrun(slurm_test.SlurmTest):
         )
         self.assertIn("srun", output)
         self.assertFalse((self.cluster.root / "started").exists())
+
+    def test_np_in_a_task_of_several_is_refused(self):
+        hvdrun = [slurm_test.HVDRUN, "-np", "2"]
+        result = self.cluster.login(["srun", "-N2", "-n4", *hvdrun, _PROBE])
+        self.assertNotEqual(result.returncode, 0)
+        self.assertRegex(
+            result.stderr, r"-np 2: this process is rank \d of 4 already \(by Slurm step\)"
+        )
+        self.assertIn("--nested", result.stderr)
+        self.assertNotIn("size=", result.stdout)
+        output = self.run_ok(["srun", "-N2", "-n2", *hvdrun, "--nested", _PROBE])
+        self.assertEqual(output.count("size=2"), 4, output)
+        output = self.run_ok(["srun", "-n1", *hvdrun, _PROBE])
+        self.assertEqual(output.count("size=2"), 2, output)
 
     def test_np_over_several_nodes_says_which_stay_idle(self):
         hvdrun = [slurm_test.HVDRUN, "-np", "2"]
@@ -151,6 +202,35 @@ class TestHvdrun(slurm_test.SlurmTest):
             self.assertRegex(output, r"MASTER_ADDR=jz1i +site lab: .*master_addr_suffix: i")
             self.assertRegex(output, r"MASTER_PORT= +default: each task makes it")
 
+    def test_variables_reach_the_ranks_whatever_srun_exports(self):
+        command = [slurm_test.HVDRUN, "-x", "A=b c", "bash", "-c", "echo [$A] $MINE"]
+        for export in ("ALL", "NONE", "PATH"):
+            with self.subTest(export=export):
+                output = self.run_ok(
+                    ["salloc", "-N2", "-n2", *command], SLURM_EXPORT_ENV=export, MINE="mine"
+                )
+                self.assertEqual(output.count("[b c]"), 2, output)
+                self.assertEqual(output.count("mine"), 2 if export == "ALL" else 0, output)
+
+    def test_what_a_site_wants_of_srun_reaches_the_step(self):
+        site = self.cluster.root / "lab.json"
+        network = {"name": "SLURM_NETWORK", "value": "lab_net", "when": "nodes>1"}
+        needs_it = {"name": "NEEDS_IT", "value": "yes", "when": "nodes>1 and step_network=lab_net"}
+        env = [one | {"why": "faster", "source": "wiki"} for one in (network, needs_it)]
+        site.write_text(json.dumps(_SITE | {"srun_flags": ["--chdir=/tmp"], "env": env}))
+        show = [slurm_test.HVDRUN, "--site", site, "bash", "-c", "echo [$PWD $NEEDS_IT]"]
+        with self.subTest("salloc"):
+            self.assertEqual(self.run_ok(["salloc", "-N2", "-n2", *show]).count("[/tmp yes]"), 2)
+        with self.subTest("a task that cannot know it"):
+            done = self.cluster.login(["srun", "-N2", "-n2", *show])
+            warnings = re.findall("warning: .*NEEDS_IT left unset.*", done.stderr)
+            self.assertEqual(len(warnings), 1, done.stderr)
+            self.assertIn("export SLURM_NETWORK=lab_net", warnings[0])
+            self.assertNotIn("yes]", done.stdout)
+        with self.subTest("a task that knows it"):
+            output = self.run_ok(["srun", "-N2", "-n2", *show], SLURM_NETWORK="lab_net")
+            self.assertEqual(output.count(" yes]"), 2, output)
+
     def test_ranks_take_no_master_of_another_step(self):
         site = self.cluster.root / "lab.json"
         site.write_text(json.dumps(_SITE))
@@ -164,9 +244,9 @@ class TestHvdrun(slurm_test.SlurmTest):
                 for line in lines:
                     self.assertRegex(line, r"\[jz\di 2\d{4}\]$")
         with self.subTest("of the task around them"):
-            inner = [slurm_test.HVDRUN, "-np", "1", "bash", "-c", show]
+            inner = [slurm_test.HVDRUN, "-np", "1", "--nested", "bash", "-c", show]
             output = self.run_ok(["srun", "-N2", "-n2", *hvdrun, *inner])
-            self.assertEqual(output.count("[ ]"), 2, output)
+            self.assertEqual(len(set(re.findall(r"\[127\.0\.0\.1 2\d{4}\]", output))), 2, output)
         if shutil.which("mpirun.openmpi") is None:
             return
         with self.subTest("of the daemons of mpirun"):

@@ -144,6 +144,8 @@ class TestShapes(JobTest):
         self.assertIn("MY_TOKEN=(redacted)\n", environment)
         self.assertIn("PLAIN=shown\n", environment)
         self.assertEqual((folder / "environment").stat().st_mode & 0o777, 0o600)
+        for script in "job.sh", "command.sh":  # with the program's arguments
+            self.assertEqual((folder / script).stat().st_mode & 0o777, 0o700)
         site = (folder / "site.txt").read_text()
         self.assertIn("site: jean-zay", site)
         self.assertIn("partition: gpu_p13, 4 x V100 per node, 10 cores per task (http", site)

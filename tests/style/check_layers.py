@@ -30,6 +30,7 @@ _LAUNCHER_ORDER = [
     ["node"],
     ["plan"],
     ["run"],
+    ["cluster"],
     ["check", "describe", "env", "job", "lint"],
     ["main"],
 ]

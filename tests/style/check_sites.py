@@ -14,8 +14,8 @@ _MARKS = ("documented", "seen", "assumed")
 _PAGE = "docs/reference/sites.md"
 _KEYS = (
     "$schema id extends name aliases retired provenance source sources detect scheduler shell"
-    " partitions account gres_style typed gpu_bind hint time directives srun_flags network_flags"
-    " bootstrap_if mpi container env modules forbidden internet_on_nodes scratch_local"
+    " partitions account gres_style typed gpu_bind hint time time_required directives srun_flags network_flags"
+    " bootstrap_if mpi container env modules module_purge forbidden internet_on_nodes scratch_local"
     " master_addr_suffix reference notes"
 ).split()
 # What is no value of the cluster: names of our own, and text for readers.

@@ -21,7 +21,7 @@ _FORBIDDEN = re.compile(
             r"\bTOD[O]\b(?!\(#\d+\))",
             r"\bFIXM[E]\b",
             r"\bXX[X]\b",
-            r"NotImplementedErro[r]",
+            r"raise NotImplementedErro[r]",
             r"not (yet )?i[m]plemented",
         ]
     )

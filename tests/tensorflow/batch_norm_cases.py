@@ -138,6 +138,43 @@ class Layer(unittest.TestCase):
         self.near(output, own(expected, sizes), 2e-3)
         self.assertEqual(ours.moving_mean.dtype, "float32")
 
+    def test_far_from_zero(self) -> None:
+        """Against float128: the error is that of the type, times the offset where Keras adds it."""
+        sizes = list(range(5, hvd.size() + 5))
+        near = {"float64": 1e-14, "float32": 5e-7, "mixed_float16": 1e-3, "mixed_bfloat16": 1e-2}
+        for kind, offset in itertools.product(near, (0.0, 1e3, -1e6)):
+            if (
+                kind.startswith("mixed") and abs(offset) > 1e4
+            ):  # no half type has such numbers apart
+                continue
+            for mode in (lambda step: step, tf.function):
+                with self.subTest(kind=kind, offset=offset, mode=mode):
+                    self.check_far(sizes, kind, offset, near[kind], mode)
+
+    def check_far(self, sizes, kind, offset, near, mode) -> None:
+        narrow = tf.as_dtype(kind.replace("mixed_", "")).as_numpy_dtype
+        whole = ((whole_batch(sizes, (4,), -1) - 5) * 64 + offset).astype(narrow)
+        pull = np.linspace(-1, 2, whole.size).reshape(whole.shape).astype(narrow)
+        ours, _ = layers(whole.shape, dtype=kind)
+        output, of_input, of_weights = mode(training_step(ours))(
+            own(whole, sizes), own(pull, sizes)
+        )
+        expected = wide_step(whole, pull, ours.epsilon, rounded=narrow)
+        # Keras' own formula is x / s - (m / s), in float32 for what is narrower.
+        far = (1 + abs(offset) / 64) * (near if kind == "float64" else 3e-7)
+        near = max(near, far)
+        self.near(output, own(expected[0], sizes), near)
+        scale = np.abs(expected[1]).max()
+        self.near(of_input / scale, own(expected[1] / scale, sizes), 4 * near)
+        for one, other in zip(of_weights, expected[2]):
+            scale = np.abs(other).max() + whole.size
+            self.near(total(one) / scale, other / scale, 4 * near)
+        precise = 1e-12 if kind == "float64" else 2e-6
+        mean, variance = expected[3]
+        scale = 1 + abs(offset)
+        self.near(ours.moving_mean.numpy() / scale, 0.1 * mean / scale, precise)
+        self.near(ours.moving_variance.numpy(), 0.9 + 0.1 * variance, precise)
+
     def test_a_frozen_layer_and_inference_ask_no_other_rank(self) -> None:
         if hvd.rank() == 0:
             layer = SyncBatchNormalization()
@@ -207,6 +244,24 @@ def training_step(layer):
         return output, of_input, of_weights
 
     return step
+
+
+def wide_step(whole, pull, epsilon, rounded):
+    """training_step() of one process with all samples, by the formulas, in the widest type."""
+    gamma, beta = np.longdouble([0.5, 2.0, -1.0]), np.longdouble([0.0, 1.0, 3.0])
+    wide, pull = whole.astype(np.longdouble), pull.astype(np.longdouble)
+    axes = tuple(range(wide.ndim - 1))
+    mean = wide.mean(axes)
+    variance = ((wide - mean) ** 2).mean(axes)
+    scale = 1 / np.sqrt(variance + epsilon)
+    hat = (wide - mean) * scale
+    # What the loss sees is of the layer's type; its derivative is that of the same numbers.
+    output = (hat * gamma + beta).astype(rounded).astype(np.longdouble)
+    back = 2 * output * pull**2
+    of_input = gamma * scale * (back - back.mean(axes) - hat * (back * hat).mean(axes))
+    narrow = [one.astype(np.float64) for one in (output, of_input)]
+    sums = [one.astype(np.float64) for one in ((back * hat).sum(axes), back.sum(axes))]
+    return *narrow, sums, [one.astype(np.float64) for one in (mean, variance)]
 
 
 def interleaved(whole):

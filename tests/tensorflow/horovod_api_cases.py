@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import horovod.tensorflow as hvd
 import horovod.tensorflow.keras
 import keras
 import tensorflow as tf
+from horovod import _dropped
 from horovod_names_cases import Names, names_of, wrong_parameters
 
 import hvd.keras as our_keras
@@ -223,24 +226,7 @@ class Refused(unittest.TestCase):
 
 # What docs/how-to/migrate-from-horovod.md says that Keras and TensorFlow refuse, and what to write.
 REFUSED_BY_KERAS = [
-    (
-        "keras.optimizers.Adadelta(lr=1.0)",
-        ValueError,
-        "keras.optimizers.Adadelta(learning_rate=1.0)",
-    ),
-    ("opt.lr.assign(0.1)", AttributeError, "setattr(opt, 'learning_rate', 0.1)"),
     ("keras.backend.get_value(opt.learning_rate)", AttributeError, "float(opt.learning_rate)"),
-    (
-        "model.compile(opt, 'mse', experimental_run_tf_function=False)",
-        TypeError,
-        "model.compile(hvd.DistributedOptimizer(opt), 'mse')",
-    ),
-    ("metric.reset_states()", AttributeError, "metric.reset_state()"),
-    (
-        "hvd.broadcast_variables(opt.variables(), root_rank=0)",
-        TypeError,
-        "hvd.broadcast_variables(opt.variables, root_rank=0)",
-    ),
     (
         "hvk.callbacks.LearningRateWarmupCallback(warmup_epochs=5)",
         TypeError,
@@ -276,13 +262,104 @@ REFUSED_BY_KERAS = [
         RuntimeError,
         "hvd.broadcast_variables(model.variables, 0)",
     ),
-    (
-        "tf.Session(config=tf.ConfigProto())",
-        AttributeError,
-        "tf.config.list_physical_devices('GPU')",
-    ),
     ("tf.estimator.Estimator", AttributeError, "v1.train.MonitoredTrainingSession"),
 ]
+
+
+# What the modules named horovod take for scripts, and what is to be seen of it.
+TAKEN = {
+    "model.compile(..., experimental_run_tf_function=False)": (
+        "model.compile(opt, 'mse', experimental_run_tf_function=False)",
+        "model.optimizer is opt",
+    ),
+    "metric.reset_states()": (
+        "metric.update_state(1.0); metric.reset_states()",
+        "float(metric.result()) == 0",
+    ),
+    "optimizer.variables()": (
+        "hvd.broadcast_variables(opt.variables(), root_rank=0)",
+        "isinstance(opt.variables, list)",
+    ),
+    "Adadelta(lr=1.0)": (
+        "opt = keras.optimizers.Adadelta(lr=0.25)",
+        "float(opt.learning_rate) == 0.25",
+    ),
+    "optimizer.lr": ("opt.lr = 0.25", "float(opt.learning_rate) == float(opt.lr) == 0.25"),
+    'ModelCheckpoint("w-{epoch}.h5", save_weights_only=True)': (
+        "found = keras.callbacks.ModelCheckpoint('w-{epoch}.h5', save_weights_only=True)",
+        "found.filepath == 'w-{epoch}.weights.h5'",
+    ),
+    "keras.backend.set_session(session)": ("keras.backend.set_session(None)", "True"),
+    "tf.ConfigProto()": ("found = tf.ConfigProto()", "isinstance(found, v1.ConfigProto)"),
+    "tf.Session(config=config)": (
+        "found = tf.Session(config=v1.ConfigProto())",
+        "isinstance(found, v1.Session)",
+    ),
+}
+UNTOUCHED = """
+import hvd.keras, hvd.tensorflow.keras, hvd.elastic, keras, tensorflow as tf
+opt = keras.optimizers.SGD(0.1)
+found = [hasattr(keras.metrics.Metric, "reset_states"), callable(opt.variables), hasattr(opt, "lr")]
+found += [hasattr(tf, "Session"), hasattr(keras.backend, "set_session"), hasattr(hvd.keras, "AdaSum")]
+print(found)
+"""
+
+
+class Taken(unittest.TestCase):
+    def test_each_is_taken_and_told_once(self) -> None:
+        hvd.init()
+        table = {one.line: one.sentence for one in (*_dropped.KERAS, *_dropped.TENSORFLOW)}
+        self.assertEqual(set(TAKEN), set(table))
+        for line, (script, seen) in TAKEN.items():
+            model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+            known = {
+                "model": model,
+                "opt": keras.optimizers.SGD(0.5),
+                "metric": keras.metrics.Mean(),
+            }
+            known |= globals()
+            said = io.StringIO()
+            with self.subTest(line), contextlib.redirect_stderr(said):
+                _dropped._told.clear()
+                for _ in range(2):
+                    exec(script, known)  # noqa: S102 (our own table)
+                self.assertTrue(eval(seen, known), seen)  # noqa: S307
+                self.assertEqual(said.getvalue().splitlines(), [f"horovod: {table[line]}"])
+
+    def test_names_of_the_pages(self) -> None:
+        hvd.init()
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            _dropped._told.clear()
+            for module in (hvd, horovod.keras, horovod.tensorflow.keras):
+                self.assertEqual(module.AdaSum, hvd.Adasum)
+            self.assertEqual((horovod.size(), horovod.rank()), (1, 0))
+            self.assertIs(horovod.callbacks, horovod.keras.callbacks)
+        self.assertEqual(len(said.getvalue().splitlines()), 2, said.getvalue())
+        with self.assertRaisesRegex(AttributeError, "horovod.*has no attribute 'nothing'"):
+            horovod.nothing  # noqa: B018 (asking is the test)
+
+    def test_hvd_touches_nothing(self) -> None:
+        found = in_a_process(UNTOUCHED)
+        self.assertEqual(found.stdout.strip(), str([False] * 6), found.stderr)
+
+    def test_the_page_has_each(self) -> None:
+        page = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "migrate-from-horovod.md"
+        text = page.read_text()
+        for line in TAKEN:
+            self.assertIn(f"| `{line}` |", text)
+
+    def test_gpus_of_a_session_become_those_of_the_process(self) -> None:
+        config = v1.ConfigProto()
+        config.gpu_options.visible_device_list = "1"
+        config.gpu_options.allow_growth = True
+        double = unittest.mock.Mock()
+        double.config.list_physical_devices.return_value = ["first", "second"]
+        rest = _dropped._gpus_chosen(double, config)
+        double.config.set_visible_devices.assert_called_once_with(["second"], "GPU")
+        double.config.experimental.set_memory_growth.assert_called_once_with("second", True)
+        self.assertEqual(rest.gpu_options.visible_device_list, "")
+        self.assertTrue(rest.gpu_options.allow_growth)
 
 
 class MigrationPage(unittest.TestCase):
@@ -300,11 +377,6 @@ class MigrationPage(unittest.TestCase):
                 with self.assertRaises(error):
                     eval(old, {**globals(), **known})  # noqa: S307 (our own table)
                 eval(new, {**globals(), **known})  # noqa: S307
-
-    def test_the_old_name_of_the_rate_is_taken_in_silence(self) -> None:
-        opt = keras.optimizers.SGD(0.5)
-        opt.lr = 0.25
-        self.assertEqual(float(opt.learning_rate), 0.5)
 
     def test_an_estimator_becomes_a_session(self) -> None:
         hvd.init()

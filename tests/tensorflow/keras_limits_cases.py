@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import unittest
-import unittest.mock
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import hvd
 import hvd.keras as hk
@@ -46,6 +48,77 @@ def ones(model: Any) -> float:
 
 def weight(model: Any) -> float:
     return float(keras.ops.convert_to_numpy(model.weights[0])[0, 0])
+
+
+class WarmUp(unittest.TestCase):
+    def rates(self, schedule: Any, passes: int, later: bool = False, scaled: bool = False) -> list:
+        """The rate of each of seven updates, by what they change."""
+        inner = SGD(0.5 if later else schedule)
+        made = keras.optimizers.LossScaleOptimizer(inner, 1.0) if scaled else inner
+        optimizer = hk.DistributedOptimizer(made, backward_passes_per_step=passes)
+        if later:
+            optimizer.learning_rate = schedule
+        model, found = network(optimizer), []
+        for _ in range(7):
+            for _ in range(passes):
+                before = weight(model)
+                ones(model)
+            found.append((weight(model) - before) / (2 * passes * (1 - before)))
+        return found
+
+    def test_counts_updates_whatever_adds_up(self) -> None:
+        expected = [0.01 * (1 + 3 * min(step / 4, 1)) for step in range(7)]
+        for passes, options in ((1, {}), (3, {}), (3, {"later": True}), (3, {"scaled": True})):
+            schedule = hk.schedules.WarmupSchedule(0.04, 4, 4)
+            found = self.rates(schedule, passes, **options)
+            np.testing.assert_allclose(found, expected, 1e-4, err_msg=f"{passes} {options}")
+            copy = type(schedule).from_config(schedule.get_config())
+            self.assertAlmostEqual(float(copy(2 * passes)), 0.025, places=6)
+
+    def test_of_an_optimizer_of_keras_is_told(self) -> None:
+        schedule = hk.schedules.WarmupSchedule(0.04, 4, 4, backward_passes_per_step=5)
+        self.assertAlmostEqual(float(schedule(14)), 0.025, places=6)
+        with self.assertRaisesRegex(ValueError, "passes_per_step"):
+            hk.schedules.WarmupSchedule(0.04, 4, backward_passes_per_step=0)
+
+
+class OwnGpu(unittest.TestCase):
+    """TensorFlow's functions stand in: there is no GPU here, where nothing is to be done."""
+
+    def chosen(self, count: int, **variables: str) -> list[Any]:
+        gpus = [f"GPU:{place}" for place in range(count)]
+        config = mock.Mock()
+        config.list_physical_devices.return_value = gpus
+        config.get_visible_devices.return_value = gpus
+        config.experimental.get_memory_growth.return_value = False
+        with mock.patch.object(tf, "config", config), mock.patch.dict(os.environ, variables):
+            hk.use_own_gpu()
+        self.assertEqual(
+            [call.args for call in config.experimental.set_memory_growth.call_args_list],
+            [(*call.args[:1], True) for call in config.set_visible_devices.call_args_list],
+        )
+        return [call.args[0] for call in config.set_visible_devices.call_args_list]
+
+    def test_is_hvdruns_or_that_of_the_local_rank(self) -> None:
+        os.environ.pop("HVD_LOCAL_DEVICE", None)
+        hk.use_own_gpu()
+        self.assertEqual(self.chosen(0), [])
+        self.assertEqual(self.chosen(4), [f"GPU:{hk.local_rank()}"])
+        self.assertEqual(self.chosen(1), ["GPU:0"])  # srun gave each task its own
+        self.assertEqual(self.chosen(4, HVD_LOCAL_DEVICE="3"), ["GPU:3"])
+        with self.assertRaisesRegex(ValueError, "HVD_LOCAL_DEVICE is 4, .* sees 2 GPUs: start at"):
+            self.chosen(2, HVD_LOCAL_DEVICE="4")
+
+    def test_too_late_and_twice(self) -> None:
+        with mock.patch.object(tf, "config") as config:
+            config.list_physical_devices.return_value = ["GPU:0"]
+            config.get_visible_devices.return_value = ["GPU:0"]
+            config.experimental.get_memory_growth.return_value = False
+            config.set_visible_devices.side_effect = RuntimeError("after being initialized")
+            with self.assertRaisesRegex(hk.InvalidArgumentError, "call it right after hvd.init"):
+                hk.use_own_gpu()
+            config.experimental.get_memory_growth.return_value = True
+            hk.use_own_gpu()
 
 
 class Clones(unittest.TestCase):
@@ -107,7 +180,7 @@ class Broadcasts(unittest.TestCase):
             if hvd.rank() == hvd.size() - 1:
                 raise hvd.errors.PeerLostError("broken off")
 
-        with unittest.mock.patch.object(backend, "broadcast", broken):
+        with mock.patch.object(backend, "broadcast", broken):
             try:
                 self.begin(1.0)
             except hvd.errors.PeerLostError:
@@ -218,6 +291,8 @@ class Files(unittest.TestCase):
             self.steps(model, 1)
             self.assert_alike(model, self.loaded(model))
 
+    # What the rank outside of the set learns is not what the others do.
+    @mock.patch.dict(os.environ, HVD_CHECK_REPLICAS="0")
     def test_process_sets(self) -> None:
         ranks = list(range(hvd.size() - 1))
         group = hk.add_process_set(ranks)

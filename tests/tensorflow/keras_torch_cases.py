@@ -43,6 +43,16 @@ def tearDownModule() -> None:  # noqa: N802
     hk.shutdown()
 
 
+class OwnGpu(unittest.TestCase):
+    def test_is_the_current_device(self) -> None:
+        hk.use_own_gpu()  # there is none
+        with mock.patch.multiple(
+            torch.cuda, is_available=lambda: True, device_count=lambda: 4, set_device=mock.DEFAULT
+        ) as changed:
+            hk.use_own_gpu()
+        changed["set_device"].assert_called_once_with(hk.local_rank())
+
+
 class Learning(Case):
     def test_fit(self) -> None:
         self.learns(lambda: SGD(0.5, momentum=0.9, clipnorm=0.05))

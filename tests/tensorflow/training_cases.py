@@ -376,7 +376,7 @@ class Refusals(Case):
 
     def test_arguments(self) -> None:
         wrap, plain = ht.DistributedOptimizer, momentum()
-        self.refuses("got 'sgd': an optimizer of Keras 3 or a", lambda: wrap("sgd"))
+        self.refuses("got 'sgd': an optimizer of Keras or a", lambda: wrap("sgd"))
         self.refuses("already: wrap once", lambda: wrap(wrap(plain)))
         self.refuses(
             "per_step is 0: it must be > 0", lambda: wrap(plain, backward_passes_per_step=0)

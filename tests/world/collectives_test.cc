@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Broadcast, allgather, barrier, groups, callbacks and several threads, end to end.
 #include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -135,6 +138,40 @@ TEST_P(CollectivesWorld, CallbacksRunOnceAndMaySubmit) {
     EXPECT_EQ(calls.load(), 1);
     EXPECT_EQ(second[0], static_cast<float>(engine.world().size));
   });
+}
+
+TEST_P(CollectivesWorld, ACallbackMayHoldTheEngineLast) {
+  World world(GetParam());
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    ranks.emplace_back(
+        [rank, size = world.size(), own = std::shared_ptr<Engine>(world.take(rank))]() mutable {
+          std::vector<float> values(5, 1.0F);
+          std::vector<float> never(1, 1.0F);
+          std::promise<void> released;
+          std::promise<void> let_go;
+          std::promise<Status> ended;
+          Request pending = allreduce_request("of rank " + std::to_string(rank) + " alone", never);
+          pending.on_complete = [&](const Status& status) { ended.set_value(status); };
+          ASSERT_TRUE(own->submit(std::move(pending)).is_ok());
+          Request request = allreduce_request("together", values);
+          // It fails where another rank has gone before.
+          request.on_complete = [&, last = own](const Status&) mutable {
+            released.get_future().wait();
+            last.reset();
+            let_go.set_value();
+          };
+          ASSERT_TRUE(own->submit(std::move(request)).is_ok());
+          own.reset();
+          released.set_value();
+          auto callback = let_go.get_future();
+          ASSERT_EQ(callback.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+          auto end = ended.get_future();
+          ASSERT_EQ(end.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+          EXPECT_EQ(end.get().is_ok(), size == 1);
+        });
+  }
+  for (std::thread& rank : ranks) rank.join();
 }
 
 TEST_P(CollectivesWorld, SeveralThreadsOfARankMayWaitAtOnce) {

@@ -122,6 +122,49 @@ TEST_P(GradientsWorld, MixedMethodsShareAStep) {
   });
 }
 
+TEST_P(GradientsWorld, AGradientThatIsNotFiniteOnOneRankTakesNothingFromAnyRank) {
+  World world(GetParam());
+  world.run([](int rank, Engine& engine) {
+    for (const CompressionMethod method :
+         {CompressionMethod::kFloat8E4m3, CompressionMethod::kTopK, CompressionMethod::kPowerSgd}) {
+      for (const std::size_t bad : {std::size_t{0}, std::size_t{1}}) {  // compressed, and whole
+        GradientReducer reducer(GradientSet(Model::description(), {}));
+        for (const std::size_t i : {0, 2}) {
+          ASSERT_TRUE(reducer.set().compress(i, {.method = method}).is_ok());
+        }
+        Model model;
+        model.fill(rank, 0);
+        ASSERT_TRUE(run_step(reducer, engine, model).is_ok());
+        const Bytes before = reducer.set().save();
+        model.fill(rank, 1);
+        if (rank == engine.world().size - 1) model.gradients[bad][3] = -INFINITY;
+        ASSERT_TRUE(run_step(reducer, engine, model).is_ok());
+        expect_equal_everywhere(engine, model);
+        EXPECT_FALSE(std::isfinite(model.gradients[bad][3])) << name_of(method);
+        EXPECT_TRUE(std::isfinite(model.gradients[2][3])) << name_of(method);
+        EXPECT_EQ(reducer.set().save(), before) << name_of(method);
+      }
+    }
+  });
+}
+
+TEST_P(GradientsWorld, ClipsTheNormOfTrueGradients) {
+  World world(GetParam());
+  world.run([](int, Engine& engine) {
+    GradientReducer reducer(GradientSet(Model::description(), {.clip_norm = 2}));
+    ASSERT_TRUE(reducer.set().set_loss_scale(1'024).is_ok());
+    Model model;
+    model.fill(0, 3);
+    const double before = model.norm();
+    for (auto& gradient : model.gradients) {
+      for (float& value : gradient) value *= 1'024;
+    }
+    ASSERT_TRUE(run_step(reducer, engine, model).is_ok());
+    EXPECT_NEAR(reducer.last_norm(), before, 1e-4);
+    EXPECT_NEAR(model.norm(), 2 * 1'024, 0.1);
+  });
+}
+
 TEST_P(GradientsWorld, ClipsTheGlobalNormOfReducedGradients) {
   World world(GetParam());
   world.run([](int, Engine& engine) {

@@ -253,11 +253,15 @@ TEST_F(NcclFailures, OfARankFreeTheOthersFromTheirKernels) {
 }
 
 TEST_F(NcclFailures, OfOneRankWhileAllConnectReachesTheOthers) {
-  NcclRanks world({1, 2});
-  double_nccl_fail("ncclCommGetAsyncError", 1, ncclUnhandledCudaError, 1);
-  world.run([](int rank, Engine& engine) {
-    expect_told(sum(rank, engine, "first"), "cannot ask for its state");
-  });
+  for (const bool comes_late : {false, true}) {
+    SCOPED_TRACE(comes_late ? "rank 0 finds nobody to connect to" : "all connect");
+    NcclRanks world({1, 2});
+    double_nccl_fail("ncclCommGetAsyncError", 1, ncclUnhandledCudaError, 1);
+    if (comes_late) double_nccl_block("ncclCommInitRankConfig", 1, 700, 0);
+    world.run([](int rank, Engine& engine) {
+      expect_told(sum(rank, engine, "first"), "cannot ask for its state");
+    });
+  }
 }
 
 TEST_F(NcclFailures, OfOneRanksStreamReachesTheOthers) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
+
 #include <string>
 
 #include "doubles/cuda/double_cuda.h"
@@ -26,6 +28,10 @@ class NcclWorld : public testing::Test {
   }
   void TearDown() override {
     EXPECT_EQ(double_nccl_complaints(), 0) << double_nccl_last_complaint();
+    // Memory is freed on a thread of its own.
+    for (const Deadline deadline = soon(); double_nccl_alive() != 0 && !deadline.has_passed();) {
+      sched_yield();
+    }
     EXPECT_EQ(double_nccl_alive(), 0) << "communicators, registrations or memory are left";
     double_reset();
     double_nccl_reset();

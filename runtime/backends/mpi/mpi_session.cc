@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "backends/mpi/wait_notice.h"
+#include "bootstrap/local_host.h"
 
 namespace hvd {
 namespace {
@@ -67,7 +68,7 @@ MpiProbe probe_mpi(const Environment& environment, std::string_view wanted) {
 
 Result<std::shared_ptr<MpiSession>> MpiSession::open(std::unique_ptr<MpiLibrary> library, int rank,
                                                      int size, Deadline deadline) {
-  std::shared_ptr<MpiSession> session(new MpiSession(std::move(library)));
+  std::shared_ptr<MpiSession> session(new MpiSession(std::move(library), rank));
   Status status = session->start(size);
   if (status.is_ok()) status = session->duplicate(rank, size, deadline);
   if (status.is_ok()) return session;
@@ -79,9 +80,9 @@ Status MpiSession::start(int size) {
   HVD_TRY_ASSIGN(hvd_mpi_state state, library_->state());
   if (state.initialized == 0) {
     const WaitNotice notice(
-        format_text("MPI_Init_thread of {}; do all ranks run, and does its own mpirun start them? "
-                    "HVD_BACKEND=tcp does without MPI",
-                    state.library),
+        format_text("rank {} on {} is in MPI_Init_thread of {}; do all ranks run, and does its own "
+                    "mpirun start them? HVD_BACKEND=tcp does without MPI",
+                    rank_, local_host_name(), state.library),
         kNoticePeriod);
     HVD_TRY(library_->check(library_->calls().init(library_->mpi()), "cannot initialise MPI"));
     is_ours_ = true;
@@ -142,8 +143,9 @@ MpiSession::~MpiSession() {
   if (has_duplicate_) library_->calls().free_duplicate(library_->mpi());
   if (!is_ours_) return;
   const WaitNotice notice(
-      "MPI_Finalize, after hvd has ended well; the process may be ended, nothing is lost. "
-      "HVD_BACKEND=tcp does without MPI",
+      format_text("rank {} on {} is in MPI_Finalize, after hvd has ended well; the process may be "
+                  "ended, nothing is lost. HVD_BACKEND=tcp does without MPI",
+                  rank_, local_host_name()),
       kNoticePeriod);
   library_->calls().finalize(library_->mpi());
 }

@@ -48,12 +48,14 @@ class MpiSession {
   bool may_call() const;
 
  private:
-  explicit MpiSession(std::unique_ptr<MpiLibrary> library) : library_(std::move(library)) {}
+  MpiSession(std::unique_ptr<MpiLibrary> library, int rank)
+      : library_(std::move(library)), rank_(rank) {}
   Status start(int size);
   Status duplicate(int rank, int size, Deadline deadline);
   Status finish(const char* what, Deadline deadline);
 
   std::unique_ptr<MpiLibrary> library_;
+  int rank_;
   std::vector<int> mpi_ranks_;  // by rank of the job
   std::vector<int> job_ranks_;  // by rank of MPI_COMM_WORLD
   bool is_ours_ = false;        // we initialised MPI

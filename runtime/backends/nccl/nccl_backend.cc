@@ -97,8 +97,10 @@ NcclBuild describe_nccl_build(const Environment& environment) {
   if (source.path.find('/') != std::string::npos && ::access(source.path.c_str(), R_OK) != 0) {
     unless = ", but it is not there";
   }
-  return {true, format_text("{} is loaded at the first tensor in GPU memory: {} ({}{})", kNcclTitle,
-                            source.path, source.reason, unless)};
+  return {true,
+          format_text("{} is loaded at the first tensor in GPU memory: {} ({}{})", kNcclTitle,
+                      source.path, source.reason, unless),
+          nccl_version_here()};
 }
 
 }  // namespace hvd

@@ -16,6 +16,7 @@ extern const BackendEntry kNcclBackend;
 struct NcclBuild {
   bool is_there = false;
   std::string reason;  ///< Which library would be used and why, or what was missing.
+  int version = 0;     ///< nccl_version_here(); 0 where it is not there.
 };
 NcclBuild describe_nccl_build(const Environment& environment);
 

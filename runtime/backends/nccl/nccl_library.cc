@@ -97,6 +97,18 @@ std::string loaded_nccl_path() {
   return path;
 }
 
+int nccl_version_here() {
+  int version = NCCL_VERSION_CODE;
+  const std::string loaded = loaded_nccl_path();
+  void* const library =
+      loaded.empty() ? nullptr : ::dlopen(loaded.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return version;
+  decltype(&ncclGetVersion) get_version = nullptr;
+  if (find(library, "ncclGetVersion", get_version)) static_cast<void>(get_version(&version));
+  ::dlclose(library);
+  return version;
+}
+
 std::string nccl_version_text(int version) {
   return format_text("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }

@@ -71,6 +71,8 @@ struct NcclSource {
 
 /// The path of the NCCL that this process has loaded, under whatever name; empty: none.
 std::string loaded_nccl_path();
+/// 22809 for 2.28.9: of the NCCL that this process has loaded, else of the headers of this build.
+int nccl_version_here();
 /// "2.28.9" of 22809.
 std::string nccl_version_text(int version);
 

@@ -68,6 +68,14 @@ class Preparation : public Task {
     return Progress::kFailed;
   }
 
+  /// A rank that fails leaves the others' connections refused: theirs must not be told first.
+  Progress doubt(const Status& failure) {
+    if (failure.code() != Code::kSystem) return fail(failure);
+    status_ = session_.in_doubt(failure);
+    doubted_until_ = Deadline::after(kDoubtTime);
+    return Progress::kBlocked;
+  }
+
   Progress agree() {
     const Progress progress = facts_->advance();
     if (progress == Progress::kFailed) return fail(facts_->status());
@@ -90,9 +98,11 @@ class Preparation : public Task {
   }
 
   Progress connect() {
+    if (!status_.is_ok())
+      return doubted_until_.has_passed() ? Progress::kFailed : Progress::kBlocked;
     const CurrentGpu current(session_.gpu());
     const auto settled = session_.communicator().is_settled();
-    if (!settled.is_ok()) return fail(session_.with_cause(settled.status()));
+    if (!settled.is_ok()) return doubt(settled.status());
     if (settled.value()) return Progress::kDone;
     if (!deadline_.has_passed()) return Progress::kBlocked;
     return fail(error(Code::kTimeout,
@@ -103,6 +113,7 @@ class Preparation : public Task {
   NcclSession& session_;
   std::unique_ptr<ToldByAll> facts_;  // null once all have told
   Deadline deadline_ = kForever;
+  Deadline doubted_until_ = kForever;
   Status status_;
 };
 

@@ -64,11 +64,15 @@ Status NcclSession::begin(const ncclUniqueId& id) {
   return communicator().begin(id, context_.communicator.rank, context_.communicator.size);
 }
 
-Status NcclSession::with_cause(const Status& failure) const {
-  if (failure.code() != Code::kSystem) return failure;
+Status NcclSession::in_doubt(const Status& failure) const {
   const Status device = gpu_->record(stream()).status();
-  if (device.is_ok()) return failure;
-  return error(failure.code(), "{}; {}", failure.message(), device.message());
+  Status status = device.is_ok()
+                      ? failure
+                      : error(failure.code(), "{}; {}", failure.message(), device.message());
+  const Communicator& communicator = context_.communicator;
+  log(LogLevel::kWarning, "nccl", "rank {} on host {}: {}", communicator.world_rank(),
+      communicator.host(), status.message());
+  return status;
 }
 
 std::shared_ptr<NcclSession::Arrival> NcclSession::watch(GpuEventPtr event) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,6 +27,9 @@ struct NcclSettings {
 
   static Result<NcclSettings> from(const Environment& environment);
 };
+
+/// How long a failure of the system may be due to another rank, which the host tells of.
+inline constexpr std::chrono::milliseconds kDoubtTime{500};
 
 /// A thread of ours tells the engine that the device has come to a point, as long as there is one.
 class NcclBell {
@@ -98,9 +102,10 @@ class NcclSession {
     board_.count_launched();
     ++head_;
   }
-  /// NCCL's failure, with what the driver says of the GPU where that has failed for good: NCCL
-  /// itself says little ("unhandled cuda error").
-  Status with_cause(const Status& failure) const;
+  /// NCCL's failure of the system, which may be due to another rank: logged here, in case the job
+  /// ends with that rank's name. With what the driver says of the GPU where that has failed for
+  /// good: NCCL itself says little ("unhandled cuda error").
+  Status in_doubt(const Status& failure) const;
 
   /// Tells the user about a batch that does not end.
   void report(const StalledBatch& batch) const;

@@ -18,8 +18,6 @@ namespace {
 /// All ranks have the batch; others may still have to wait for another set that connects (which has
 /// a limit of its own), or for what their device does.
 constexpr std::chrono::minutes kBucketTime{10};
-/// How long a failure of the system may be the end of another rank, which the host tells of.
-constexpr std::chrono::milliseconds kDoubtTime{500};
 
 class NcclTask : public Task {
  public:
@@ -97,11 +95,7 @@ class NcclTask : public Task {
   /// ends the epoch with its name before this does.
   Progress doubt(const Status& failure) {
     if (failure.code() != Code::kSystem) return fail(failure);
-    Status status = session_.with_cause(failure);
-    const Communicator& communicator = session_.context().communicator;
-    log(LogLevel::kWarning, "nccl", "rank {} on host {}: {}", communicator.world_rank(),
-        communicator.host(), status.message());
-    status_ = std::move(status);
+    status_ = session_.in_doubt(failure);
     stage_ = Stage::kDoubt;
     doubted_until_ = Deadline::after(kDoubtTime);
     return Progress::kBlocked;

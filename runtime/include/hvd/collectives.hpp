@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Collective operations over std::span: header only, over the C interface in hvd.h.
 ///
-/// Functions throw hvd::Error. Memory given to an asynchronous operation stays the caller's and
-/// must live until wait() has returned.
+/// Functions throw hvd::Error; destructors do not. Memory given to an asynchronous operation stays
+/// the caller's: it must neither change, move (a vector that grows does) nor end until wait() has
+/// returned or the hvd::Pending has ended. So declare the memory before what borrows it.
+///
+/// What an exception leaves unfinished, its owner ends before the memory does: it waits for the
+/// other ranks, 10 s at most, then ends this rank's part in the job (hvd_abort()), so that every
+/// other rank gets an hvd::Error that names this one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -53,11 +60,45 @@ constexpr hvd_dtype dtype_of() {
   }
 }
 
-/// Joins the job for its lifetime. One at a time per process.
+namespace detail {
+
+/// Seconds for the other ranks to come to what this rank will not go on with.
+inline constexpr double kPatienceSeconds = 10;
+
+/// Tells whether an exception ends the object that this is a member of.
+class Unwinding {
+ public:
+  bool operator()() const noexcept { return std::uncaught_exceptions() > before_; }
+
+ private:
+  int before_ = std::uncaught_exceptions();
+};
+
+/// Ends a set of gradients before the memory of the gradients. A rank that an exception took out of
+/// a step will not give the rest of it, for which the others wait: they are told at once.
+class EndGradients {
+ public:
+  void operator()(hvd_gradients* gradients) const noexcept {
+    if (is_unwinding_()) hvd_gradients_abandon(gradients, "an exception left a training step", 0);
+    hvd_gradients_destroy(gradients);
+  }
+
+ private:
+  Unwinding is_unwinding_;
+};
+using OwnedGradients = std::unique_ptr<hvd_gradients, EndGradients>;
+
+}  // namespace detail
+
+/// Joins the job for its lifetime. One at a time per process. An exception that ends it ends the
+/// job for the other ranks as well: their operations fail, and name this rank.
 class Context {
  public:
   explicit Context(const hvd_init_options* options = nullptr) { check(hvd_init(options)); }
-  ~Context() { hvd_shutdown(kPatienceSeconds); }
+  ~Context() {
+    if (is_unwinding_()) hvd_abort("an exception left the scope of its hvd::Context");
+    hvd_shutdown(detail::kPatienceSeconds);
+  }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -75,14 +116,16 @@ class Context {
   }
 
  private:
-  static constexpr double kPatienceSeconds = 10;
+  detail::Unwinding is_unwinding_;
 };
 
-/// An operation on its way. Waits for it in the destructor, because the memory is borrowed.
+/// An operation on its way. Waits for it in the destructor, because the memory is borrowed; where
+/// an exception ends it, not longer than 10 s: see the head of this file.
 class Pending {
  public:
   explicit Pending(hvd_handle handle) : handle_(handle) {}
-  Pending(Pending&& other) noexcept : handle_(std::exchange(other.handle_, 0)) {}
+  Pending(Pending&& other) noexcept
+      : handle_(std::exchange(other.handle_, 0)), is_unwinding_(other.is_unwinding_) {}
   Pending& operator=(Pending&& other) noexcept {
     if (this != &other) {
       finish();
@@ -125,10 +168,16 @@ class Pending {
   void forget() { hvd_release(std::exchange(handle_, 0)); }
   void finish() noexcept {
     if (handle_ == 0) return;
+    int done = 1;
+    if (is_unwinding_() && hvd_wait(handle_, detail::kPatienceSeconds) == HVD_TIMEOUT &&
+        hvd_poll(handle_, &done) == HVD_OK && done == 0) {
+      hvd_abort("an exception left an operation that other ranks did not come to");
+    }
     hvd_wait(handle_, -1);
     forget();
   }
   hvd_handle handle_;
+  detail::Unwinding is_unwinding_;
 };
 
 namespace detail {

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,36 +27,29 @@ struct GpuBuffer {
 /// for the device. Call it once before training.
 inline void broadcast(const std::vector<GpuBuffer>& buffers, GpuDevice device, void* stream,
                       int root, std::int32_t process_set = 0) {
-  std::vector<hvd_handle> handles;
+  std::vector<Pending> pending;
+  pending.reserve(buffers.size());
   for (const GpuBuffer& buffer : buffers) {
     const auto count = static_cast<std::int64_t>(buffer.count);
     hvd_tensor tensor = detail::flat_tensor<float>(buffer.data, buffer.data, count);
     hvd_request request = detail::request_of(HVD_BROADCAST, process_set, {device, stream});
     request.root = root;
-    handles.push_back(detail::start(request, "broadcast." + buffer.name, {&tensor, 1}, true));
+    pending.emplace_back(detail::start(request, "broadcast." + buffer.name, {&tensor, 1}, true));
   }
-  hvd_status status = HVD_OK;
-  std::string text;
-  for (const hvd_handle handle : handles) {
-    const hvd_status one = hvd_wait_stream(handle, stream, -1);
-    if (one != HVD_OK && status == HVD_OK) {
-      status = one;
-      text = hvd_last_error();
-    }
-    hvd_release(handle);
-  }
-  if (status != HVD_OK) throw Error(status, text);
+  for (Pending& one : pending) one.wait_stream(stream);
 }
 
 /// Averages gradients over the ranks while the backward pass goes on, in the order of streams.
 ///
 /// Each step: put what writes gradient i into a stream and call ready(i, stream), for each; then
-/// wait(stream), and put the update of the values into that stream. One thread at a time.
+/// wait(stream), and put the update of the values into that stream. A gradient is borrowed from
+/// ready() until wait() has returned, then until the stream has come to that. An exception that
+/// ends this in the middle of a step ends this rank's part in the job. One thread at a time.
 class GpuGradients {
  public:
   GpuGradients(std::vector<GpuBuffer> gradients, GpuDevice device,
                hvd_compression_method wire = HVD_COMPRESS_NONE)
-      : gradients_(std::move(gradients)), set_(create(device, wire), hvd_gradients_destroy) {}
+      : gradients_(std::move(gradients)), set_(create(device, wire)) {}
 
   /// What `stream` holds by now writes gradient `index`; its reduction may start after that.
   void ready(std::size_t index, void* stream) { send(index, stream, 0); }
@@ -98,7 +90,7 @@ class GpuGradients {
   }
 
   std::vector<GpuBuffer> gradients_;
-  std::unique_ptr<hvd_gradients, void (*)(hvd_gradients*)> set_;
+  detail::OwnedGradients set_;
 };
 
 }  // namespace hvd

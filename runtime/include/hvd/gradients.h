@@ -31,13 +31,16 @@ typedef enum hvd_compression_method {
   HVD_COMPRESS_POWER_SGD = 6    /**< Two thin matrices; the rest is added to the next step. */
 } hvd_compression_method;
 
-/** A method and its parameters, alike on all ranks. Zero in a field: the default. */
+/** A method and its parameters, alike on all ranks. Zero in a field: the default. A caller compiled
+    before momentum was added need not have it. */
 typedef struct hvd_compression {
   size_t struct_size; /**< sizeof(hvd_compression). */
   int32_t method;     /**< hvd_compression_method. */
   int32_t rank;       /**< PowerSGD: columns of the factors; 2. */
   double ratio;       /**< Top-k: the share of the elements that travels; 0.01. */
   uint64_t smallest;  /**< Gradients of fewer elements travel whole; 1024. */
+  double momentum;    /**< Top-k: momentum correction, below 1; 0: none. The optimizer then has no
+                           momentum of its own. */
 } hvd_compression;
 
 /** What becomes of a gradient between the ranks. */
@@ -66,13 +69,15 @@ typedef struct hvd_gradients_options {
                                  compression but the half types, no HVD_LOCAL_SCALED and no
                                  hvd_gradient_start(): those compute on the host. */
   int32_t device_index;     /**< Index of the device; 0 for HVD_CPU. */
+  int32_t tracks_use;       /**< 1: hvd_gradients_exchange() works, for one small request a step;
+                                 alike on all ranks. */
 } hvd_gradients_options;
 
 /** The averages of all ranks, one pass per step. */
 #define HVD_GRADIENTS_OPTIONS_INITIALIZER                                                          \
   {                                                                                                \
     sizeof(hvd_gradients_options), HVD_AVERAGE, 1, 1.0, 1.0, 0, 1.0, 0.0, 0, HVD_COMPRESS_NONE, 0, \
-        HVD_CPU, 0                                                                                 \
+        HVD_CPU, 0, 0                                                                              \
   }
 
 /**
@@ -87,7 +92,9 @@ HVD_API hvd_status hvd_gradients_create(const hvd_gradients_options* options,
 
 /**
  * Gradient `index` got the contribution of one backward pass. Submits its reduction, in place at
- * `data`, when all passes of the step are there, or at once with `last_pass` 1.
+ * `data`, when all passes of the step are there, or at once with `last_pass` 1. From then on the
+ * memory at `data` is borrowed: it must neither change, move nor end until hvd_gradients_wait()
+ * has ended the step, or hvd_gradients_abandon() or hvd_gradients_destroy() has returned.
  *
  * @return HVD_INVALID_ARGUMENT: no such gradient, or a pass more than passes_per_step.
  */
@@ -98,10 +105,43 @@ HVD_API hvd_status hvd_gradient_ready(hvd_gradients* gradients, uint32_t index, 
  * The same for GPU memory, in the order of a stream: the gradient is read after what `stream` holds
  * by now. hvd_gradient_ready() means the default stream.
  *
- * @param stream as hvd_request.stream; until the step is waited for.
+ * @param stream as hvd_request.stream; it and the memory are borrowed until the step is waited for.
  */
 HVD_API hvd_status hvd_gradient_ready_on(hvd_gradients* gradients, uint32_t index, void* data,
                                          int last_pass, void* stream) HVD_NOEXCEPT;
+
+/**
+ * Gradient `index` of this step travels by other requests of the caller's: as rows, say. For
+ * hvd_gradients_exchange() it is one that this rank has.
+ */
+HVD_API hvd_status hvd_gradient_elsewhere(hvd_gradients* gradients, uint32_t index) HVD_NOEXCEPT;
+
+/**
+ * Ranks tell each other which gradients they have submitted in this step, so that nobody waits for
+ * what another rank does not have; all ranks of the set call it. Where every rank has submitted all
+ * gradients it costs one small request, which has left with the last of them. Needs tracks_use.
+ *
+ * @param is_final 1: this rank submits no more in this step, but what is needed.
+ * @param needed [capacity] the gradients that another rank has submitted and this one has not:
+ *   submit zeros for each by hvd_gradient_ready() with `last_pass` 1.
+ * @param is_over set to 1 where no rank submits more in this step: end it by hvd_gradients_wait().
+ *   Else wait by hvd_gradients_wait_part(), and exchange again when there is more, or no more, to
+ *   submit.
+ * @return HVD_TIMEOUT: not every rank has called it, call again. After any other failure the step
+ * is over.
+ */
+HVD_API hvd_status hvd_gradients_exchange(hvd_gradients* gradients, int is_final,
+                                          double timeout_seconds, uint32_t* needed,
+                                          uint32_t capacity, uint32_t* count,
+                                          int* is_over) HVD_NOEXCEPT;
+
+/** Waits for what is submitted, as hvd_gradients_wait() does, and does not end the step. */
+HVD_API hvd_status hvd_gradients_wait_part(hvd_gradients* gradients,
+                                           double timeout_seconds) HVD_NOEXCEPT;
+
+/** The same in the order of a stream, as hvd_gradients_wait_stream(). */
+HVD_API hvd_status hvd_gradients_wait_part_stream(hvd_gradients* gradients, void* stream,
+                                                  double timeout_seconds) HVD_NOEXCEPT;
 
 /** Changes dtype, shape and layout of a gradient for later steps. */
 HVD_API hvd_status hvd_gradient_describe(hvd_gradients* gradients, uint32_t index,
@@ -162,6 +202,16 @@ HVD_API hvd_status hvd_gradients_set_passes(hvd_gradients* gradients, int passes
 HVD_API hvd_status hvd_gradients_set_clip_norm(hvd_gradients* gradients,
                                                double clip_norm) HVD_NOEXCEPT;
 
+/**
+ * The gradients of the next steps are the true ones times `scale`: the scale of a mixed precision
+ * loss. They come back scaled; what compression keeps, the clip norm and hvd_gradients_norm() are
+ * true, so that the scale may change from step to step. 1 until called; alike on all ranks.
+ *
+ * @return HVD_INVALID_ARGUMENT: not between 2^-100 and 2^100, or a gradient of this step is ready.
+ */
+HVD_API hvd_status hvd_gradients_set_loss_scale(hvd_gradients* gradients,
+                                                double scale) HVD_NOEXCEPT;
+
 /** The global norm of the last step that was waited for with a clip norm, before clipping. */
 HVD_API hvd_status hvd_gradients_norm(const hvd_gradients* gradients, double* norm) HVD_NOEXCEPT;
 
@@ -180,7 +230,24 @@ HVD_API hvd_status hvd_gradients_save(const hvd_gradients* gradients, void* buff
 HVD_API hvd_status hvd_gradients_load(hvd_gradients* gradients, const void* state,
                                       size_t size) HVD_NOEXCEPT;
 
-/** Frees the set. Reductions in flight go on: wait for them before their memory ends. */
+/**
+ * Ends a step that will not be waited for, without its results; gradients are undefined then. When
+ * it returns, nothing of the set reads or writes memory that hvd_gradient_ready() was given, which
+ * may be freed. Between steps it does nothing.
+ *
+ * Waits for the ranks that reduce the same gradients. Where they do not come in time, and with a
+ * timeout of 0 at once, this rank's part in the job ends as by hvd_abort(): what is pending on any
+ * rank fails with HVD_PEER_LOST, this rank's name and `cause`. After a wait that was long enough
+ * the job goes on; ranks that go on with the step then wait for its other gradients.
+ *
+ * @param cause why, in a few words ("ValueError: no data"). NULL: none given.
+ * @param timeout_seconds negative: no limit. A job of one rank needs none.
+ */
+HVD_API hvd_status hvd_gradients_abandon(hvd_gradients* gradients, const char* cause,
+                                         double timeout_seconds) HVD_NOEXCEPT;
+
+/** Frees the set; null: nothing. In the middle of a step it is hvd_gradients_abandon() with 10 s
+    first, so that nothing is written into gradients that end with their set. */
 HVD_API void hvd_gradients_destroy(hvd_gradients* gradients) HVD_NOEXCEPT;
 
 /** How the learning rate follows a larger batch. */
@@ -213,6 +280,16 @@ HVD_API double hvd_lars_ratio(double weight_norm, double gradient_norm, double c
 
 /** The trust ratio of LAMB for one layer: |w| / |update|; 1 when a norm is 0. */
 HVD_API double hvd_lamb_ratio(double weight_norm, double update_norm) HVD_NOEXCEPT;
+
+/**
+ * 64 bits that stand for `bytes` bytes of CPU memory, to compare replicas of a model over ranks: as
+ * quick as memory is read, and never equal for memories whose difference lies within one aligned
+ * 64-bit word, such as a flipped bit; other differences have one digest once in 2^64 times. The
+ * same on all ranks of one byte order. Works before hvd_init().
+ *
+ * @param seed the digest of what came before, to make one of many pieces; 0 for the first.
+ */
+HVD_API uint64_t hvd_digest(const void* data, size_t bytes, uint64_t seed) HVD_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

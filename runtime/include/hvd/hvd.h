@@ -239,19 +239,17 @@ HVD_API hvd_status hvd_abort(const char* cause) HVD_NOEXCEPT;
  */
 HVD_API hvd_status hvd_set_farewell(const char* cause) HVD_NOEXCEPT;
 
-/** 1 between hvd_init() and hvd_shutdown() in the process that called it, else 0. */
+/** 1 between hvd_init() and hvd_shutdown(), else 0; in a forked child what it was at the fork. */
 HVD_API int hvd_is_initialized(void) HVD_NOEXCEPT;
 
-/* ---- who and where; each returns -1 and sets hvd_last_error() when not initialised ------- */
+/* ---- who and where, in forked children too; -1 and hvd_last_error() when not initialised - */
 
 HVD_API int hvd_rank(void) HVD_NOEXCEPT;       /**< 0..size-1. */
 HVD_API int hvd_size(void) HVD_NOEXCEPT;       /**< Ranks of the job. */
 HVD_API int hvd_local_rank(void) HVD_NOEXCEPT; /**< Place among the ranks of this node. */
 HVD_API int hvd_local_size(void) HVD_NOEXCEPT; /**< Ranks of this node. */
-/** Place among the ranks that have the same local rank on their nodes. */
-HVD_API int hvd_cross_rank(void) HVD_NOEXCEPT;
-/** Number of nodes that have a rank with my local rank. */
-HVD_API int hvd_cross_size(void) HVD_NOEXCEPT;
+HVD_API int hvd_cross_rank(void) HVD_NOEXCEPT; /**< Place among ranks of this local rank. */
+HVD_API int hvd_cross_size(void) HVD_NOEXCEPT; /**< Nodes that have a rank of this local rank. */
 
 /* ---- process sets: collectives among some of the ranks ----------------------------------- */
 
@@ -465,9 +463,11 @@ HVD_API const char* hvd_status_name(hvd_status status) HVD_NOEXCEPT;
     the next call on this thread. */
 HVD_API const char* hvd_describe(void) HVD_NOEXCEPT;
 
-/** What this build contains, as one JSON object: "version", and "backends", "bootstraps" and
-    "libraries", each a list of {"name", "available", "reason"}. Works without hvd_init(); never
-    null; valid for ever. */
+/** What this build contains, as JSON: "version", and hvd_version() is that alone; "nccl_version",
+   of the NCCL that is loaded, else of the headers, 0 without; "backends", "bootstraps",
+   "libraries": lists of {"name", "available", "reason"}. Before hvd_init() too; never null; valid
+   for ever. */
+HVD_API const char* hvd_version(void) HVD_NOEXCEPT;
 HVD_API const char* hvd_build_info(void) HVD_NOEXCEPT;
 
 /** Fills the fields that fit into statistics->struct_size. */

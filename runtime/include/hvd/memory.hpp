@@ -15,7 +15,9 @@ namespace hvd {
 ///     std::vector<float, hvd::SharedAllocator<float>> gradient(count);
 ///
 /// Throws hvd::Error where hvd is not initialised or the memory is used up. What it gave stays
-/// valid after the end of the hvd::Context, but must be freed by this process.
+/// valid after the end of the hvd::Context, but must be freed by this process. Other ranks write
+/// into it while an operation on it is in flight: declare the container before the hvd::Pending or
+/// the optimizer that borrows it, so that it ends after.
 template <typename T>
 struct SharedAllocator {
   using value_type = T;

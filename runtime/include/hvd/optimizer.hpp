@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,12 +19,13 @@
 namespace hvd {
 
 /// A trainable buffer and the buffer its gradient is written to: equal lengths, the caller's
-/// memory, alive as long as the optimizer.
+/// memory. It must neither move (a vector that grows does) nor end before the optimizer.
 struct Parameter {
   std::string name;  ///< Unique; equal on all ranks.
   std::span<float> values;
   std::span<float> gradients;
-  std::vector<std::int64_t> shape = {};  ///< Empty: flat. PowerSGD needs at least two dimensions.
+  /// Empty: flat, one dimension, which LARS and LAMB take for a bias. PowerSGD needs at least two.
+  std::vector<std::int64_t> shape = {};
 };
 
 /// Copies the values of rank `root` to every rank of a process set; call once before training.
@@ -46,6 +46,7 @@ struct Compression {
   int rank = 0;                ///< PowerSGD.
   double ratio = 0;            ///< Top-k.
   std::uint64_t smallest = 0;  ///< Gradients of fewer elements travel whole.
+  double momentum = 0;         ///< Top-k: momentum correction; the rule is then Sgd without one.
 };
 
 /// Settings of a DistributedOptimizer, equal on all ranks.
@@ -56,7 +57,8 @@ struct OptimizerOptions {
   double clip_norm = 0;           ///< Largest global norm of the averaged gradients; 0: any.
   Compression compression{};      ///< Of all parameters; see also DistributedOptimizer::compress().
   /// Steps locally first and reduces what that changed, by this operation: HVD_ADASUM makes it the
-  /// Adasum delta optimizer. Each rank then keeps its own momentum.
+  /// Adasum delta optimizer. Each rank then keeps its own momentum. Gradients stay this rank's own,
+  /// so that neither clip_norm nor mean_over_passes can be had with it.
   std::optional<hvd_reduce_op> difference_op{};
   std::int32_t process_set = 0;  ///< The ranks that train together; each of them makes one.
 };
@@ -65,6 +67,9 @@ struct OptimizerOptions {
 ///
 /// Each step: write gradients (sum over `passes_per_step` passes), call gradient_ready(i) for each
 /// as soon as it is complete, at last step(). Gradients nobody called ready are sent by step().
+/// A gradient is borrowed from gradient_ready() until synchronize() or step() has returned. An
+/// exception that ends the optimizer in the middle of a step ends this rank's part in the job;
+/// otherwise the destructor waits for the other ranks, 10 s at most: hvd_gradients_destroy().
 /// One thread at a time.
 class DistributedOptimizer {
  public:
@@ -73,7 +78,7 @@ class DistributedOptimizer {
       : parameters_(std::move(parameters)),
         rule_(rule),
         steps_locally_(options.difference_op.has_value()),
-        gradients_(create(options), hvd_gradients_destroy) {
+        gradients_(create(options)) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (options.compression.method != HVD_COMPRESS_NONE) compress(i, options.compression);
       states_.push_back(initial_state(rule_, parameters_[i].values.size()));
@@ -81,9 +86,17 @@ class DistributedOptimizer {
   }
 
   /// Chooses how gradient `index` travels, from the next step on; alike on all ranks.
+  /// A momentum of compression takes the place of the rule's: that is Sgd without one.
   void compress(std::size_t index, const Compression& compression) {
-    const hvd_compression chosen{sizeof(hvd_compression), compression.method, compression.rank,
-                                 compression.ratio, compression.smallest};
+    const Sgd* const sgd = std::get_if<Sgd>(&rule_);
+    if (compression.momentum != 0 && (sgd == nullptr || sgd->momentum != 0)) {
+      throw Error(HVD_INVALID_ARGUMENT, "a compression with a momentum of " +
+                                            std::to_string(compression.momentum) +
+                                            ": the rule must be Sgd without momentum");
+    }
+    const hvd_compression chosen{sizeof(hvd_compression), compression.method,
+                                 compression.rank,        compression.ratio,
+                                 compression.smallest,    compression.momentum};
     check(hvd_gradient_compress(gradients_.get(), static_cast<std::uint32_t>(index), &chosen));
   }
 
@@ -113,10 +126,21 @@ class DistributedOptimizer {
     ++steps_;
     for (std::size_t i = 0; i < parameters_.size(); ++i) update(i);
     if (steps_locally_) wait();
-    for (const Parameter& parameter : parameters_) {
-      for (float& gradient : parameter.gradients) gradient = 0;
-    }
-    is_synchronized_ = false;
+    clear();
+  }
+
+  /// Ends the step without an update: synchronizes unless done already, and sets all gradients to
+  /// zero.
+  void skip_step() {
+    synchronize();
+    clear();
+  }
+
+  /// Gradients that are written from now on are the true ones times `scale`, the scale of a loss in
+  /// mixed precision; between steps, alike on all ranks. step() takes gradients as they are: after
+  /// synchronize() divide them by the scale, or call skip_step() where they are not finite.
+  void set_loss_scale(double scale) {
+    check(hvd_gradients_set_loss_scale(gradients_.get(), scale));
   }
 
   void set_learning_rate(double rate) {
@@ -172,7 +196,16 @@ class DistributedOptimizer {
   std::span<const Parameter> parameters() const { return parameters_; }
 
  private:
+  static void check_options(const OptimizerOptions& options) {
+    if (!options.difference_op || (options.clip_norm == 0 && !options.mean_over_passes)) return;
+    throw Error(HVD_UNSUPPORTED,
+                "difference_op with clip_norm " + std::to_string(options.clip_norm) +
+                    " and mean_over_passes " + (options.mean_over_passes ? "true" : "false") +
+                    ": the step is local, so scale and clip this rank's gradients before step()");
+  }
+
   hvd_gradients* create(const OptimizerOptions& options) const {
+    check_options(options);
     std::vector<const char*> names;
     std::vector<std::vector<std::int64_t>> shapes;
     std::vector<hvd_tensor> tensors;
@@ -218,6 +251,13 @@ class DistributedOptimizer {
     check(hvd_gradient_ready(gradients_.get(), static_cast<std::uint32_t>(index), data, last_pass));
   }
 
+  void clear() {
+    for (const Parameter& parameter : parameters_) {
+      for (float& gradient : parameter.gradients) gradient = 0;
+    }
+    is_synchronized_ = false;
+  }
+
   void wait() {
     const auto begin = std::chrono::steady_clock::now();
     const hvd_status status = hvd_gradients_wait(gradients_.get(), -1);
@@ -231,7 +271,7 @@ class DistributedOptimizer {
     float* const values = parameter.values.data();
     if (steps_locally_) check(hvd_gradient_start(gradients_.get(), number, values));
     const Update update{parameter.values, parameter.gradients, states_[index], steps_,
-                        parameter.shape.size() == 1};
+                        parameter.shape.size() <= 1};
     std::visit([&update](const auto& rule) { apply(rule, update); }, rule_);
     if (steps_locally_) ready(index, values, 1);
   }
@@ -248,7 +288,7 @@ class DistributedOptimizer {
   std::vector<Parameter> parameters_;
   Rule rule_;
   bool steps_locally_;
-  std::unique_ptr<hvd_gradients, void (*)(hvd_gradients*)> gradients_;
+  detail::OwnedGradients gradients_;
   std::vector<RuleState> states_;
   std::int64_t steps_ = 0;
   bool is_synchronized_ = false;

@@ -6,7 +6,9 @@
 ///     hvd::torch::GradientReducer reducer(*model);                  // averages during backward()
 ///     for (...) { loss.backward(); reducer.synchronize(); optimizer.step(); }
 ///
-/// Tensors are on the CPU. Functions throw hvd::Error. Build with the flags of that PyTorch:
+/// Tensors are on the CPU. Functions throw hvd::Error. What is under way holds the storage of its
+/// tensors, which cannot be resized meanwhile; a tensor that was given another storage, or was
+/// written to, is an Error of the wait. Build with the flags of that PyTorch:
 /// docs/how-to/train-with-libtorch.md.
 #pragma once
 
@@ -96,6 +98,55 @@ inline hvd_tensor described(const at::Tensor& source, const at::Tensor& target) 
   return tensor;
 }
 
+/// The storage of a tensor that an operation under way reads and writes: kept from being freed,
+/// exchanged or resized, whatever becomes of the tensor.
+class Borrowed {
+ public:
+  Borrowed() = default;
+  explicit Borrowed(const at::Tensor& tensor)
+      : alias_(tensor.detach()), version_(version_of(tensor)), locks_(storage()->resizable()) {
+    if (locks_) storage()->set_resizable(false);
+  }
+  Borrowed(Borrowed&& other) noexcept { swap(other); }
+  Borrowed& operator=(Borrowed&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Borrowed() {
+    if (locks_) storage()->set_resizable(true);
+  }
+
+  bool is_empty() const { return !alias_.defined(); }
+  /// The tensor was given other memory, or other values.
+  bool has_changed(const at::Tensor& tensor) const {
+    return !tensor.defined() || tensor.data_ptr() != alias_.data_ptr() ||
+           version_of(tensor) != version_;
+  }
+
+ private:
+  static std::int64_t version_of(const at::Tensor& tensor) {
+    return tensor.is_inference() ? 0 : static_cast<std::int64_t>(tensor._version());
+  }
+  c10::StorageImpl* storage() const { return alias_.storage().unsafeGetStorageImpl(); }
+  void swap(Borrowed& other) noexcept {
+    std::swap(alias_, other.alias_);
+    std::swap(version_, other.version_);
+    std::swap(locks_, other.locks_);
+  }
+
+  at::Tensor alias_;
+  std::int64_t version_ = 0;
+  bool locks_ = false;  ///< Another one may have made it so before.
+};
+
+/// Throws about a tensor that somebody changed while it was borrowed.
+[[noreturn]] inline void throw_changed(const std::string& what) {
+  throw Error(HVD_INVALID_ARGUMENT,
+              "rank " + std::to_string(hvd_rank()) + ": " + what +
+                  " got other memory or values while its reduction was under way; wait for it "
+                  "first, then change it");
+}
+
 /// Runs an operation whose rows come from all ranks; as many as the library says.
 inline at::Tensor run_for_rows(const hvd_request& request, const std::string& name,
                                const at::Tensor& source, std::span<const std::int64_t> splits) {
@@ -121,21 +172,32 @@ struct Reduction {
   std::int32_t process_set = 0;
 };
 
-/// An operation on its way, with the tensors that it needs.
+/// An operation on its way, with the tensors that it needs and their storage.
 class PendingTensors {
  public:
-  PendingTensors(std::vector<at::Tensor> tensors, Pending pending)
-      : tensors_(std::move(tensors)), pending_(std::move(pending)) {}
+  PendingTensors(std::vector<at::Tensor> tensors, std::vector<detail::Borrowed> borrowed,
+                 Pending pending)
+      : tensors_(std::move(tensors)),
+        borrowed_(std::move(borrowed)),
+        pending_(std::move(pending)) {}
 
   bool is_done() const { return pending_.is_done(); }
   /// The tensors, after their values have come.
   const std::vector<at::Tensor>& wait() {
     pending_.wait();
+    const std::vector<detail::Borrowed> borrowed = std::move(borrowed_);
+    borrowed_.clear();
+    for (std::size_t i = 0; i < borrowed.size(); ++i) {
+      if (borrowed[i].has_changed(tensors_[i])) {
+        detail::throw_changed("allreduce: tensor " + std::to_string(i));
+      }
+    }
     return tensors_;
   }
 
  private:
   std::vector<at::Tensor> tensors_;
+  std::vector<detail::Borrowed> borrowed_;
   Pending pending_;
 };
 
@@ -143,15 +205,18 @@ class PendingTensors {
 inline PendingTensors allreduce_async_(std::vector<at::Tensor> tensors,
                                        const Reduction& reduction = {}) {
   std::vector<hvd_tensor> described;
+  std::vector<detail::Borrowed> borrowed;
   described.reserve(tensors.size());
+  borrowed.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) {
     detail::check_in_place(tensor);
+    borrowed.emplace_back(tensor);
     described.push_back(detail::described(tensor, tensor));
   }
   hvd_request request = hvd::detail::request_of(HVD_ALLREDUCE, reduction.process_set);
   request.reduce_op = reduction.op;
   Pending pending = hvd::detail::submit(request, reduction.name, described);
-  return {std::move(tensors), std::move(pending)};
+  return {std::move(tensors), std::move(borrowed), std::move(pending)};
 }
 
 /// Replaces the tensor by its reduction over the ranks.
@@ -215,7 +280,9 @@ inline void broadcast_parameters(const ::torch::nn::Module& module, int root,
 /// Reduces the gradients of a module while the backward pass goes on; synchronize() ends a step.
 ///
 /// A parameter without a gradient on this rank counts as zeros. The module must live on, and its
-/// parameters stay the same. One thread at a time.
+/// parameters stay the same. From the hook of a gradient until synchronize() the gradient is
+/// borrowed: it is neither clipped, scaled nor exchanged in between. An exception that ends the
+/// reducer in the middle of a step ends this rank's part in the job. One thread at a time.
 class GradientReducer {
  public:
   /// Settings, equal on all ranks.
@@ -234,6 +301,7 @@ class GradientReducer {
       names_.push_back(one.key());
       parameters_.push_back(one.value());
     }
+    in_flight_.resize(parameters_.size());
     gradients_.reset(create(options));
     for (std::size_t i = 0; i < parameters_.size(); ++i) hook(i);
   }
@@ -243,7 +311,8 @@ class GradientReducer {
     for (const auto& [node, key] : hooks_) node->del_post_hook(key);
   }
 
-  /// Sends what the backward pass has not sent, and waits for all. Then clip or step.
+  /// Sends what the backward pass has not sent, and waits for all. Then clip or step. Throws where
+  /// a gradient was exchanged or written to before.
   void synchronize() {
     std::uint32_t count = 0;
     check(hvd_gradients_missing(gradients_.get(), nullptr, 0, &count));
@@ -257,6 +326,11 @@ class GradientReducer {
       ready(index, 1);
     }
     check(hvd_gradients_wait(gradients_.get(), -1));
+    const auto borrowed = std::exchange(in_flight_, std::vector<detail::Borrowed>(names_.size()));
+    for (std::size_t i = 0; i < borrowed.size(); ++i) {
+      if (borrowed[i].is_empty() || !borrowed[i].has_changed(parameters_[i].grad())) continue;
+      detail::throw_changed("the gradient of '" + names_[i] + "'");
+    }
   }
 
  private:
@@ -278,10 +352,6 @@ class GradientReducer {
   // Its type differs between versions of PyTorch.
   using Node = decltype(::torch::autograd::impl::grad_accumulator(std::declval<at::Tensor>()));
 
-  struct Destroy {
-    void operator()(hvd_gradients* gradients) const { hvd_gradients_destroy(gradients); }
-  };
-
   void hook(std::size_t index) {
     // The node lives for as long as somebody holds it.
     auto node = ::torch::autograd::impl::grad_accumulator(parameters_[index]);
@@ -295,6 +365,8 @@ class GradientReducer {
     if (!gradient.is_contiguous()) gradient = gradient.contiguous();
     check(hvd_gradient_ready(gradients_.get(), static_cast<std::uint32_t>(index),
                              gradient.data_ptr(), last_pass));
+    in_flight_[index] = detail::Borrowed();  // of the last pass, first: it is the same storage
+    in_flight_[index] = detail::Borrowed(gradient);
   }
 
   hvd_gradients* create(const Options& options) const {
@@ -316,7 +388,8 @@ class GradientReducer {
 
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;
-  std::unique_ptr<hvd_gradients, Destroy> gradients_;
+  std::vector<detail::Borrowed> in_flight_;  ///< [parameters] since the last pass; else empty.
+  hvd::detail::OwnedGradients gradients_;
   std::vector<std::pair<Node, std::uintptr_t>> hooks_;
 };
 

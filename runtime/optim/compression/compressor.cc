@@ -38,7 +38,6 @@ const Method* find_method(CompressionMethod method) {
 }
 
 constexpr std::uint32_t kMagnitude = 0x7fffffffU;
-constexpr std::uint32_t kInfinity = 0x7f800000U;
 
 }  // namespace
 
@@ -69,6 +68,17 @@ Status check_compression(const Compression& compression) {
                  "as 0.01",
                  compression.ratio);
   }
+  if (!(compression.momentum >= 0 && compression.momentum < 1)) {
+    return error(Code::kInvalidArgument,
+                 "compression {}: the momentum is {}, must be below 1; 0 is none, 0.9 is usual",
+                 name_of(compression.method), compression.momentum);
+  }
+  if (compression.momentum != 0 && compression.method != CompressionMethod::kTopK) {
+    return error(Code::kInvalidArgument,
+                 "compression {}: the momentum is {}, which top-k alone has; give the optimizer "
+                 "that momentum",
+                 name_of(compression.method), compression.momentum);
+  }
   if (compression.method == CompressionMethod::kPowerSgd &&
       (compression.rank < 1 || compression.rank > 64)) {
     return error(Code::kInvalidArgument,
@@ -91,9 +101,8 @@ Result<std::unique_ptr<Compressor>> make_compressor(const Compression& compressi
                  "gradient '{}': compression {} is for float32{}, this is {}; choose none for it",
                  name, method->name, takes_double ? " and float64" : "", name_of(gradient.dtype));
   }
-  if (method->make == nullptr || count < std::max<std::uint64_t>(compression.smallest, 1)) {
-    return std::unique_ptr<Compressor>();
-  }
+  if (method->make == nullptr || count == 0) return std::unique_ptr<Compressor>();
+  if (count < compression.smallest) return make_whole(compression, gradient);
   if (count > std::numeric_limits<std::uint32_t>::max()) {
     return error(Code::kUnsupported,
                  "gradient '{}': compression {} numbers elements in 32 bits, this has {}; choose "
@@ -103,12 +112,15 @@ Result<std::unique_ptr<Compressor>> make_compressor(const Compression& compressi
   return method->make(compression, name, gradient);
 }
 
-bool is_finite(std::span<const float> values) {
+bool is_finite(std::span<const float> values) { return std::isfinite(largest_magnitude(values)); }
+
+/// As bits, floats order like integers, and NaN above all.
+float largest_magnitude(std::span<const float> values) {
   std::uint32_t largest = 0;
   for (const float value : values) {
     largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & kMagnitude);
   }
-  return largest < kInfinity;
+  return std::bit_cast<float>(largest);
 }
 
 Status check_rows(const GatherResult& gathered, std::size_t rows, std::string_view what) {

@@ -32,6 +32,7 @@ struct Compression {
   double ratio = 0.01;             ///< Top-k: the share of the elements that travels.
   int rank = 2;                    ///< PowerSGD: columns of the two factors.
   std::uint64_t smallest = 1'024;  ///< Gradients of fewer elements travel whole.
+  double momentum = 0;             ///< Top-k: of the gradients, before the choice; 0: none.
   bool operator==(const Compression&) const = default;
 };
 
@@ -52,22 +53,40 @@ struct Exchange {
 
 /// Reduces one gradient over all ranks by other means than an allreduce of its elements.
 ///
-/// Each step is begin(), then resume() after each exchange until it gives no further one: then the
-/// gradient holds the result, which is bitwise equal on all ranks. The stages of all gradients of
-/// a step are on their way together. What a method left out of the gradient of this rank is added
-/// to its next one where the method needs that (error feedback); it is this rank's own state.
-/// Makes no call to an engine. One thread at a time.
+/// Each step is begin(), then resume() after each exchange until it gives no further one, then
+/// finish(): then the gradient holds the result, which is bitwise equal on all ranks. The stages of
+/// all gradients of a step are on their way together. What a method left out of the gradient of
+/// this rank is added to its next one where the method needs that (error feedback); it is this
+/// rank's own state, in units of the true gradients, and changes in finish() alone: a step that
+/// ends before it has not happened. Makes no call to an engine. One thread at a time.
 class Compressor {
  public:
   virtual ~Compressor() = default;
 
-  /// Takes a gradient, which stays borrowed until the last resume(), and the allreduce to stand in
-  /// for: an average or a sum over so many ranks. The exchange's memory is the compressor's, alive
-  /// as long as that.
-  virtual Exchange begin(std::span<float> gradient, const Allreduce& allreduce, int ranks) = 0;
+  /// A gradient and the allreduce to stand in for: an average or a sum over so many ranks.
+  struct Task {
+    std::span<float> gradient;  ///< Borrowed, and not the caller's to read, until finish().
+    Allreduce allreduce{ReduceOp::kAverage};
+    int ranks = 1;
+    double unit = 1;  ///< Elements are those of the true gradient times this: the loss scale.
+  };
+  /// The exchange's memory is the compressor's, alive as long as that.
+  virtual Exchange begin(const Task& task) = 0;
 
-  /// The last exchange is over; `gathered` is what it gathered, null for an allreduce.
+  /// The last exchange is over; `gathered` is what it gathered, null for an allreduce, and lives
+  /// until finish().
   virtual Result<std::optional<Exchange>> resume(const GatherResult* gathered) = 0;
+
+  /// All exchanges are over: false where the result is not finite, or so large that it might not
+  /// be. Alike on all ranks.
+  virtual bool is_finite() const = 0;
+
+  /// True where something is kept between steps.
+  virtual bool has_state() const { return false; }
+
+  /// Writes the result into the gradient: NaN alone where is_finite() is false. With `counts` false
+  /// the ranks discard the step, and what is kept stays as it was before it.
+  virtual void finish(bool counts) = 0;
 
   /// What has to live on in a checkpoint of this rank.
   virtual void save(ByteWriter& /*writer*/) const {}
@@ -76,12 +95,15 @@ class Compressor {
 };
 
 /// The compressor of a gradient, or null where it travels better whole: no method, too few
-/// elements, or a "compressed" form that is no smaller. `gradient` gives name, type and shape.
+/// elements, or a "compressed" form that is no smaller; but never null where there is a momentum.
+/// `gradient` gives name, type and shape.
 /// kUnsupported: a type that the method does not take, or more elements than it can number.
 Result<std::unique_ptr<Compressor>> make_compressor(const Compression& compression,
                                                     std::string_view name, const Tensor& gradient);
 
 /// True when no element is infinite or NaN.
 bool is_finite(std::span<const float> values);
+/// The largest magnitude; NaN where there is one.
+float largest_magnitude(std::span<const float> values);
 
 }  // namespace hvd

@@ -13,15 +13,6 @@ namespace hvd {
 
 namespace {
 
-/// The largest magnitude; NaN where there is one. As bits, floats order like integers.
-float largest_magnitude(std::span<const float> values) {
-  std::uint32_t largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
-  }
-  return std::bit_cast<float>(largest);
-}
-
 /// The power of two that brings `largest` into the upper half of the format's range. Powers of two
 /// alone: scaling then rounds nothing.
 template <typename Format>
@@ -56,13 +47,13 @@ class Float8 : public Compressor {
  public:
   explicit Float8(std::size_t count) : codes_(count) {}
 
-  Exchange begin(std::span<float> gradient, const Allreduce& allreduce, int ranks) override {
-    gradient_ = gradient;
-    ranks_ = ranks;
-    factor_ = allreduce.prescale * allreduce.postscale;
-    if (allreduce.op == ReduceOp::kSum) factor_ *= ranks;
+  Exchange begin(const Task& task) override {
+    gradient_ = task.gradient;
+    ranks_ = task.ranks;
+    factor_ = task.allreduce.prescale * task.allreduce.postscale;
+    if (task.allreduce.op == ReduceOp::kSum) factor_ *= task.ranks;
     stage_ = Stage::kScale;
-    largest_ = largest_magnitude(gradient);
+    largest_ = largest_magnitude(gradient_);
     return {"scale", Allreduce{.op = ReduceOp::kMax},
             Tensor{.input = &largest_, .output = &largest_, .shape = {1}}};
   }
@@ -93,6 +84,13 @@ class Float8 : public Compressor {
     const auto factor = static_cast<float>(factor_ * scale_);
     for (float& value : gradient_) value = factor * kFloat8Values<Format>[*codes++];
     return std::optional<Exchange>();
+  }
+
+  bool is_finite() const override { return hvd::is_finite(gradient_); }
+
+  void finish(bool /*counts*/) override {
+    if (is_finite()) return;
+    std::fill(gradient_.begin(), gradient_.end(), std::numeric_limits<float>::quiet_NaN());
   }
 
  private:

@@ -22,9 +22,14 @@ std::unique_ptr<Compressor> make_float8_e5m2(const Compression& compression, std
                                              const Tensor& gradient);
 
 /// The elements of the largest magnitude, with error feedback (Stich et al. 2018,
-/// https://arxiv.org/abs/1809.07599).
+/// https://arxiv.org/abs/1809.07599), and with momentum correction and factor masking where there
+/// is a momentum (Lin et al. 2018, https://arxiv.org/abs/1712.01887).
 std::unique_ptr<Compressor> make_top_k(const Compression& compression, std::string_view name,
                                        const Tensor& gradient);
+
+/// All elements: of a gradient that another method leaves whole, where it has a momentum, which the
+/// optimizer then has not. Null without one.
+std::unique_ptr<Compressor> make_whole(const Compression& compression, const Tensor& gradient);
 
 /// A product of two thin matrices, with error feedback and warm start (Vogels et al. 2019,
 /// https://arxiv.org/abs/1905.13727).

@@ -12,40 +12,65 @@ namespace hvd {
 namespace {
 
 /// Several partial sums, always the same ones: faster than one, and the same bits on every rank.
+/// They go into a double after some elements each, so that long rows lose no precision.
 double dot(const float* a, const float* b, std::size_t count) {
-  std::array<float, 8> sums{};
-  std::size_t i = 0;
-  for (; i + sums.size() <= count; i += sums.size()) {
-    for (std::size_t lane = 0; lane < sums.size(); ++lane) sums[lane] += a[i + lane] * b[i + lane];
-  }
-  for (; i < count; ++i) sums[i % sums.size()] += a[i] * b[i];
+  constexpr std::size_t kChunk = 256;
   double total = 0;
-  for (const float sum : sums) total += sum;
+  for (std::size_t begin = 0; begin < count; begin += kChunk) {
+    const std::size_t end = std::min(count, begin + kChunk);
+    std::array<float, 8> sums{};
+    std::size_t i = begin;
+    for (; i + sums.size() <= end; i += sums.size()) {
+      for (std::size_t lane = 0; lane < sums.size(); ++lane) {
+        sums[lane] += a[i + lane] * b[i + lane];
+      }
+    }
+    for (; i < end; ++i) sums[i % sums.size()] += a[i] * b[i];
+    for (const float sum : sums) total += sum;
+  }
   return total;
 }
 
-void add_multiple(float* to, float factor, const float* from, std::size_t count) {
+double dot(const double* a, const double* b, std::size_t count) {
+  std::array<double, 4> sums{};
+  for (std::size_t i = 0; i < count; ++i) sums[i % sums.size()] += a[i] * b[i];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+template <typename T>
+void add_multiple(T* to, T factor, const T* from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 
-/// Makes the rows of `vectors` orthonormal (modified Gram-Schmidt, every row twice because one
-/// pass loses orthogonality in float32). A row that depends on earlier ones becomes zero.
+/// Makes the rows of `vectors` orthonormal (modified Gram-Schmidt, every row twice). A row that
+/// depends on earlier ones becomes zero. In double: squares of float32 would leave their range.
 void orthonormalise(std::span<float> vectors, std::size_t length) {
-  for (std::size_t begin = 0; begin < vectors.size(); begin += length) {
-    float* row = &vectors[begin];
+  std::vector<double> rows(vectors.begin(), vectors.end());
+  for (std::size_t begin = 0; begin < rows.size(); begin += length) {
+    double* row = &rows[begin];
     const double before = std::sqrt(dot(row, row, length));
     for (int pass = 0; pass < 2; ++pass) {
       for (std::size_t other = 0; other < begin; other += length) {
-        const double overlap = dot(&vectors[other], row, length);
-        add_multiple(row, static_cast<float>(-overlap), &vectors[other], length);
+        add_multiple(row, -dot(&rows[other], row, length), &rows[other], length);
       }
     }
     const double norm = std::sqrt(dot(row, row, length));
     // What is left of a dependent row is rounding errors: noise with a norm of one would follow.
     const bool depends = !(norm > 1e-6 * before);
-    const float factor = depends ? 0.0F : static_cast<float>(1 / norm);
+    const double factor = depends ? 0.0 : 1 / norm;
     for (std::size_t i = 0; i < length; ++i) row[i] *= factor;
   }
+  std::transform(rows.begin(), rows.end(), vectors.begin(),
+                 [](double value) { return static_cast<float>(value); });
+}
+
+/// Gives a vector the norm 1; zeros stay.
+void normalise(std::span<float> vector) {
+  double squares = 0;
+  for (const float value : vector) squares += static_cast<double>(value) * value;
+  if (squares == 0) return;
+  const double factor = 1 / std::sqrt(squares);
+  for (float& value : vector) value = static_cast<float>(value * factor);
 }
 
 /// Numbers in -1..1 that depend on the name alone (splitmix64 from an FNV-1a hash).
@@ -77,7 +102,9 @@ struct MatrixShape {
 ///
 /// P and Q are stored transposed, by columns. The residual uses the rank's own Q, so it is what
 /// the subspace P does not hold of M, and averages are of what the ranks really kept. Q starts the
-/// next step (one power iteration per step).
+/// next step (one power iteration per step), its columns with a norm of 1: only their directions
+/// matter, and P would grow with the square of the gradient. M stays in the caller's gradient until
+/// finish().
 class PowerSgd : public Compressor {
  public:
   PowerSgd(std::string_view name, const MatrixShape& shape)
@@ -87,34 +114,35 @@ class PowerSgd : public Compressor {
         q_(shape.rank * shape.columns),
         last_q_(q_.size()) {
     fill_by_name(name, last_q_);
+    normalise_columns();
   }
 
-  Exchange begin(std::span<float> gradient, const Allreduce& allreduce, int /*ranks*/) override {
-    gradient_ = gradient;
-    allreduce_ = allreduce;
-    has_p_ = false;
-    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] += residual_[i];
+  Exchange begin(const Task& task) override {
+    gradient_ = task.gradient;
+    allreduce_ = task.allreduce;
+    unit_ = static_cast<float>(task.unit);
+    stage_ = Stage::kP;
+    for (std::size_t i = 0; i < gradient_.size(); ++i) gradient_[i] += residual_[i] * unit_;
     for (std::size_t k = 0; k < shape_.rank; ++k) {
       for (std::size_t row = 0; row < shape_.rows; ++row) {
         p_[k * shape_.rows + row] = static_cast<float>(
-            dot(&gradient[row * shape_.columns], &last_q_[k * shape_.columns], shape_.columns));
+            dot(&gradient_[row * shape_.columns], &last_q_[k * shape_.columns], shape_.columns));
       }
     }
     return factor("p", p_, Allreduce{.op = ReduceOp::kAverage});
   }
 
   Result<std::optional<Exchange>> resume(const GatherResult* /*gathered*/) override {
-    if (has_p_) {
-      finish();
+    if (stage_ == Stage::kQ) {
+      stage_ = is_in_range() ? Stage::kDone : Stage::kLost;
       return std::optional<Exchange>();
     }
-    has_p_ = true;
-    // The reduced P is the same everywhere, so that all ranks decide alike. A lost step leaves
-    // residual and Q as they were.
-    if (!is_finite(p_)) {
-      std::fill(gradient_.begin(), gradient_.end(), std::numeric_limits<float>::quiet_NaN());
+    // The reduced P is the same everywhere, so that all ranks decide alike.
+    if (!hvd::is_finite(p_)) {
+      stage_ = Stage::kLost;
       return std::optional<Exchange>();
     }
+    stage_ = Stage::kQ;
     orthonormalise(p_, shape_.rows);
     std::fill(q_.begin(), q_.end(), 0.0F);
     for (std::size_t k = 0; k < shape_.rank; ++k) {
@@ -123,9 +151,23 @@ class PowerSgd : public Compressor {
                      &gradient_[row * shape_.columns], shape_.columns);
       }
     }
-    std::copy(gradient_.begin(), gradient_.end(), residual_.begin());
-    add_product(-1, residual_);
+    own_q_ = q_;
     return std::optional(factor("q", q_, allreduce_));
+  }
+
+  bool is_finite() const override { return stage_ == Stage::kDone; }
+  bool has_state() const override { return true; }
+
+  void finish(bool counts) override {
+    if (!is_finite()) {
+      std::fill(gradient_.begin(), gradient_.end(), std::numeric_limits<float>::quiet_NaN());
+      return;
+    }
+    if (counts) keep();
+    std::fill(gradient_.begin(), gradient_.end(), 0.0F);
+    for (std::size_t row = 0; row < shape_.rows; ++row) {
+      add_product(1, row, q_, &gradient_[row * shape_.columns]);
+    }
   }
 
   void save(ByteWriter& writer) const override {
@@ -134,10 +176,19 @@ class PowerSgd : public Compressor {
   }
   Status load(ByteReader& reader) override {
     HVD_TRY(load_floats(residual_, reader));
-    return load_floats(last_q_, reader);
+    HVD_TRY(load_floats(last_q_, reader));
+    normalise_columns();
+    return Status::ok();
   }
 
  private:
+  enum class Stage {
+    kP,
+    kQ,
+    kDone,  ///< The factors of the result are there.
+    kLost,  ///< They are not finite.
+  };
+
   static Exchange factor(std::string_view stage, std::vector<float>& values,
                          const Allreduce& allreduce) {
     return {stage, allreduce,
@@ -146,26 +197,43 @@ class PowerSgd : public Compressor {
                    .shape = {static_cast<std::int64_t>(values.size())}}};
   }
 
-  void finish() {
-    std::fill(gradient_.begin(), gradient_.end(), 0.0F);
-    add_product(1, gradient_);
+  /// True when no element of P Q^T can overflow.
+  bool is_in_range() const {
+    double bound = 0;
+    for (std::size_t k = 0; k < shape_.rank; ++k) {
+      const std::span p(&p_[k * shape_.rows], shape_.rows);
+      const std::span q(&q_[k * shape_.columns], shape_.columns);
+      bound += static_cast<double>(largest_magnitude(p)) * largest_magnitude(q);
+    }
+    return bound < std::numeric_limits<float>::max();
+  }
+
+  void keep() {
+    for (std::size_t row = 0; row < shape_.rows; ++row) {
+      float* const to = &residual_[row * shape_.columns];
+      std::copy_n(&gradient_[row * shape_.columns], shape_.columns, to);
+      add_product(-1, row, own_q_, to);
+      for (std::size_t i = 0; i < shape_.columns; ++i) to[i] /= unit_;
+    }
     // A column of zeros would stay zero for ever: keep the direction it had.
     for (std::size_t k = 0; k < shape_.rank; ++k) {
       const std::span column(&q_[k * shape_.columns], shape_.columns);
-      const bool is_zero =
-          std::all_of(column.begin(), column.end(), [](float v) { return v == 0; });
-      if (is_zero || !is_finite(column)) continue;
+      if (largest_magnitude(column) == 0) continue;
       std::copy(column.begin(), column.end(), &last_q_[k * shape_.columns]);
+    }
+    normalise_columns();
+  }
+
+  void normalise_columns() {
+    for (std::size_t k = 0; k < shape_.rank; ++k) {
+      normalise(std::span(last_q_).subspan(k * shape_.columns, shape_.columns));
     }
   }
 
-  /// to += sign * P Q^T
-  void add_product(float sign, std::span<float> to) const {
-    for (std::size_t row = 0; row < shape_.rows; ++row) {
-      for (std::size_t k = 0; k < shape_.rank; ++k) {
-        add_multiple(&to[row * shape_.columns], sign * p_[k * shape_.rows + row],
-                     &q_[k * shape_.columns], shape_.columns);
-      }
+  /// to += sign * a row of P Q^T
+  void add_product(float sign, std::size_t row, std::span<const float> q, float* to) const {
+    for (std::size_t k = 0; k < shape_.rank; ++k) {
+      add_multiple(to, sign * p_[k * shape_.rows + row], &q[k * shape_.columns], shape_.columns);
     }
   }
 
@@ -173,10 +241,12 @@ class PowerSgd : public Compressor {
   std::vector<float> residual_;
   std::vector<float> p_;       ///< [rank][rows]
   std::vector<float> q_;       ///< [rank][columns]
-  std::vector<float> last_q_;  ///< [rank][columns] of the last step.
+  std::vector<float> own_q_;   ///< That of this rank.
+  std::vector<float> last_q_;  ///< [rank][columns] of the last step that counted.
   std::span<float> gradient_;
   Allreduce allreduce_;
-  bool has_p_ = false;
+  float unit_ = 1;
+  Stage stage_ = Stage::kP;
 };
 
 }  // namespace

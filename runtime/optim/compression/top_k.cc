@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "optim/compression/methods.h"
@@ -43,51 +44,96 @@ Threshold kth_largest(std::span<const float> values, std::size_t k) {
   return threshold;
 }
 
+/// With a momentum m, for a gradient g, a velocity u and a residual v, of this rank:
+///
+///     u = m u + g;  v = v + u;  send the largest of v;  u and v become 0 where they were sent
+///
+/// without one v = v + g. What is left out of a step stays in the caller's gradient until finish(),
+/// so that a step which does not count needs no copy of what was kept before it.
 class TopK : public Compressor {
  public:
-  TopK(std::size_t count, std::size_t k) : residual_(count), message_(2 * k), k_(k) {}
+  TopK(std::size_t count, std::size_t k, double momentum)
+      : residual_(count),
+        velocity_(momentum == 0 ? 0 : count),
+        message_(2 * k),
+        k_(k),
+        momentum_(static_cast<float>(momentum)) {}
 
-  Exchange begin(std::span<float> gradient, const Allreduce& allreduce, int /*ranks*/) override {
-    gradient_ = gradient;
-    allreduce_ = allreduce;
-    if (is_finite(gradient)) {
-      for (std::size_t i = 0; i < gradient.size(); ++i) residual_[i] += gradient[i];
-      choose(residual_);
-      for (std::size_t j = 0; j < k_; ++j) residual_[message_[j]] = 0;
-    } else {
-      choose(gradient);  // The step is lost; what earlier ones left out is not.
+  Exchange begin(const Task& task) override {
+    gradient_ = task.gradient;
+    unit_ = static_cast<float>(task.unit);
+    factor_ = task.allreduce.prescale * task.allreduce.postscale;
+    if (task.allreduce.op == ReduceOp::kAverage) factor_ /= task.ranks;
+    for (std::size_t i = 0; i < velocity_.size(); ++i) {
+      gradient_[i] += momentum_ * velocity_[i] * unit_;
     }
+    for (std::size_t i = 0; i < gradient_.size(); ++i) gradient_[i] += residual_[i] * unit_;
+    choose(gradient_);
     return {"top", Allgather{},
             Tensor{.input = message_.data(),
                    .dtype = DataType::kUint32,
                    .shape = {static_cast<std::int64_t>(message_.size())}}};
   }
 
-  /// Adds in the order of the ranks: the same bits everywhere.
   Result<std::optional<Exchange>> resume(const GatherResult* gathered) override {
     HVD_TRY(check_rows(*gathered, message_.size(), "top-k"));
-    const auto ranks = gathered->rows.size();
     const auto* words = reinterpret_cast<const std::uint32_t*>(gathered->data.get());
-    double factor = allreduce_.prescale * allreduce_.postscale;
-    if (allreduce_.op == ReduceOp::kAverage) factor /= static_cast<double>(ranks);
-    const auto all = static_cast<float>(factor);
-    std::fill(gradient_.begin(), gradient_.end(), 0.0F);
-    for (std::size_t rank = 0; rank < ranks; ++rank, words += 2 * k_) {
+    gathered_ = {words, gathered->rows.size() * message_.size()};
+    bound_ = 0;
+    for (std::size_t rank = 0; rank < gathered->rows.size(); ++rank, words += 2 * k_) {
+      std::uint32_t largest = 0;
       for (std::size_t j = 0; j < k_; ++j) {
-        if (words[j] >= gradient_.size()) {
-          return error(Code::kInternal, "top-k: rank {} sent index {} of {} elements", rank,
-                       words[j], gradient_.size());
-        }
-        gradient_[words[j]] += all * std::bit_cast<float>(words[k_ + j]);
+        largest = std::max(largest, magnitude_bits(std::bit_cast<float>(words[k_ + j])));
+        if (words[j] < gradient_.size()) continue;
+        return error(Code::kInternal, "top-k: rank {} sent index {} of {} elements", rank, words[j],
+                     gradient_.size());
       }
+      bound_ += std::fabs(factor_) * std::bit_cast<float>(largest);
     }
     return std::optional<Exchange>();
   }
 
-  void save(ByteWriter& writer) const override { save_floats(residual_, writer); }
-  Status load(ByteReader& reader) override { return load_floats(residual_, reader); }
+  /// One element that is not finite is among the largest of its rank.
+  bool is_finite() const override { return bound_ < std::numeric_limits<float>::max(); }
+  bool has_state() const override { return true; }
+
+  /// Adds in the order of the ranks: the same bits everywhere.
+  void finish(bool counts) override {
+    if (!is_finite()) {
+      std::fill(gradient_.begin(), gradient_.end(), std::numeric_limits<float>::quiet_NaN());
+      return;
+    }
+    if (counts) keep();
+    const auto factor = static_cast<float>(factor_);
+    std::fill(gradient_.begin(), gradient_.end(), 0.0F);
+    for (auto words = gathered_; !words.empty(); words = words.subspan(2 * k_)) {
+      for (std::size_t j = 0; j < k_; ++j) {
+        gradient_[words[j]] += factor * std::bit_cast<float>(words[k_ + j]);
+      }
+    }
+  }
+
+  void save(ByteWriter& writer) const override {
+    save_floats(residual_, writer);
+    if (!velocity_.empty()) save_floats(velocity_, writer);
+  }
+  Status load(ByteReader& reader) override {
+    HVD_TRY(load_floats(residual_, reader));
+    return velocity_.empty() ? Status::ok() : load_floats(velocity_, reader);
+  }
 
  private:
+  void keep() {
+    for (std::size_t i = 0; i < velocity_.size(); ++i) {
+      velocity_[i] = gradient_[i] / unit_ - residual_[i];
+    }
+    for (std::size_t i = 0; i < residual_.size(); ++i) residual_[i] = gradient_[i] / unit_;
+    for (std::size_t j = 0; j < k_; ++j) {
+      residual_[message_[j]] = 0;
+      if (!velocity_.empty()) velocity_[message_[j]] = 0;
+    }
+  }
+
   /// Fills the message: k indices in ascending order, then their values.
   void choose(std::span<const float> values) {
     Threshold threshold = kth_largest(values, k_);
@@ -106,10 +152,15 @@ class TopK : public Compressor {
   }
 
   std::vector<float> residual_;
+  std::vector<float> velocity_;  ///< Empty without momentum.
   std::vector<std::uint32_t> message_;
   std::size_t k_;
+  float momentum_;
   std::span<float> gradient_;
-  Allreduce allreduce_;
+  std::span<const std::uint32_t> gathered_;  ///< The messages of all ranks.
+  float unit_ = 1;
+  double factor_ = 1;  ///< Of the sum of the messages.
+  double bound_ = 0;   ///< The result has no larger magnitude.
 };
 
 }  // namespace
@@ -119,8 +170,8 @@ std::unique_ptr<Compressor> make_top_k(const Compression& compression, std::stri
   const std::size_t count = count_of(gradient);
   const auto k =
       static_cast<std::size_t>(std::ceil(compression.ratio * static_cast<double>(count)));
-  if (2 * k >= count) return nullptr;  // an index is as long as a value
-  return std::make_unique<TopK>(count, std::max<std::size_t>(k, 1));
+  if (2 * k >= count) return make_whole(compression, gradient);  // an index is as long as a value
+  return std::make_unique<TopK>(count, std::max<std::size_t>(k, 1), compression.momentum);
 }
 
 }  // namespace hvd

@@ -3,6 +3,7 @@
 
 from typing import TYPE_CHECKING
 
+from hvd import tracebacks
 from hvd.api import (
     Statistics,
     build_info,
@@ -34,6 +35,7 @@ from hvd.errors import (
     OperatingSystemError,
     PeerLostError,
     RankFailedError,
+    ReplicasDifferError,
     UnsupportedError,
 )
 from hvd.process_sets import (
@@ -47,6 +49,7 @@ from hvd.process_sets import (
     process_set_ranks,
     remove_process_set,
 )
+from hvd.version import __version__
 
 if TYPE_CHECKING:
     from hvd.launch import run
@@ -67,8 +70,10 @@ __all__ = [
     "PeerLostError",
     "ProcessSet",
     "RankFailedError",
+    "ReplicasDifferError",
     "Statistics",
     "UnsupportedError",
+    "__version__",
     "add_process_set",
     "allgather_object",
     "barrier",
@@ -97,6 +102,8 @@ __all__ = [
     "stop_timeline",
     "time_left",
 ]
+
+tracebacks.install()
 
 # What few programs need is imported when it is first asked for.
 _LATER = {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from ctypes import (
     CFUNCTYPE,
@@ -25,12 +26,14 @@ from ctypes import (
 )
 from pathlib import Path
 
+from hvd.version import __version__
+
 # What callers of the functions below need of ctypes.
 __all__ = ["Array", "byref", "create_string_buffer", "sizeof"]
 
-OK = 0
-INVALID_ARGUMENT = 1
-TIMEOUT = 4
+UINT64_MAX = 0xFFFFFFFFFFFFFFFF
+
+OK, INVALID_ARGUMENT, TIMEOUT = 0, 1, 4
 
 ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER = range(5)
 ALLTOALL, REDUCE, GATHER, SCATTER, JOIN = range(5, 10)
@@ -166,6 +169,7 @@ class GradientsOptions(Structure):
         ("process_set", c_int32),
         ("device_kind", c_int32),
         ("device_index", c_int32),
+        ("tracks_use", c_int32),
     ]
 
 
@@ -178,6 +182,7 @@ class Compression(Structure):
         ("rank", c_int32),
         ("ratio", c_double),
         ("smallest", c_uint64),
+        ("momentum", c_double),
     ]
 
 
@@ -236,6 +241,7 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_last_error": (c_char_p, []),
     "hvd_status_name": (c_char_p, [c_int]),
     "hvd_describe": (c_char_p, []),
+    "hvd_version": (c_char_p, []),
     "hvd_build_info": (c_char_p, []),
     "hvd_statistics": (c_int, [POINTER(Counters)]),
     "hvd_timeline_start": (c_int, [c_char_p, c_int]),
@@ -252,6 +258,13 @@ PROTOTYPES: dict[str, tuple] = {
     ),
     "hvd_gradient_ready": (c_int, [c_void_p, c_uint32, c_void_p, c_int]),
     "hvd_gradient_ready_on": (c_int, [c_void_p, c_uint32, c_void_p, c_int, c_void_p]),
+    "hvd_gradient_elsewhere": (c_int, [c_void_p, c_uint32]),
+    "hvd_gradients_exchange": (
+        c_int,
+        [c_void_p, c_int, c_double, POINTER(c_uint32), c_uint32, POINTER(c_uint32), POINTER(c_int)],
+    ),
+    "hvd_gradients_wait_part": (c_int, [c_void_p, c_double]),
+    "hvd_gradients_wait_part_stream": (c_int, [c_void_p, c_void_p, c_double]),
     "hvd_gradient_describe": (c_int, [c_void_p, c_uint32, POINTER(Tensor)]),
     "hvd_gradient_compress": (c_int, [c_void_p, c_uint32, POINTER(Compression)]),
     "hvd_gradient_share": (c_int, [c_void_p, c_uint32, c_int]),
@@ -261,14 +274,17 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_gradients_wait_stream": (c_int, [c_void_p, c_void_p, c_double]),
     "hvd_gradients_set_passes": (c_int, [c_void_p, c_int]),
     "hvd_gradients_set_clip_norm": (c_int, [c_void_p, c_double]),
+    "hvd_gradients_set_loss_scale": (c_int, [c_void_p, c_double]),
     "hvd_gradients_norm": (c_int, [c_void_p, POINTER(c_double)]),
     "hvd_gradients_save": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)]),
     "hvd_gradients_load": (c_int, [c_void_p, c_void_p, c_size_t]),
+    "hvd_gradients_abandon": (c_int, [c_void_p, c_char_p, c_double]),
     "hvd_gradients_destroy": (None, [c_void_p]),
     "hvd_rate_factor": (c_double, [c_int, c_double]),
     "hvd_learning_rate": (c_double, [c_double, c_double, c_int64, c_int64]),
     "hvd_lars_ratio": (c_double, [c_double, c_double, c_double, c_double]),
     "hvd_lamb_ratio": (c_double, [c_double, c_double]),
+    "hvd_digest": (c_uint64, [c_void_p, c_size_t, c_uint64]),
 }
 
 
@@ -290,16 +306,44 @@ def library_path() -> str:
     )
 
 
+def _unfit(path: str, what: str) -> ImportError:
+    remedy = "build or install hvdrun anew, so that the two are of one build"
+    if os.environ.get("HVD_LIBRARY"):
+        remedy = "HVD_LIBRARY names it: unset that, or set it to the libhvd.so of this hvd"
+    package = Path(__file__).resolve().parent
+    return ImportError(f"{path} {what}; hvd in {package} is {__version__}. {remedy}")
+
+
+def _check(path: str) -> None:
+    """Raises an ImportError where the library is none, or not the one of this package."""
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise _unfit(path, f"cannot be loaded ({error})") from error
+    if not hasattr(library, "hvd_build_info"):
+        raise _unfit(path, "is not libhvd")
+    # Up to 0.1 there was no hvd_version, and the other takes its time.
+    is_old = not hasattr(library, "hvd_version")
+    ask = library.hvd_build_info if is_old else library.hvd_version
+    ask.restype = c_char_p
+    found = json.loads(ask())["version"] if is_old else ask().decode()
+    lacking = [one for one in PROTOTYPES if not hasattr(library, one) and one != "hvd_version"]
+    if found != __version__ or lacking:
+        what = f", of another revision: it has no {lacking[0]}" if lacking else ""
+        raise _unfit(path, f"is libhvd {found}{what}")
+
+
 def _declared(loader: type[ctypes.CDLL], path: str) -> ctypes.CDLL:
     library = loader(path)
     for name, (result, arguments) in PROTOTYPES.items():
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
+        if hasattr(library, name):  # of all but hvd_version _check() is sure
+            getattr(library, name).restype = result
+            getattr(library, name).argtypes = arguments
     return library
 
 
 _path = library_path()
+_check(_path)
 # For calls that may wait: releases the interpreter lock meanwhile.
 waiting = _declared(ctypes.CDLL, _path)
 # For calls that never wait: keeps the lock, which makes them cheaper.

@@ -28,6 +28,8 @@ borrowed: dict[Any, Any] = {}
 _jobs = 0
 _joins = 0
 _at_start: list[Callable[[], None]] = []
+_after_join: list[Callable[[int], None]] = []
+_before_removal: list[Callable[[int], None]] = []
 
 
 def check(status: int) -> None:
@@ -71,6 +73,22 @@ def at_start(action: Callable[[], None]) -> None:
     _at_start.append(action)
 
 
+def after_join(action: Callable[[int], None]) -> None:
+    """Has a function called whenever all ranks of a process set have joined, with its number.
+
+    >>> after_join(lambda process_set: None)
+    """
+    _after_join.append(action)
+
+
+def before_removal(action: Callable[[int], None]) -> None:
+    """Has a function called before this rank has a process set removed, with its number.
+
+    >>> before_removal(lambda process_set: None)
+    """
+    _before_removal.append(action)
+
+
 def start(start_timeout: float | None, process_sets: _lib.Array[_lib.Ranks]) -> None:
     """Joins the job, with process sets 1, 2, ..."""
     global _jobs, _joins
@@ -102,6 +120,18 @@ def act_at_start() -> None:
         action()
 
 
+def act_after_join(process_set: int) -> None:
+    """Calls what ``after_join()`` was given."""
+    for action in _after_join:
+        action(process_set)
+
+
+def act_before_removal(process_set: int) -> None:
+    """Calls what ``before_removal()`` was given."""
+    for action in _before_removal:
+        action(process_set)
+
+
 def shutdown() -> None:
     """Leaves the job: waits a moment for the other ranks, then fails what is pending.
 
@@ -121,7 +151,7 @@ def abort(cause: str) -> None:
 
 
 def is_initialized() -> bool:
-    """True between ``init()`` and ``shutdown()``; False in a forked child.
+    """True between ``init()`` and ``shutdown()``; in a forked child what it was at the fork.
 
     >>> is_initialized()
     True
@@ -207,6 +237,11 @@ def process_set_rank(process_set: int) -> int:
 def describe() -> str:
     """Ranks, nodes, how they found each other, which backend moves the bytes and why.
 
+    Raises
+    ------
+    NotInitializedError
+        There is no job.
+
     >>> "rank" in describe()
     True
     """
@@ -291,8 +326,17 @@ def learning_rate(
     ----------
     base
         The rate that suits one rank.
+    step
+        Steps done, 0 or more.
+    warmup_steps
+        Steps until the rate is `base * factor`; 0: none.
     factor
         What to multiply it by in the end; the number of ranks unless given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number is out of range.
 
     >>> [learning_rate(0.1, step, warmup_steps=2, factor=4) for step in (0, 1, 2, 9)]
     [0.1, 0.25, 0.4, 0.4]

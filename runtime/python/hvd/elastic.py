@@ -91,6 +91,11 @@ class State(ABC):
         """Functions to call after each reset, in this order: rank and size may be others.
 
         Process sets are gone then: add them again here.
+
+        Parameters
+        ----------
+        callbacks
+            Functions without parameters.
         """
         self._reset_callbacks.extend(callbacks)
 
@@ -102,7 +107,15 @@ class State(ABC):
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Notes that hosts have come or gone; from any thread. Rank 0's notes count."""
+        """Notes that hosts have come or gone; from any thread. Rank 0's notes count.
+
+        Parameters
+        ----------
+        timestamp
+            When, in seconds of any clock; older notes than the last one are dropped.
+        update_res
+            What became of them: flags of ``HostUpdateResult``.
+        """
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
@@ -118,7 +131,13 @@ class State(ABC):
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raises ``HostsUpdatedInterrupt`` on every rank if rank 0 was told of a change."""
+        """Raises ``HostsUpdatedInterrupt`` on every rank if rank 0 was told of a change.
+
+        Raises
+        ------
+        HostsUpdatedInterrupt
+            On every rank: hosts have come or gone.
+        """
         last, everything = self._last_update, HostUpdateResult.no_update
         while not self._host_messages.empty():
             timestamp, update = self._host_messages.get()
@@ -221,6 +240,11 @@ def is_recoverable(error: BaseException) -> bool:
 
     An ``HvdError`` of no other class, which only a program raises, counts as such.
 
+    Parameters
+    ----------
+    error
+        Of any class.
+
     >>> is_recoverable(PeerLostError("rank 1 is lost"))
     True
     """
@@ -240,7 +264,7 @@ def _restart(timeout: float | None) -> None:
 def _start_again(reset: Callable[[], Any], cause: BaseException | None) -> None:
     try:
         reset()
-    except DeadlineError as error:
+    except (DeadlineError, PeerLostError) as error:
         after = f" after '{cause}'" if cause is not None else ""
         raise PeerLostError(
             f"elastic: the job cannot start again{after}: {error}. The number of ranks is constant: "
@@ -296,6 +320,15 @@ def run_fn(
 ) -> Callable[..., Any]:
     """The function that ``run`` makes, with another way to leave and join the job.
 
+    Parameters
+    ----------
+    func
+        The training, ``func(state, ...)``.
+    reset
+        Leaves the job and joins it again.
+    reset_limit
+        Errors in a row without a commit between them; one more is raised.
+
     >>> run_fn(lambda state: state.epoch, reset=lambda: None)(ObjectState(epoch=3))
     3
     """
@@ -350,6 +383,8 @@ def run(
 
     Parameters
     ----------
+    func
+        The training, ``func(state, ...)``.
     reset_limit
         Errors in a row without a commit between them; one more is raised.
     timeout

@@ -8,6 +8,15 @@ class HvdError(RuntimeError):
     """A failure of an operation; the text names rank, host and cause."""
 
     status = -1
+    # Where a tf.function is traced TensorFlow makes an error anew, with the user's lines in front: of
+    # a class that has this very constructor. Others become a StagingError, which no except expects.
+    __init__ = Exception.__init__  # type: ignore[assignment]
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython asks for it.
+        from hvd import tracebacks
+
+        return tracebacks.rendered(self)
 
 
 class InvalidArgumentError(HvdError, ValueError):
@@ -20,6 +29,10 @@ class MismatchError(HvdError):
     """The ranks disagree about a tensor: correct the program."""
 
     status = 2
+
+
+class ReplicasDifferError(MismatchError):
+    """The ranks have trained apart: their models, or the states of their optimizers, differ."""
 
 
 class UnsupportedError(HvdError):
@@ -56,6 +69,10 @@ class BackwardPassError(InvalidArgumentError, AssertionError):
     """A gradient came where none was expected; Horovod has an AssertionError there."""
 
 
+class SparseReductionError(UnsupportedError, NotImplementedError):
+    """A reduction that sparse rows do not have; Horovod has a NotImplementedError there."""
+
+
 class NotInitializedError(AbortedError, ValueError):
     """A question about the job before ``init()`` or after ``shutdown()``."""
 
@@ -68,6 +85,11 @@ class InternalError(HvdError):
 
 class RankFailedError(HvdError):
     """``hvd.run()``: a rank raised an exception, was killed, or ended without a result.
+
+    Parameters
+    ----------
+    text
+        What failed, where, and what to do.
 
     Attributes
     ----------
@@ -94,7 +116,7 @@ class RankFailedError(HvdError):
         traceback_text: str = "",
         others: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(text)
+        super().__init__(text)  # type: ignore[has-type]
         self.rank = rank
         self.host = host
         self.type_name = type_name

@@ -206,6 +206,16 @@ def _await(handle: int, place: Place | None, memory: Any) -> None:
 def poll(handle: int) -> bool:
     """True when the operation is over, on a GPU too: ``synchronize(handle)`` returns at once.
 
+    Parameters
+    ----------
+    handle
+        What an asynchronous operation returned.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The handle is of no operation, or was waited for.
+
     >>> handle = start(Work(_lib.BARRIER), [], (), lambda number: "all are here")
     >>> poll(handle) in (True, False)
     True
@@ -225,6 +235,8 @@ def synchronize(handle: int, host: bool = False) -> Any:
 
     Parameters
     ----------
+    handle
+        What an asynchronous operation returned; None is the result of one that was waited for.
     host
         Waits for the device as well, so that others than this stream see the result.
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import linecache
 import os
@@ -114,7 +115,9 @@ def run(
         environment = with_variables(environment, sizes)
         command += flags
     else:
-        command += _flag("-np", np) + _flag("--nodes", nodes)
+        # In a rank, too: who calls this there means a job of its own.
+        command += [*_flag("-np", np), "--nested"] if np is not None else []
+        command += _flag("--nodes", nodes)
     for name, value in (env or {}).items():
         command += ["-x", name] if value is not None else []
     if prefix is not None:
@@ -126,7 +129,7 @@ def run(
         (folder / "call").write_bytes(content)
         (folder / "settings").write_text(json.dumps(_settings(init)))
         command += ["--", sys.executable, "-m", "hvd.launched", str(folder)]
-        process = LiveProcess(command, environment, output)
+        process = LiveProcess(command, environment, output, _ending_seconds(options))
         code = _supervised(process, folder, np or 0, timeout)
         patience = _FILE_SYSTEM_SECONDS if in_allocation and code == 0 else 0.0
         records = outcomes.read_all(folder, np or 0, patience)
@@ -136,6 +139,16 @@ def run(
         return [outcomes.value_of(folder, rank) for rank in range(records.size)]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ending_seconds(options: Sequence[str]) -> float:
+    """So long hvdrun may take to end: ranks have --grace, SIGTERM, and 5 s later SIGKILL."""
+    grace = 10.0
+    typed = " ".join(options).replace("--grace=", "--grace ").split()
+    for word, following in zip(typed, typed[1:]):
+        with contextlib.suppress(ValueError):  # hvdrun says what is wrong with it
+            grace = float(following) if word == "--grace" else grace
+    return grace + 20.0
 
 
 def _supervised(process: LiveProcess, folder: Path, expected: int, timeout: float | None) -> int:
@@ -181,13 +194,25 @@ def _flag(name: str, value: object) -> list[str]:
 
 
 def in_slurm_shell(environment: Mapping[str, str]) -> bool:
-    """True in a batch or salloc shell, as hvdrun sees it: a job, but no task of a step."""
+    """True in a batch or salloc shell, as hvdrun sees it: a job, but no task of a step.
+
+    Parameters
+    ----------
+    environment
+        Variables and their values.
+    """
     is_job = "SLURM_JOB_ID" in environment or "SLURM_JOBID" in environment
     return is_job and not _in_step(environment)
 
 
 def is_rank(environment: Mapping[str, str]) -> bool:
-    """True in a rank of hvdrun, and in one of several tasks of a step."""
+    """True in a rank of hvdrun, and in one of several tasks of a step.
+
+    Parameters
+    ----------
+    environment
+        Variables and their values.
+    """
     is_task = _in_step(environment) and environment["SLURM_STEP_NUM_TASKS"] != "1"
     return is_task or "HVD_RANK" in environment
 
@@ -200,7 +225,15 @@ def _in_step(environment: Mapping[str, str]) -> bool:
 
 
 def rank_environment(here: Mapping[str, str], asked: Mapping[str, str | None]) -> dict[str, str]:
-    """The variables that ranks start with: those here, without what only a notebook can use."""
+    """The variables that ranks start with: those here, without what only a notebook can use.
+
+    Parameters
+    ----------
+    here
+        Those of this process.
+    asked
+        What the caller wants to be different; None removes a variable.
+    """
     environment = dict(here)
     if environment.get("MPLBACKEND", "").startswith("module://"):
         del environment["MPLBACKEND"]
@@ -214,7 +247,15 @@ def rank_environment(here: Mapping[str, str], asked: Mapping[str, str | None]) -
 
 
 def with_variables(here: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """An environment with other values; None removes a variable."""
+    """An environment with other values; None removes a variable.
+
+    Parameters
+    ----------
+    here
+        Those of this process.
+    changes
+        Names and values; None removes a variable.
+    """
     both: dict[str, str | None] = dict(here)
     both.update(changes)
     return {name: str(value) for name, value in both.items() if value is not None}
@@ -223,7 +264,17 @@ def with_variables(here: Mapping[str, str], changes: Mapping[str, str | None]) -
 def allocation_size(
     environment: Mapping[str, str], np: int | None, nodes: int | None = None
 ) -> tuple[dict[str, str | None], list[str]]:
-    """Variables and flags for `np` ranks in an allocation: hvdrun and srun take them so."""
+    """Variables and flags for `np` ranks in an allocation: hvdrun and srun take them so.
+
+    Parameters
+    ----------
+    environment
+        Variables and their values.
+    np
+        Ranks; None: as many as the allocation has tasks.
+    nodes
+        Nodes; None: all of the allocation.
+    """
     if np is None:
         return {}, _flag("--nodes", nodes)
     variables: dict[str, str | None] = {"SLURM_NTASKS": str(np), "SLURM_NPROCS": str(np)}
@@ -234,7 +285,13 @@ def allocation_size(
 
 
 def hvdrun_path() -> str:
-    """The hvdrun that belongs to this library and package; that of PATH where there is none."""
+    """The hvdrun that belongs to this library and package; that of PATH where there is none.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no hvdrun.
+    """
     library = Path(_lib.library_path()).resolve()
     for parent in list(library.parents)[:3]:  # a build tree
         place = parent / "launcher" / "hvdrun"

@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from hvd import tracebacks
 from hvd.pickles import cloudpickle
 
 FAILED = 1
@@ -69,7 +70,11 @@ class Report:
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
             frames = frames.tb_next
-        lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
+        whole = error.__traceback__
+        error.__traceback__ = frames or whole
+        with tracebacks.cut(error):
+            lines = traceback.format_exception(type(error), error, error.__traceback__)
+        error.__traceback__ = whole
         try:
             content = (cloudpickle() or pickle).dumps(error)
         except Exception:

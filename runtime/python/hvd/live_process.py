@@ -17,8 +17,6 @@ from typing import Any
 _SLICE_SECONDS = 0.2
 # What may still be in the pipes after the program has ended.
 _DRAIN_SECONDS = 2.0
-# hvdrun gives ranks 10 s to end, then SIGTERM, then SIGKILL 5 s later.
-_ENDING_SECONDS = 30.0
 _KEPT_CHARACTERS = 8192
 
 # Becomes the program, in a process group of its own (a terminal's Ctrl-C reaches the caller alone,
@@ -41,9 +39,14 @@ class LiveProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], shows: bool = True
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        shows: bool = True,
+        ending_seconds: float = 30.0,
     ) -> None:
         self._shows = shows
+        self._ending_seconds = ending_seconds
         self._hides = ""
         self._begun_line = ""
         self.last_error_text = ""
@@ -81,7 +84,7 @@ class LiveProcess:
         self._pump(time.monotonic() + seconds, is_answered)
 
     def end(self, number: int = signal.SIGTERM, hides: str = "") -> None:
-        """Ends the program and all it started; a Ctrl-C meanwhile kills it.
+        """Ends the program and all it started; a Ctrl-C meanwhile kills it, as does the time.
 
         Lines that it writes meanwhile on standard error, and that begin with `hides`, are not
         shown: they would only tell of this end.
@@ -89,7 +92,7 @@ class LiveProcess:
         self._hides = hides
         self._send(number)
         try:
-            self._pump(time.monotonic() + _ENDING_SECONDS, lambda: False)
+            self._pump(time.monotonic() + self._ending_seconds, lambda: False)
         finally:
             if self._process.poll() is None:
                 self._process.kill()

@@ -33,6 +33,8 @@ def average_metrics(
     weight
         What the means of this rank stand for: its number of samples. 0: its values do not count, and
         may be NaN.
+    process_set
+        The ranks that take part, each of which calls it.
 
     Returns
     -------
@@ -109,6 +111,13 @@ class WeightedMeans:
     ----------
     *names
         The metrics, the same on every rank: so that one without samples knows them too.
+    process_set
+        The ranks that take part, each of which calls it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No name, or one twice.
 
     >>> means = WeightedMeans("loss", "accuracy")
     >>> means.add(32, loss=1.0, accuracy=0.5)  # a batch of 32 samples, and its means
@@ -125,7 +134,20 @@ class WeightedMeans:
         self.weight = 0.0
 
     def add(self, weight: float, **metrics: Any) -> None:
-        """Numbers that are means of `weight` samples of this rank."""
+        """Numbers that are means of `weight` samples of this rank.
+
+        Parameters
+        ----------
+        weight
+            Samples of this rank that they stand for.
+        **metrics
+            Each name of the object, and its mean.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Other names than those that the object was made for.
+        """
         if set(metrics) != set(self._sums):
             raise refused(f"WeightedMeans: got {sorted(metrics)}, made for {sorted(self._sums)}")
         if not weight:

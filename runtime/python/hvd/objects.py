@@ -40,6 +40,22 @@ def broadcast_object(
 
     Anything that pickle can take, or cloudpickle where it is installed (lambdas, closures).
 
+    Parameters
+    ----------
+    obj
+        What pickle can take, or cloudpickle where it is installed. Only that of `root_rank` counts.
+    root_rank
+        The rank of the job whose object it is.
+    name
+        Equal on all ranks; made from the order of calls unless given.
+    process_set
+        The ranks that take part, each of which calls it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        On every rank: the object cannot be pickled.
+
     >>> broadcast_object({"epoch": 3}, root_rank=0)  # on any number of ranks
     {'epoch': 3}
     """
@@ -79,6 +95,15 @@ def allgather_object(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """The objects of all ranks, by rank.
+
+    Parameters
+    ----------
+    obj
+        What pickle can take, or cloudpickle where it is installed.
+    name
+        Equal on all ranks; made from the order of calls unless given.
+    process_set
+        The ranks that take part, each of which calls it.
 
     >>> len(allgather_object("mine")) == api.size()
     True

@@ -43,6 +43,16 @@ class ProcessSet:
         Each rank gives the one that it is in, or ``MPI.COMM_NULL``; those of a split world become
         a process set each. ``ranks`` is None until the set is added. Without a communicator of its
         own a rank gets the first of the sets.
+
+        Parameters
+        ----------
+        communicator
+            Of mpi4py; each rank gives its own.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is no communicator.
         """
         if not is_communicator(communicator):
             raise refused(
@@ -124,8 +134,15 @@ def add_process_set(
 
     Parameters
     ----------
+    process_set
+        Ranks of the job, a communicator of mpi4py, or a ``ProcessSet`` of either.
     timeout
         Seconds to wait for the other ranks (default: no limit).
+
+    Raises
+    ------
+    InvalidArgumentError
+        The set is there already, under this object or another.
 
     >>> add_process_set(range(api.size()))
     Traceback (most recent call last):
@@ -155,6 +172,13 @@ def remove_process_set(process_set: ProcessSet | int, timeout: float | None = No
     A number serves where ranks hold different sets, of a split communicator. False when the set is
     that of all ranks, or is not there.
 
+    Parameters
+    ----------
+    process_set
+        What ``add_process_set()`` returned, or its number.
+    timeout
+        Seconds to wait for the other ranks (default: no limit).
+
     >>> remove_process_set(global_process_set)
     False
     """
@@ -163,6 +187,7 @@ def remove_process_set(process_set: ProcessSet | int, timeout: float | None = No
     number = process_set.process_set_id
     if not number:
         return False
+    api.act_before_removal(number)
     api.check(waiting.hvd_process_set_remove(number, -1.0 if timeout is None else timeout))
     process_set.process_set_id = None
     return True
@@ -190,6 +215,11 @@ def process_set_ids() -> list[int]:
 def process_set_ranks(process_set: int) -> list[int]:
     """The ranks of the process set with this number, ascending.
 
+    Parameters
+    ----------
+    process_set
+        A number of ``process_set_ids()``.
+
     >>> process_set_ranks(0) == list(range(api.size()))
     True
     """
@@ -202,6 +232,11 @@ def process_set_ranks(process_set: int) -> list[int]:
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns when every rank of the process set has called it.
+
+    Parameters
+    ----------
+    process_set
+        The ranks that take part, each of which calls it.
 
     >>> barrier()
     """
@@ -234,18 +269,22 @@ def join(
     int
         The last rank to join.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `average` is another word.
+
     >>> join() in range(api.size())  # the last rank that joined
     True
     """
     if average not in ("all", "active"):
         raise refused(f"join: average is {average!r}; say 'all' or 'active'")
-    last = _lib.c_int32()
+    last, number = _lib.c_int32(), process_set_id(process_set)
     while True:
-        status = waiting.hvd_join(
-            process_set_id(process_set), average == "active", api.SLICE_SECONDS, _lib.byref(last)
-        )
+        status = waiting.hvd_join(number, average == "active", api.SLICE_SECONDS, _lib.byref(last))
         if status != _lib.TIMEOUT:
             api.check(status)
+            api.act_after_join(number)
             return last.value
 
 
@@ -267,6 +306,11 @@ def init(
         accepted and changes nothing.
     start_timeout
         Seconds to wait for the other ranks (default: HVD_START_TIMEOUT_SECONDS, 120).
+
+    Raises
+    ------
+    InvalidArgumentError
+        `comm` does not hold all ranks in the launcher's order, or `process_sets` is neither.
 
     >>> init()  # again: nothing happens
     >>> api.is_initialized()

@@ -13,6 +13,13 @@ from hvd import api
 def derived_seed(base: int, *parts: int | str) -> int:
     """A seed of 64 bits from another and what it is for; neighbours have nothing in common.
 
+    Parameters
+    ----------
+    base
+        The seed of the run.
+    *parts
+        What it is for: numbers and words, as an epoch and a rank.
+
     >>> derived_seed(1, 0) == derived_seed(1, 0), derived_seed(1, 0) == derived_seed(0, 1)
     (True, False)
     """
@@ -58,6 +65,11 @@ def worker_init_fn(worker_id: int) -> None:
 
     The seed comes from that of this rank's PyTorch, so ``seed_everything()`` goes first; epochs differ,
     too. Without it ``random`` and NumPy of the workers repeat each other in old versions of PyTorch.
+
+    Parameters
+    ----------
+    worker_id
+        As torch gives it.
 
     >>> worker_init_fn(0)
     """

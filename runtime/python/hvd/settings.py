@@ -10,6 +10,7 @@ from hvd.gradients import Reduction
 from hvd.groups import Groups
 from hvd.process_sets import ProcessSet, process_set_id
 from hvd.refusals import refused
+from hvd.replicas import checked_interval
 from hvd.work import Adasum, Average, checked_op
 
 
@@ -31,6 +32,8 @@ class Settings(NamedTuple):
         Which leave together, as ``hvd.groups.chosen_groups()`` returns it.
     averages_passes
         Passes are averaged on each rank where they add up; else summed.
+    check_replicas
+        Steps from one comparison of parameters and state over ranks to the next; 0: none.
     """
 
     compression: Any
@@ -39,6 +42,17 @@ class Settings(NamedTuple):
     sparse_as_dense: bool = False
     groups: Groups = None
     averages_passes: bool = False
+    check_replicas: int = 0
+
+    @property
+    def reduces(self) -> bool:
+        """False where a rank steps by itself, with its gradients as they are.
+
+        A compression with momentum takes that of the optimizer, and so works on one rank, too.
+        """
+        if is_shared(self.process_set):
+            return True
+        return bool(getattr(self.compression, "momentum", 0)) and self.process_set.included()
 
 
 def checked_settings(
@@ -50,6 +64,7 @@ def checked_settings(
     sparse_as_dense: bool = False,
     groups: Groups = None,
     average_aggregated_gradients: bool = False,
+    check_replicas: int | None = None,
 ) -> Settings:
     """The settings that the arguments of a ``DistributedOptimizer`` mean, under Horovod's names.
 
@@ -93,6 +108,7 @@ def checked_settings(
         sparse_as_dense,
         groups,
         average_aggregated_gradients,
+        checked_interval(check_replicas),
     )
 
 
@@ -103,6 +119,44 @@ def check_passes(passes: int) -> None:
     """
     if passes <= 0:
         raise refused(f"backward_passes_per_step is {passes!r}: it must be > 0; 1 has no effect")
+
+
+def check_momentum(compression: Any, optimizer: Any) -> None:
+    """Refuses an optimizer with momentum of its own under a compression that has one.
+
+    Parameters
+    ----------
+    compression
+        What a user chose; most have no momentum.
+    optimizer
+        An optimizer of torch, or what has its ``param_groups``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A group has a momentum or betas, or is not of float32, which such a compression takes alone.
+
+    >>> class Plain: param_groups = [{"params": [], "momentum": 0}]
+    >>> check_momentum(None, Plain)
+    """
+    momentum = getattr(compression, "momentum", 0)
+    if not momentum:
+        return
+    for number, group in enumerate(optimizer.param_groups):
+        for name in ("momentum", "betas"):
+            if group.get(name):
+                raise refused(
+                    f"compression has momentum={momentum!r}, and parameter group {number} of the "
+                    f"optimizer has {name}={group[name]!r}: give torch.optim.SGD without momentum, "
+                    "or a compression without"
+                )
+        for parameter in group["params"]:
+            if str(parameter.dtype) != "torch.float32":
+                raise refused(
+                    f"compression has momentum={momentum!r}, and parameter group {number} has a "
+                    f"parameter of {parameter.dtype}, which would train without momentum: it is for "
+                    "float32; give a compression without momentum"
+                )
 
 
 def is_shared(process_set: ProcessSet) -> bool:

@@ -37,13 +37,25 @@ class StateHandler:
         """Adapts to the job that has started again."""
 
     def set_value(self, value: Any) -> None:
-        """Takes another value in place of the first."""
+        """Takes another value in place of the first.
+
+        Parameters
+        ----------
+        value
+            Of the same type.
+        """
         self.value = value
         self.save()
 
 
 class SamplerStateHandler(StateHandler):
-    """Epoch and progress of an ``ElasticIndices``, as ``hvd.torch.elastic.ElasticSampler`` is."""
+    """Epoch and progress of an ``ElasticIndices``, as ``hvd.torch.elastic.ElasticSampler`` is.
+
+    Parameters
+    ----------
+    sampler
+        What tells the samples of an epoch that are left.
+    """
 
     def __init__(self, sampler: ElasticIndices) -> None:
         super().__init__(sampler)

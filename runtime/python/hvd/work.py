@@ -13,6 +13,7 @@ from hvd.refusals import refused
 Average = _lib.AVERAGE
 Sum = _lib.SUM
 Adasum = _lib.ADASUM
+AdaSum = Adasum  # as pages print it that introduce Horovod
 Min = _lib.MIN
 Max = _lib.MAX
 Product = _lib.PRODUCT

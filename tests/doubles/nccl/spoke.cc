@@ -125,9 +125,9 @@ void Spoke::fail(ncclResult_t code, const std::string& text) {
   {
     const hvd::Lock lock(mutex_);
     if (error_ != ncclSuccess || is_aborted_) return;
+    set_last_error(text);  // before anybody can see that there is an error
     error_ = code;
   }
-  set_last_error(text);
   changed_.notify_all();
 }
 

@@ -76,6 +76,8 @@ class NcclBucketTest : public CudaGpus {
   }
   void TearDown() override {
     EXPECT_EQ(double_nccl_complaints(), 0) << double_nccl_last_complaint();
+    const Deadline deadline = soon();  // Memory is freed on a thread of its own.
+    while (double_nccl_alive() != 0 && !deadline.has_passed()) std::this_thread::yield();
     EXPECT_EQ(double_nccl_alive(), 0) << "communicators, windows or memory are left";
     double_nccl_reset();
     CudaGpus::TearDown();

@@ -43,6 +43,11 @@ TEST(NcclSettings, TakeForOnWhatNcclTakesForOn) {
 
 TEST(NcclVersion, ReadsAsPeopleWriteIt) { EXPECT_EQ(nccl_version_text(22809), "2.28.9"); }
 
+TEST(NcclVersion, IsThatOfTheHeadersWhereNoneIsLoaded) {
+  if (!loaded_nccl_path().empty()) GTEST_SKIP() << "this process has NCCL";
+  EXPECT_EQ(nccl_version_here(), NCCL_VERSION_CODE);
+}
+
 TEST(NcclLibrary, SaysWhatToDoWhereTheLibraryIsMissing) {
   if (!loaded_nccl_path().empty()) GTEST_SKIP() << "this process has NCCL";
   const auto nccl = NcclLibrary::open(naming("/nonexistent/libnccl.so.2"));
@@ -68,6 +73,7 @@ TEST(NcclLibrary, LoadsARealOneAndFindsItAgainInTheProcess) {
   EXPECT_NE(nccl.value().calls().all_reduce, nullptr);
   EXPECT_EQ(nccl.value().calls().mem_alloc != nullptr, nccl.value().version() >= 21903);
   EXPECT_EQ(nccl.value().path(), loaded_nccl_path());
+  EXPECT_EQ(nccl.value().version(), nccl_version_here());
   const auto again = NcclLibrary::open(Environment());
   ASSERT_TRUE(again.is_ok()) << again.status().message();
   EXPECT_EQ(again.value().path(), nccl.value().path());

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "bootstrap/peer_record.h"
 #include "bootstrap/tcp_store_server.h"
 #include "transport/socket_io.h"
 
@@ -129,6 +130,26 @@ TEST(Bootstrap, EveryRankHearsOfAGpuChosenTwice) {
   }
 }
 
+TEST(PeerRecords, ARankOfAnotherHostIsRefusedWhereAllWereToBeLocal) {
+  std::vector<PeerRecord> records(3);
+  for (PeerRecord& record : records) {
+    record.host = "jz1";
+    record.machine = "boot-a/40/1000";
+  }
+  records[1].machine = "boot-a/41/1000";  // A container with a network of its own.
+  EXPECT_TRUE(check_layout(records, 0, 3).is_ok());
+  records[2].host = "jz2";
+  records[2].machine = "boot-b/40/1000";
+  EXPECT_TRUE(check_layout(records, 0, 2).is_ok());
+  EXPECT_TRUE(check_layout(records, 0, -1).is_ok());
+  for (const int rank : {0, 2}) {
+    const Status refused = check_layout(records, rank, 3);
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+    EXPECT_NE(refused.message().find("jz1"), std::string::npos) << refused.message();
+    EXPECT_NE(refused.message().find("jz2"), std::string::npos) << refused.message();
+  }
+}
+
 TEST(Bootstrap, RanksThatShareAGpuOrDoNotKnowItStart) {
   const HvdrunWorld world;
   std::vector<Variables> ranks;
@@ -161,18 +182,103 @@ TEST(Bootstrap, NamesTheRankThatDidNotCome) {
   }
 }
 
+Variables torchrun_rank(int rank, int size, const std::string& port) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(size)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"LOCAL_WORLD_SIZE", std::to_string(size)},
+          {"TORCHELASTIC_RUN_ID", "none"},
+          {"MASTER_ADDR", "localhost"},
+          {"MASTER_PORT", port},
+          {"HVD_RENDEZVOUS_DIR", testing::TempDir() + "/hvd-torchrun-test"}};
+}
+
+/// A start for which one rank comes too late, then two for which all come in time.
+void check_that_the_next_try_works(const std::vector<Variables>& ranks) {
+  const std::vector<Variables> early(ranks.begin(), ranks.end() - 1);
+  for (const auto& result : start_all(early, std::chrono::milliseconds(200))) {
+    EXPECT_EQ(result.status().code(), Code::kTimeout);
+  }
+  const auto late = start_all({ranks.back()}, std::chrono::milliseconds(200));
+  EXPECT_EQ(late[0].status().code(), Code::kTimeout);
+  for (int time = 0; time < 2; ++time) {
+    for (const auto& result : start_all(ranks, std::chrono::seconds(60))) {
+      EXPECT_TRUE(result.is_ok()) << result.status().message();
+    }
+  }
+}
+
+TEST(Bootstrap, ATryAfterOneThatTimedOutWorksAtALaunchersStore) {
+  const HvdrunWorld world;
+  check_that_the_next_try_works({world.rank(0, 3), world.rank(1, 3), world.rank(2, 3)});
+}
+
+TEST(Bootstrap, ATryAfterOneThatTimedOutWorksByAFile) {
+  check_that_the_next_try_works(
+      {torchrun_rank(0, 3, "again"), torchrun_rank(1, 3, "again"), torchrun_rank(2, 3, "again")});
+}
+
+/// Starts ranks of which one asks for more memory than there is: it fails, the others would wait.
+std::vector<Result<Wiring>> start_with_a_greedy_rank(const std::vector<Variables>& ranks,
+                                                     std::size_t greedy) {
+  std::vector<Result<Wiring>> results;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    results.emplace_back(Status(Code::kAborted, "not run"));
+  }
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      results[i] = bootstrap(
+          Environment(ranks[i]),
+          {.deadline = Deadline::after(std::chrono::minutes(5)), .memory_bytes = [i, greedy](int) {
+             return i == greedy ? std::size_t{1} << 50 : std::size_t{4096};
+           }});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+TEST(Bootstrap, AFailedSegmentIsEverybodysCauseAtOnce) {
+  const HvdrunWorld world;
+  std::vector<Variables> ranks;
+  for (int rank = 0; rank < 6; ++rank) {
+    ranks.push_back(world.rank(rank, 6));
+    ranks.back()["HVD_VIRTUAL_NODE"] = std::to_string(rank / 2);
+  }
+  const auto begin = Clock::now();
+  const auto results = start_with_a_greedy_rank(ranks, 2);
+  // Far less than the five minutes of the start.
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(90));
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    const std::string message = results[rank].status().message();
+    EXPECT_EQ(results[rank].status().code(), Code::kSystem) << rank << ": " << message;
+    EXPECT_NE(message.find("MiB are available on this host"), std::string::npos) << message;
+    const bool named = message.find("rank 2 on ") != std::string::npos;
+    EXPECT_TRUE(named) << message;
+  }
+  // And the next try works at the same store.
+  for (const auto& result : start_all(ranks, std::chrono::seconds(60))) {
+    EXPECT_TRUE(result.is_ok()) << result.status().message();
+  }
+}
+
+TEST(Bootstrap, AWrongSettingOfOneRankIsEverybodysCauseAtOnce) {
+  const HvdrunWorld world;
+  std::vector<Variables> ranks = {world.rank(0, 3), world.rank(1, 3), world.rank(2, 3)};
+  ranks[1]["HVD_INTERFACE"] = "hsn9";
+  const auto begin = Clock::now();
+  for (const auto& result : start_all(ranks, std::chrono::minutes(5))) {
+    const std::string message = result.status().message();
+    EXPECT_NE(message.find("HVD_INTERFACE=hsn9"), std::string::npos) << message;
+    EXPECT_NE(message.find("rank 1 on "), std::string::npos) << message;
+  }
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(90));
+}
+
 TEST(Bootstrap, MeetsByAFileUnderTorchrun) {
   std::vector<Variables> ranks;
-  for (int rank = 0; rank < 4; ++rank) {
-    ranks.push_back({{"RANK", std::to_string(rank)},
-                     {"WORLD_SIZE", "4"},
-                     {"LOCAL_RANK", std::to_string(rank)},
-                     {"LOCAL_WORLD_SIZE", "4"},
-                     {"TORCHELASTIC_RUN_ID", "none"},
-                     {"MASTER_ADDR", "localhost"},
-                     {"MASTER_PORT", "29500"},
-                     {"HVD_RENDEZVOUS_DIR", testing::TempDir() + "/hvd-torchrun-test"}});
-  }
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(torchrun_rank(rank, 4, "29500"));
   const auto results = start_all(ranks, std::chrono::seconds(10));
   for (const auto& result : results) ASSERT_TRUE(result.is_ok()) << result.status().message();
   EXPECT_EQ(results[3].value().bootstrap, "torchrun (rendezvous file)");

@@ -95,6 +95,20 @@ class Shared : public Store {
   std::shared_ptr<Store> store_;  // shared by the clients of one test
 };
 
+TEST(TcpStoreServer, KnowsWhetherAClientWithTheKeyHasCome) {
+  const TcpWorld world;
+  EXPECT_FALSE(world.server->has_served());
+  const auto stranger = TcpStore::connect(std::span(&world.address, 1), JobKey::random(),
+                                          Deadline::after(milliseconds(300)));
+  EXPECT_FALSE(stranger.is_ok());
+  EXPECT_FALSE(world.server->has_served());
+  const auto client = world.client();
+  ASSERT_TRUE(client->set("key", "value", in_ten_seconds()).is_ok());
+  // An answer comes after the proof.
+  ASSERT_TRUE(client->wait("key", in_ten_seconds()).is_ok());
+  EXPECT_TRUE(world.server->has_served());
+}
+
 TEST(Store, MemoryStoreKeepsTheContract) {
   const auto memory = std::make_shared<MemoryStore>();
   check_store([&] { return std::make_unique<Shared>(memory); });
@@ -137,14 +151,23 @@ TEST(TcpStore, GoesOnWhenStrangersCall) {
 
 TEST(TcpStore, TellsTwoProcessesWithOneRank) {
   const TcpWorld world;
+  // Whichever comes second, both hear of it.
   const auto first = world.client();
   const auto second = world.client();
-  EXPECT_FALSE(first->allgather("r", 0, 2, "", Deadline::after(milliseconds(1))).is_ok());
-  const auto twice = second->allgather("r", 0, 2, "", in_ten_seconds());
-  EXPECT_EQ(twice.status().code(), Code::kMismatch);
-  EXPECT_NE(twice.status().message().find("came twice"), std::string::npos);
-  const auto other_size = second->allgather("r", 1, 3, "", in_ten_seconds());
-  EXPECT_EQ(other_size.status().code(), Code::kMismatch);
+  Status of_first;
+  std::thread other([&] {
+    const TcpStore::Rank rank{.rank = 0, .size = 2, .who = "process 5 on jz1"};
+    of_first = first->join(rank, "", in_ten_seconds()).status();
+  });
+  const TcpStore::Rank rank{.rank = 0, .size = 2, .who = "process 6 on jz2"};
+  const Status of_second = second->join(rank, "", in_ten_seconds()).status();
+  other.join();
+  for (const Status& status : {of_first, of_second}) {
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    for (const std::string part : {"rank 0 came twice", "process 5 on jz1", "process 6 on jz2"}) {
+      EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+    }
+  }
 }
 
 TEST(TcpStore, SaysWhenTheServerIsGone) {

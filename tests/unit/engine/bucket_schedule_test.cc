@@ -74,6 +74,15 @@ TEST_F(BucketScheduleTest, LearnsWhileNamesLeaveAtOnceAndFreezesAfterTwoEqualSte
   EXPECT_EQ(buckets(), "ab c");
 }
 
+TEST_F(BucketScheduleTest, LearnsAnewWhenAnIdOfWhatItLearnsIsTakenBack) {
+  EXPECT_EQ(complete("ab"), "a b");
+  schedule_.forget(id_of('a'));
+  EXPECT_EQ(complete("ab"), "a b");
+  schedule_.forget(id_of('z'));
+  EXPECT_EQ(complete("ab"), "a b") << "two steps, of which one is forgotten";
+  EXPECT_EQ(complete("ab"), "*- [1ab]");
+}
+
 TEST_F(BucketScheduleTest, TableOfSteps) {
   struct Case {
     std::string steps;

@@ -32,7 +32,9 @@ std::vector<ControlMessage> one_of_each() {
           Urge{15, "text"},
           Frozen{16, {1, 2, 4'000}, {1, 3}},
           Thawed{17, "text"},
-          GiveUp{"text"}};
+          GiveUp{"text"},
+          Evict{{18, 19}},
+          Evicted{20}};
 }
 
 TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {

@@ -86,6 +86,22 @@ TEST_F(CoordinatorBucketsTest,
   EXPECT_EQ(coordinator_.frozen_steps(0), 1u);
 }
 
+TEST_F(CoordinatorBucketsTest, ACallWithoutANameIsInNoBucketAndThawsNone) {
+  learn();
+  ready({0, 1, 2});
+  decide();
+  const auto call = [this](std::int64_t floats) {
+    coordinator_.announce({"allreduce.noname.0", true, gradient(floats), ranks({0, 1}), true},
+                          kBegin);
+    return decide();
+  };
+  EXPECT_EQ(call(10), Lines{"run 3"});
+  EXPECT_EQ(call(20), Lines{"run allreduce.noname.0"}) << "it may be another call";
+  EXPECT_EQ(call(20), Lines{"run 3"});
+  ready({0, 1, 2});
+  EXPECT_EQ(decide(), (Lines{"bucket 1: 0 1", "bucket 2: 2"}));
+}
+
 TEST_F(CoordinatorBucketsTest, TheWordOfEveryRankIsNeededForEachNameOfABucket) {
   learn();
   ready({0});

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/board.h"
+
 namespace hvd {
 namespace {
 
@@ -73,6 +75,19 @@ TEST_F(CoordinatorTest, AnIdNeedsNoSecondDefinition) {
   EXPECT_EQ(decide(), Lines{"run 0"});
 }
 
+TEST_F(CoordinatorTest, NamesThatComeOnceLeaveIdsToThoseThatComeAgain) {
+  for (std::uint32_t step = 0; step < Board::kMaxIds * 10; ++step) {
+    announce(format_text("loss of step {}", step), {0, 1, 2});
+    ASSERT_EQ(decide().size(), step < Board::kMaxIds / 2 ? 2 : 1) << step;
+  }
+  announce("gradient", {0, 1, 2});
+  EXPECT_EQ(decide(), Lines{"run 'gradient'"});
+  announce("gradient", {0, 1, 2});
+  EXPECT_EQ(decide(), (Lines{"define gradient=2016", "run 2016"}));
+  coordinator_.ready(2016, ranks({0, 1, 2}), kStart);
+  EXPECT_EQ(decide(), Lines{"run 2016"});
+}
+
 TEST_F(CoordinatorTest, NamesRunInTheOrderInWhichTheyBecameComplete) {
   announce("x", {0});
   announce("y", {0, 1, 2}, tensor_of({4}, Broadcast{0}));
@@ -103,11 +118,31 @@ TEST_F(CoordinatorTest, AnUrgentNamePassesLargeOnesThatAreNotInTheLog) {
   EXPECT_FALSE(coordinator_.has_pending());
 }
 
-TEST_F(CoordinatorTest, AChangedDescriptionOfAllRanksStartsANewEpoch) {
+TEST_F(CoordinatorTest, ADescriptionThatChangesForGoodStartsANewEpoch) {
   announce("x", {0, 1, 2});
   decide();
   announce("x", {0, 1, 2}, tensor_of({5}));
+  EXPECT_EQ(decide(), Lines{"run 'x'"}) << "it may come once, as that of a last and smaller batch";
+  coordinator_.ready(0, kStart);
+  EXPECT_EQ(decide(), Lines{"run 0"}) << "the id means what it meant";
+  announce("x", {0, 1, 2}, tensor_of({5}));
+  EXPECT_EQ(decide(), Lines{"run 'x'"});
+  announce("x", {0, 1, 2}, tensor_of({5}));
   EXPECT_EQ(decide(), (Lines{"define x=0", "run 0"}));
+  coordinator_.ready(0, kStart);
+  EXPECT_EQ(decide(), Lines{"run 0"});
+}
+
+TEST_F(CoordinatorTest, TheDescriptionOfASingleUseReachesWhoHasJoined) {
+  announce("x", {0, 1, 2});
+  decide();
+  coordinator_.join({2, 0, 0, false, {}});
+  decide();
+  announce("x", {0, 1}, tensor_of({5}));
+  const auto log = coordinator_.decide();
+  ASSERT_EQ(log.size(), 1U);
+  EXPECT_EQ(std::get<hvd::Run>(log[0]).name, "x");
+  EXPECT_EQ(std::get<hvd::Run>(log[0]).description, tensor_of({5}));
 }
 
 TEST_F(CoordinatorTest, HalfOldAndHalfNewDescriptionsAreAMismatch) {

@@ -48,6 +48,47 @@ TEST_F(LeaderTest, ManyIdsTravelInOneMessage) {
   EXPECT_EQ(leader_.take_up().size(), 1u);
 }
 
+TEST_F(LeaderTest, BitsOfAnEvictedIdGoUpWithTheirRanksAndBeforeTheAnswer) {
+  leader_.member_ready(0, 0, kLeaderStart);
+  leader_.member_ready(1, 1, kLeaderStart);
+  leader_.member_ready(0, 1, kLeaderStart);
+  child({1});
+  leader_.follow(Evict{{0, 1}});
+  leader_.pass_up(Evicted{1});
+  child({0});
+  leader_.pass_up(Evicted{2});
+  auto up = leader_.take_up();
+  ASSERT_EQ(up.size(), 3u);
+  EXPECT_EQ(std::get<Partial>(up[0]).ranks, ranks({0}));
+  EXPECT_EQ(std::get<Partial>(up[1]).ranks, ranks({2, 3}));
+  EXPECT_EQ(std::get<Ready>(up[2]).ids, std::vector<std::uint32_t>{1});
+  leader_.member_ready(1, 0, kLeaderStart);
+  leader_.pass_up(Evicted{1});
+  up = leader_.take_up();
+  ASSERT_EQ(up.size(), 2u);
+  EXPECT_EQ(std::get<Partial>(up[0]).ranks, ranks({1}));
+  EXPECT_EQ(std::get<Evicted>(up[1]).ranks, 4u);
+}
+
+TEST_F(LeaderTest, AnIdThatComesBackIsOneWordAgain) {
+  leader_.follow(Evict{{0}});
+  leader_.follow(Define{0, "x"});
+  for (const int rank : {0, 1}) leader_.member_ready(rank, 0, kLeaderStart);
+  child({0});
+  const auto up = leader_.take_up();
+  ASSERT_EQ(up.size(), 1u);
+  EXPECT_EQ(std::get<Ready>(up[0]).ids, std::vector<std::uint32_t>{0});
+}
+
+TEST_F(LeaderTest, AUseThatRanByItsNameIsOver) {
+  leader_.pass_up(Announce{"x", true, {}, ranks({1})});
+  leader_.follow(hvd::Run{{}, "x", 0, 0, 0});
+  leader_.take_up();
+  for (const int rank : {0, 1}) leader_.member_ready(rank, 0, kLeaderStart);
+  child({0});
+  EXPECT_EQ(std::get<Ready>(leader_.take_up().at(0)).ids, std::vector<std::uint32_t>{0});
+}
+
 TEST_F(LeaderTest, ADescriptionInFullTurnsTheIdPartial) {
   leader_.member_ready(0, 0, kLeaderStart);
   leader_.pass_up(Announce{"x", true, {}, ranks({1})});

@@ -39,6 +39,7 @@ struct Member {
   std::vector<std::set<std::string>> buckets;  ///< Of process set 0; none while not frozen.
   bool has_urged = false;
   int times_frozen = 0;
+  int times_evicted = 0;
   std::vector<Owed> owed() const {
     std::vector<Owed> list;
     for (const auto& [text, name] : names) {
@@ -98,6 +99,9 @@ inline std::string text_of(const ControlMessage& entry) {
   if (const auto* thawed = std::get_if<Thawed>(&entry)) return "thaw: " + thawed->text;
   if (const auto* frozen = std::get_if<Frozen>(&entry)) {
     return format_text("freeze {}", frozen->ids.size());
+  }
+  if (const auto* evict = std::get_if<Evict>(&entry)) {
+    return format_text("evict {} ids from {}", evict->ids.size(), evict->ids.front());
   }
   if (const auto* failure = std::get_if<Failure>(&entry)) return "fail " + failure->name;
   if (const auto* left = std::get_if<Left>(&entry)) return format_text("left {}", left->rank);

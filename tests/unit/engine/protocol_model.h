@@ -30,7 +30,10 @@ class Model {
         members_(static_cast<std::size_t>(shape.size())),
         nodes_(static_cast<std::size_t>(shape.nodes)),
         coordinator_(std::vector<std::string>(static_cast<std::size_t>(shape.size()), "host"),
-                     {64, std::chrono::milliseconds(1000)}) {
+                     {.fusion_bytes = 64,
+                      .stall_warning = std::chrono::milliseconds(1000),
+                      .ids = plan_.ids,
+                      .idle_uses = plan_.idle_uses}) {
     for (const RankSet& set : plan_.sets) coordinator_.add_set(set);
     for (int node = 0; node < shape.nodes; ++node) {
       at(node).leader = std::make_unique<Leader>(shape.subtree(node), shape.size());
@@ -42,6 +45,7 @@ class Model {
       std::vector<std::string>& list = member(rank).to_submit;
       std::shuffle(list.begin(), list.end(), random_);
       if (plan_.in_steps) plan_.sort_by_use(list);
+      if (!plan_.program.empty()) list.assign(plan_.program.rbegin(), plan_.program.rend());
     }
   }
 
@@ -64,6 +68,31 @@ class Model {
     }
   }
 
+  /// For a search through all orders of events: what `rank`, or its node where it leads, does next,
+  /// and what its leader says then.
+  enum class Event { kSubmit, kReadLog, kShowBits, kHearMember, kHearChild, kHearParent };
+  bool can(Event event, int rank) {
+    const Member& me = member(rank);
+    const auto has_words = [this](int child) { return !at(child).up.empty(); };
+    const std::vector<int> children = shape_.children(shape_.node_of(rank));
+    if (event == Event::kSubmit) return !me.to_submit.empty() && in_flight(rank) < 2;
+    if (event == Event::kReadLog) return !me.down.empty();
+    if (event == Event::kShowBits) return !me.bits.empty();
+    if (event == Event::kHearMember) return !me.up.empty();
+    if (event == Event::kHearParent) return leads(rank) && !at(shape_.node_of(rank)).down.empty();
+    return leads(rank) && std::any_of(children.begin(), children.end(), has_words);
+  }
+  void act(Event event, int rank) {
+    const int node = shape_.node_of(rank);
+    if (event == Event::kSubmit) submit(rank);
+    if (event == Event::kReadLog) read_log(rank);
+    if (event == Event::kShowBits) hear_from_member(rank, 0);
+    if (event == Event::kHearMember) hear_from_member(rank, 1);
+    if (event == Event::kHearChild) hear_from_child(node);
+    if (event == Event::kHearParent) hear_from_parent(node);
+    if (leads(rank) || event == Event::kShowBits || event == Event::kHearMember) speak(node, true);
+  }
+
   /// The process set ends once all its uses are over, and its ids are given to others.
   void remove_set(int process_set) {
     coordinator_.remove_set(process_set);
@@ -82,11 +111,19 @@ class Model {
   Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
   Node& at(int node) { return nodes_[static_cast<std::size_t>(node)]; }
   const Plan& plan() const { return plan_; }
+  const Coordinator& coordinator() const { return coordinator_; }
   const Shape& shape() const { return shape_; }
 
  private:
   bool chance(int one_in) { return random_() % static_cast<unsigned>(one_in) == 0; }
   bool leads(int rank) const { return rank % shape_.local_size == 0; }
+  int in_flight(int rank) {
+    int uses = 0;
+    for (const auto& [text, submitted] : member(rank).submitted) {
+      uses += submitted - static_cast<int>(member(rank).outcomes[text].size());
+    }
+    return uses;
+  }
   Leader& leader_of(int rank) { return *at(shape_.node_of(rank)).leader; }
 
   void random_event() {
@@ -118,7 +155,7 @@ class Model {
     if (what == 0) return submit(rank);
     if (what == 1) return join(rank) || leave(rank);
     if (what == 2) return read_log(rank);
-    if (what == 3) return hear_from_member(rank);
+    if (what == 3) return hear_from_member(rank, chance(3) ? 0 : 1);
     return urge(rank);
   }
 
@@ -200,14 +237,20 @@ class Model {
     return true;
   }
 
-  bool hear_from_member(int rank) {
+  bool hear_from_member(int rank, int messages) {
     if (leads(rank)) return false;
     Member& them = member(rank);
     Node& node = at(shape_.node_of(rank));
     if (them.bits.empty() && them.up.empty()) return false;
+    if (plan_.mutant == Mutant::kAnswerOvertakesBits && messages > 0 && !them.up.empty() &&
+        std::holds_alternative<Evicted>(them.up.front())) {
+      node.leader->pass_up(std::move(them.up.front()));
+      them.up.pop_front();
+      return true;
+    }
     if (!them.bits.empty()) ++node.heard_from_below;
     for (const auto id : std::exchange(them.bits, {})) node.leader->member_ready(rank, id, kStart);
-    if (them.up.empty() || chance(3)) return true;
+    if (them.up.empty() || messages == 0) return true;
     ++node.heard_from_below;
     node.leader->pass_up(std::move(them.up.front()));
     them.up.pop_front();
@@ -258,6 +301,9 @@ class Model {
         moved = true;
         check_consent(entry);
         write_log(0, entry);
+        if (plan_.mutant == Mutant::kFreesAtOnce && std::holds_alternative<Evict>(entry)) {
+          coordinator_.evicted();
+        }
       }
     } while (at(0).leader->has_up());
     return moved;
@@ -276,6 +322,8 @@ class Model {
       coordinator_.join(*joining);
     } else if (const auto* urge = std::get_if<Urge>(&message)) {
       coordinator_.urge(*urge);
+    } else if (std::holds_alternative<Evicted>(message)) {
+      coordinator_.evicted();
     } else {
       coordinator_.leave(std::get<Leave>(message));
     }
@@ -298,90 +346,11 @@ class Model {
     return true;
   }
 
-  void apply(int rank, const ControlMessage& entry) {
-    Member& me = member(rank);
-    EXPECT_FALSE(me.over) << "an entry after shutdown: " << text_of(entry);
-    me.log.push_back(text_of(entry));
-    if (const auto* define = std::get_if<Define>(&entry)) {
-      const std::string key = key_of(define->description.process_set, define->name);
-      me.name_of_id[define->id] = key;
-      if (!plan_.has_rank(key, rank)) return;
-      Member::Name& name = me.names[key];
-      name.id = define->id;
-      if (name.current) {
-        EXPECT_EQ(define->description, plan_.description(rank, key, *name.current));
-      } else {
-        EXPECT_TRUE(me.joined) << "rank " << rank << " has not announced " << key;
-      }
-      name.described = define->description;
-    } else if (const auto* run = std::get_if<hvd::Run>(&entry)) {
-      for (const auto id : run->ids) {
-        EXPECT_EQ(set_of(me.name_of_id.at(id)), run->process_set);
-        const auto found = me.names.find(me.name_of_id.at(id));
-        if (found != me.names.end()) found->second.in_full = false;
-        end_use(rank, me.name_of_id.at(id), Code::kOk);
-      }
-      if (!run->name.empty()) end_use(rank, key_of(run->process_set, run->name), Code::kOk);
-    } else if (const auto* failure = std::get_if<Failure>(&entry)) {
-      const std::string key = key_of(failure->process_set, failure->name);
-      if (me.names.contains(key)) me.names[key].in_full = true;
-      end_use(rank, key, failure->code);
-    } else if (const auto* frozen = std::get_if<Frozen>(&entry)) {
-      me.freeze(*frozen);
-    } else if (std::holds_alternative<Thawed>(entry)) {
-      me.buckets.clear();
-    } else if (const auto* joined = std::get_if<Joined>(&entry)) {
-      me.joined = me.joined || joined->rank == rank;
-    } else if (std::holds_alternative<JoinEnd>(entry)) {
-      me.joined = false;
-      me.join_is_over = true;
-    } else if (std::holds_alternative<Shutdown>(entry)) {
-      me.over = true;
-    }
-  }
-
-  void end_use(int rank, const std::string& text, Code code) {
-    if (!plan_.has_rank(text, rank)) return;
-    Member& me = member(rank);
-    const auto found = me.names.find(text);
-    if (found == me.names.end() || !found->second.current) {
-      if (me.joined) return;  // stands in, or is not concerned
-      EXPECT_EQ(code, Code::kAborted) << text << " is over on rank " << rank << " unannounced";
-      return;
-    }
-    Member::Name& name = found->second;
-    ASSERT_EQ(*name.current, static_cast<int>(me.outcomes[text].size())) << "uses in order";
-    me.outcomes[text].push_back(code);
-    name.current.reset();
-    if (!name.queued.empty()) {
-      name.current = name.queued.front();
-      name.queued.pop_front();
-      announce(rank, text, name);
-    } else if (!name.id) {
-      me.names.erase(found);
-    }
-  }
-
-  /// Promise 2, at the moment of the decision.
-  void check_consent(const ControlMessage& entry) {
-    if (const auto* failure = std::get_if<Failure>(&entry)) {
-      ++decided_[key_of(failure->process_set, failure->name)];
-    }
-    const auto* run = std::get_if<hvd::Run>(&entry);
-    if (run == nullptr) return;
-    std::vector<std::string> names;
-    for (const auto id : run->ids) names.push_back(member(0).name_of_id.at(id));
-    if (!run->name.empty()) names.push_back(key_of(run->process_set, run->name));
-    for (const std::string& name : names) {
-      const int use = decided_[name]++;
-      for (int rank = 0; rank < shape_.size(); ++rank) {
-        if (!plan_.has_rank(name, rank)) continue;
-        if (member(rank).has_said_join && member(rank).submitted[name] <= use) continue;
-        EXPECT_GT(member(rank).announced[name], use)
-            << name << " runs without the word of rank " << rank;
-      }
-    }
-  }
+  void apply(int rank, const ControlMessage& entry);
+  void apply_define(int rank, const Define& define);
+  void apply_evict(int rank, const Evict& evict);
+  void end_use(int rank, const std::string& text, Code code);
+  void check_consent(const ControlMessage& entry);
 
   Shape shape_;
   Plan plan_;
@@ -393,3 +362,5 @@ class Model {
 };
 
 }  // namespace hvd::protocol_model
+
+#include "protocol_model_log.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "engine/board.h"
 #include "engine/description.h"
 
 namespace hvd::protocol_model {
@@ -49,6 +50,13 @@ inline std::string name_of(const std::string& key) {
   return set_of(key) == 0 ? key : key.substr(2);
 }
 
+/// What the protocol must not do, to see that the model finds it.
+enum class Mutant {
+  kNone,
+  kFreesAtOnce,          ///< An evicted id is free before the ranks have answered.
+  kAnswerOvertakesBits,  ///< A leader hears that answer before bits that were set earlier.
+};
+
 /// Every rank submits every use of every name of its process sets, or some of them, in an order of
 /// its own. Who leaves early or joins goes with uses in flight and in queues.
 struct Plan {
@@ -58,9 +66,14 @@ struct Plan {
   std::map<std::tuple<int, std::string, int>, int> elements;  ///< By rank, name, use; else 1.
   bool on_gpu = false;                                        ///< The allreduces.
   bool in_steps = false;  ///< Ranks submit the uses of all names one after the other.
+  /// Not empty: what each rank submits, in this order and with two of it in flight at most.
+  std::vector<std::string> program;
   bool all_stay = false;
   bool all_join = false;  ///< All ranks but leavers join after their uses, and then leave.
   std::set<int> leavers;
+  std::uint32_t ids = Board::kMaxIds;
+  std::uint64_t idle_uses = 4 * std::uint64_t{Board::kMaxIds};
+  Mutant mutant = Mutant::kNone;
   std::map<std::pair<int, std::string>, int> fewer_uses;  ///< Of those who leave or join.
 
   bool has_rank(const std::string& name, int rank) const {

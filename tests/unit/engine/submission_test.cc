@@ -210,6 +210,23 @@ TEST(Submission, SharesOutEvenlyWhatHasNoSplits) {
   EXPECT_TRUE(other.request.tensors[0].splits.empty());
 }
 
+TEST(Submission, NamesComeAgainAfterAllPlaces) {
+  Timeline timeline(0, "host");
+  Submission submission(timeline);
+  for (std::uint64_t call = 1; call <= 2 * Submission::kPlaces; ++call) {
+    const auto pending = std::make_shared<Pending>();
+    submission.push(pending);
+    EXPECT_EQ(pending->call, call);
+    EXPECT_TRUE(pending->cacheable);
+    EXPECT_EQ(pending->request.name,
+              format_text("allreduce.noname.{}", (call - 1) % Submission::kPlaces));
+  }
+  const auto named = std::make_shared<Pending>();
+  named->request.name = "x";
+  submission.push(named);
+  EXPECT_EQ(named->call, 0U);
+}
+
 TEST(Submission, CountsUnnamedRequestsThatOthersMadeWithoutThisRank) {
   Timeline timeline(0, "host");
   Submission submission(timeline);
@@ -230,6 +247,10 @@ TEST(Submission, CountsUnnamedRequestsThatOthersMadeWithoutThisRank) {
   EXPECT_EQ(next_name(Allreduce{}, 2), "allreduce.noname.7");
   EXPECT_EQ(next_name(Broadcast{}, 2), "broadcast.noname.2");
   EXPECT_EQ(next_name(Allreduce{}, 0), "allreduce.noname.0");
+  for (std::uint64_t i = 0; i < 3 * Submission::kPlaces; ++i) {
+    submission.pass_over(2, format_text("allreduce.noname.{}", (8 + i) % Submission::kPlaces));
+  }
+  EXPECT_EQ(next_name(Allreduce{}, 2), "allreduce.noname.8") << "three times round";
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST_F(TimelineTest, LeavesWholeRequestsOutWhereTheDiskIsTooSlow) {
   ASSERT_GE(pipe, 0);
   constexpr std::size_t kMostWaiting = 64;
   constexpr int kRequests = 20'000;
-  Timeline timeline(0, "host", kMostWaiting);
+  Timeline timeline(0, "host", kMostWaiting, std::chrono::minutes(1));
   ASSERT_TRUE(timeline.start({path("pipe"), false}).is_ok());
   // Some 600 bytes for each; the pipe takes 64 KiB.
   int taken = 0;
@@ -153,8 +153,36 @@ TEST_F(TimelineTest, LeavesWholeRequestsOutWhereTheDiskIsTooSlow) {
   EXPECT_THAT(read, Not(HasSubstr("\"left_out\":0")));
 }
 
+TEST_F(TimelineTest, GivesUpAFileSystemThatDoesNotAnswer) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const int pipe = ::open(path("pipe").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(pipe, 0);
+  constexpr std::chrono::milliseconds kEndLimit{50};
+  {
+    Timeline timeline(0, "host", Timeline::kMostWaiting, kEndLimit);
+    ASSERT_TRUE(timeline.start({path("pipe"), false}).is_ok());
+    // More than the pipe takes: its writer stands still in write(), as on a dead server of files.
+    for (int i = 0; i < 1'000; ++i) record(timeline, "w");
+    const Status stopped = timeline.stop();
+    EXPECT_EQ(stopped.code(), Code::kTimeout) << stopped.message();
+    EXPECT_THAT(stopped.message(), HasSubstr(path("pipe")));
+    EXPECT_THAT(stopped.message(), HasSubstr("does not answer"));
+    EXPECT_EQ(timeline.start({path("t"), false}).code(), Code::kTimeout);
+    EXPECT_FALSE(record(timeline, "after"));
+  }
+  // The timeline has gone; its writer ends when it can.
+  std::string read;
+  std::string part(4096, '\0');
+  while (read.find("\n]\n") == std::string::npos) {
+    const ssize_t got = ::read(pipe, part.data(), part.size());
+    ASSERT_GT(got, 0);
+    read.append(part, 0, static_cast<std::size_t>(got));
+  }
+  ::close(pipe);
+}
+
 TEST_F(TimelineTest, MayStartAndStopWhileOthersTakeDown) {
-  Timeline timeline(0, "host");
+  Timeline timeline(0, "host", Timeline::kMostWaiting, std::chrono::minutes(1));
   std::atomic<bool> ended{false};
   std::vector<std::thread> threads;
   threads.reserve(3);

@@ -164,6 +164,7 @@ def wanted() -> dict[str, set[str]]:
         "hvdrun -np 2 envs": {"envsubst"} if shutil.which("envsubst") else set(),
         "hvdrun completion ": {"bash", "zsh", "fish"},
         "hvdrun header --site ": {"jean-zay", "generic"},
+        "hvdrun sites ": {"jean-zay", "new"},
         "hvdrun header --site jean-zay --partition ": {"gpu_p5"},
         "hvdrun run --nodes 2 --output-dir /us": {"/usr/" if SHELL == "fish" else "usr"},
     }

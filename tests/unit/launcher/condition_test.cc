@@ -21,6 +21,7 @@ SiteFacts lumi() {
   facts.gpu_vendor = "amd";
   facts.partition = "standard-g";
   facts.mixed_ports = false;
+  facts.step_network = "job_vni,disable_rdzv_get";
   return facts;
 }
 
@@ -49,6 +50,8 @@ TEST(Condition, IsTrueFalseOrUnknown) {
       {"gpu_vendor=amd", Truth::kTrue, Truth::kUnknown},
       {"partition=standard-g", Truth::kTrue, Truth::kUnknown},
       {"mixed_ports", Truth::kFalse, Truth::kUnknown},
+      {"step_network=disable_rdzv_get", Truth::kTrue, Truth::kUnknown},
+      {"step_network=disable_rdzv", Truth::kFalse, Truth::kUnknown},
       {"nodes>1 and plugin_found", Truth::kTrue, Truth::kUnknown},
       {"plugin_found and nodes=1", Truth::kFalse, Truth::kFalse},
       {"  nodes>=2   and not  gpu_vendor=nvidia ", Truth::kTrue, Truth::kUnknown},

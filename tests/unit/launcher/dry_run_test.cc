@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plan/dry_run.h"
+#include "launcher/site/secret.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +41,21 @@ std::string explain(const RunOptions& options, const Allocation& allocation, con
       plan_environment(options, allocation, machine_of(placement), placement, job);
   return describe_run(
       placement, plan,
-      build_commands(options, placement, plan, allocation.environment, "/opt/bin/hvdrun"));
+      build_commands(options, placement, plan, {}, allocation.environment, "/opt/bin/hvdrun"));
+}
+
+TEST(DryRun, WrapsWhatItSaysOfVariablesToTheTerminal) {
+  EnvironmentPlan plan;
+  plan.all = {{"A", "1", "default", "one two three four five six seven eight nine ten", false}};
+  plan.unset = {{"B", "2", "site", "one two three four five six seven eight nine ten", {}}};
+  const std::string text = describe_run({}, plan, {}, 64);
+  const std::string indent(32, ' ');
+  EXPECT_TRUE(text.find("  A=1                           default: one two three four five\n" +
+                        indent + "six seven eight nine ten\n") != std::string::npos)
+      << text;
+  EXPECT_TRUE(text.find("  B=2                           site: one two three four five\n" + indent +
+                        "six seven eight nine ten\n") != std::string::npos)
+      << text;
 }
 
 TEST(DryRun, ShowsRanksOnVirtualNodesAndHidesTheKey) {
@@ -52,6 +67,32 @@ TEST(DryRun, ShowsRanksOnVirtualNodesAndHidesTheKey) {
       machine(Way::kLocal, "box", {{"PYTHONUNBUFFERED", "x"}, {"PMIX_RANK", "0"}});
   expect_golden(HVD_GOLDEN_DIR "/dry-run-virtual-nodes.golden",
                 explain(options, allocation, {"127.0.0.1:5", "secret", "m", "5:77"}));
+}
+
+TEST(DryRun, HidesSecretsThatAnotherValueTookThePlaceOf) {
+  RunOptions options;
+  options.ranks = 1;
+  options.variables = {{"PROXY", "http://proxy"}};
+  const Allocation allocation = machine(Way::kLocal, "h", {{"PROXY", "http://me:pw@proxy:80/"}});
+  const Placement placement = place(options, allocation).value();
+  const EnvironmentPlan plan =
+      plan_environment(options, allocation, machine_of(placement), placement, {});
+  for (const PlannedVariable& variable : plan.all) {
+    if (variable.name != "PROXY") continue;
+    EXPECT_TRUE(variable.is_secret);
+    EXPECT_EQ(variable.overridden.size(), 1U);
+    return;
+  }
+  ADD_FAILURE() << "PROXY is not planned";
+}
+
+TEST(DryRun, HidesSecretsAmongTheArguments) {
+  EXPECT_EQ(shown_arguments({"srun", "-x", "API_KEY=abc", "p.py", "--api-key=abc", "--token", "abc",
+                             "--passes", "3", "--use-auth", "--lr=1", "monkey=3",
+                             "https://me:abc@host/x"}),
+            (std::vector<std::string>{"srun", "-x", "API_KEY=(redacted)", "p.py",
+                                      "--api-key=(redacted)", "--token", "(redacted)", "--passes",
+                                      "3", "--use-auth", "--lr=1", "monkey=3", "(redacted)"}));
 }
 
 TEST(DryRun, TellsProgramsTheSameWithoutTheKey) {
@@ -66,7 +107,7 @@ TEST(DryRun, TellsProgramsTheSameWithoutTheKey) {
       plan_environment(options, allocation, machine_of(placement), placement, job);
   const std::string json = describe_run_json(
       placement, plan,
-      build_commands(options, placement, plan, allocation.environment, "/opt/bin/hvdrun"));
+      build_commands(options, placement, plan, {}, allocation.environment, "/opt/bin/hvdrun"));
   for (const char* part :
        {R"("size": 2)", R"("rank": 1)", R"("name": "HVD_STORE")", R"("value": "127.0.0.1:5")",
         R"("name": "HVD_JOB_KEY")", R"("a \"b\"")"}) {

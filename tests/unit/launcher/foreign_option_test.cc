@@ -106,7 +106,6 @@ TEST(ForeignOption, IsKnownInEverySpelling) {
       {{"--torus-allreduce", "true"}, "hint: leave it out: NCCL chooses how an allreduce goes"},
       {{"--max_restarts=3", "true"}, "hint: leave it out: hvd.elastic.run(reset_limit=...)"},
       {{"--autotune-log-file", "f", "true"}, "hint: leave it out: there is nothing to tune"},
-      {{"header", "-n", "4"}, "unknown option '-n'\nhint: write --gpus N"},
       {{"submit", "-ppn", "4", "--", "a"}, "unknown option '-ppn'\nhint: write --ntasks-per"},
       {{"script", "-np", "4", "--", "a"}, "unknown option '-np'\nhint: write --gpus N"},
   };

@@ -145,7 +145,8 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
        "--ntasks-per-node 10 or less"},
       {"jean-zay",
        {.partition = "gpu_p9", .gpus = 8},
-       "site jean-zay has no partition 'gpu_p9': it has gpu_p13, gpu_p2, gpu_p5, gpu_p6"},
+       "site jean-zay has no partition 'gpu_p9': it has gpu_p13, gpu_p2, gpu_p2s, "
+       "gpu_p2l, gpu_p5, gpu_p6"},
       {"jean-zay",
        {.gpus = 4, .cpus_per_task = 11},
        "4 tasks of 11 cores are more than the 40 cores of a node of partition gpu_p13: type "

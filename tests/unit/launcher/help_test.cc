@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
+#include "launcher/console/line_width.h"
 #include "launcher/options/command_table.h"
 #include "launcher/options/nearest.h"
 
@@ -103,6 +105,7 @@ TEST(CommandLine, SaysWhatIsWrongAndWhatToType) {
       {{"header", "--stie=x"}, "unknown option '--stie=x'\nhint: did you mean --site?"},
       {{"--frobnicate", "true"}, "unknown option '--frobnicate'\nhint: 'hvdrun --help' lists"},
       {{"submit", "--josn", "--site", "lumi", "--gpus", "4", "--", "a"}, "unknown option '--josn'"},
+      {{"--wandb-key=hush", "true"}, "unknown option '--wandb-key'\n"},
       {{"--frobnicate", "--bind", "cores", "-np", "2", "true"}, "unknown option '--frobnicate'"},
       {{"-np"}, "-np needs a value: -np N\n"},
       {{"-np", "2", "-np", "4", "true"}, "-np is given 2 times: type it once\n"},
@@ -129,6 +132,65 @@ TEST(CommandLine, SaysWhatIsWrongAndWhatToType) {
     EXPECT_EQ(parsed.status().code(), Code::kInvalidArgument);
     EXPECT_THAT(parsed.status().message(), HasSubstr(c.sentence));
   }
+}
+
+TEST(CommandLine, RefusesWhatContradictsItself) {
+  const WrongCase cases[] = {
+      {{"-x", "HVD_RANK=3", "true"}, "-x HVD_RANK: hvdrun sets HVD_RANK itself, for each rank its"},
+      {{"-np", "2", "-x", "HVD_STORE", "true"}, "-x HVD_STORE: hvdrun sets HVD_STORE itself"},
+      {{"submit", "--interactive", "--follow"}, "--interactive contradicts --follow (or --wait): "},
+      {{"submit", "--interactive", "--wait"}, "--interactive contradicts --follow (or --wait): "},
+      {{"submit", "--interactive", "--parsable"}, "--interactive contradicts --parsable: "},
+      {{"submit", "--interactive", "--launch-dir", "d"}, "--interactive contradicts --launch-dir"},
+  };
+  for (const WrongCase& c : cases) {
+    const Result<CommandLine> parsed = parse_command_line(c.arguments);
+    ASSERT_FALSE(parsed.is_ok()) << c.sentence;
+    EXPECT_THAT(parsed.status().message(), HasSubstr(c.sentence));
+  }
+  EXPECT_TRUE(parse_command_line({"-x", "HVD_RANKS=3", "true"}).is_ok());
+  EXPECT_TRUE(parse_command_line({"script", "--interactive"}).is_ok());
+}
+
+TEST(CommandLine, TakesNamesOfModulesBetweenCommasAndSpaces) {
+  const Result<CommandLine> parsed =
+      parse_command_line({"script", "--modules", "a, foo", "--modules", "b c,", "--", "true"});
+  ASSERT_TRUE(parsed.is_ok()) << parsed.status().message();
+  EXPECT_THAT(std::get<JobOptions>(parsed.value()).modules, ElementsAre("a", "foo", "b", "c"));
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    longest = std::max(longest, end - begin);
+    begin = end + 1;
+  }
+  return longest;
+}
+
+TEST(HelpText, IsAsWideAsTheTerminal) {
+  const CommandDescription command = describe_command(command_table().front());
+  for (const std::size_t width : {60, 80, 100}) {
+    // An example is one line, to be copied, as is the list of an option's values.
+    CommandDescription plain = command;
+    plain.examples.clear();
+    std::erase_if(plain.options,
+                  [](const OptionDescription& one) { return one.value.size() > 20; });
+    const std::string text = help_text(plain, describe_commands(), width);
+    EXPECT_LE(longest_line(text), std::max<std::size_t>(width, 60)) << text;
+    EXPECT_GT(longest_line(text), width - 10) << text;
+  }
+}
+
+TEST(LineWidth, IsThatOfColumnsOrUnknown) {
+  const int nothing = -1;
+  Environment environment;
+  EXPECT_EQ(line_width(nothing, environment), std::nullopt);
+  environment.set("COLUMNS", "72");
+  EXPECT_EQ(line_width(nothing, environment), 72U);
+  environment.set("COLUMNS", "wide");
+  EXPECT_EQ(line_width(nothing, environment), std::nullopt);
 }
 
 TEST(CommandLine, NamesTheWholeWordThatIsNoOption) {

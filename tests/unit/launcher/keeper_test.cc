@@ -88,13 +88,34 @@ TEST(Keeper, ReportsEachRankWithItsOwnCodeThoughOneIsSlowToBecomeItsProgram) {
   const std::vector<Command> commands{shell(0, "exit 0"), slow, shell(2, "read line; exit 7")};
   std::vector<RankStreams> streams(commands.size());
   streams[2].input.reset(ends[0]);
-  Result<Keeper> keeper = Keeper::start(commands, std::move(streams), "HVD_JOB_MARKER=of-a-test");
+  Result<Keeper> keeper = Keeper::start(commands, std::move(streams), {});
   ASSERT_TRUE(keeper.is_ok()) << keeper.status().message();
   EXPECT_THAT(receive(keeper.value(), 1), testing::ElementsAre(std::pair(0, 0)));
   ASSERT_EQ(::write(go.get(), "\n", 1), 1);
   EXPECT_THAT(receive(keeper.value(), 1), testing::ElementsAre(std::pair(2, 7)));
   held.let_go();
   EXPECT_THAT(receive(keeper.value(), 1), testing::ElementsAre(std::pair(1, 0)));
+  keeper.value().release();
+  EXPECT_EQ(::waitpid(keeper.value().pid(), nullptr, 0), keeper.value().pid());
+}
+
+TEST(Keeper, KeepsNothingOpenOfWhatHvdrunHasOpen) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const UniqueFd holds_rank(ends[1]);
+  std::vector<RankStreams> streams(1);
+  streams[0].input.reset(ends[0]);
+  const std::vector<Command> commands{shell(0, "read line")};
+  Result<Keeper> keeper = Keeper::start(commands, std::move(streams), {});
+  ASSERT_TRUE(keeper.is_ok()) << keeper.status().message();
+  writer.reset();
+  // The rank lives on, but its copy went when it became its program.
+  pollfd wait{.fd = reader.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&wait, 1, 30'000), 1) << "the keeper holds the other end of the pipe";
+  EXPECT_NE(wait.revents & POLLHUP, 0);
   keeper.value().release();
   EXPECT_EQ(::waitpid(keeper.value().pid(), nullptr, 0), keeper.value().pid());
 }

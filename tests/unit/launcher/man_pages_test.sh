@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The man pages are well formed, and each has every option of its command.
+# The man pages are well formed, each has every option of its command, and they name no other pages.
 #   man_pages_test.sh HVDRUN MAN1 MAN5
 set -euo pipefail
 failed=0
@@ -30,4 +30,8 @@ for command in $("$1" describe commands); do
       complain "$page lacks $option"
   done < <("$1" describe options "$command")
 done
+# An installation has these pages, not those of the sources.
+if grep -n 'docs/' "$2"/*.1 "$3"/*.5; then complain "a page names a file that is not installed"; fi
+grep -qF 'HVD_FULL_TRACEBACK' "$2/hvdrun.1" || grep -qF 'HVD\_FULL\_TRACEBACK' "$2/hvdrun.1" ||
+  complain "hvdrun.1 lacks the variables of the library"
 exit "$failed"

@@ -97,6 +97,10 @@ TEST(Placement, RefusesWhatCannotBe) {
   bound.bind.policy = BindPolicy::kCores;
   bound.cpus_per_rank = 3;
   EXPECT_THAT(place(bound, laptop()).status().message(), HasSubstr("has 2 CPUs, 3 were asked for"));
+  RunOptions greedy = with_ranks(1);
+  greedy.cpus_per_rank = 9;
+  EXPECT_THAT(place(greedy, laptop()).status().message(),
+              HasSubstr("--cpus-per-rank 9: local rank 0 may use 8 CPUs here: ask for at most 8"));
 }
 
 TEST(Placement, BindsLocalRanksOnlyWhenAsked) {
@@ -212,12 +216,34 @@ TEST(Command, SrunIsToldWhatItDoesNotInherit) {
   const Placement placement = place(options, allocation).value();
   const EnvironmentPlan plan = plan_environment(options, allocation, {}, placement, {});
   const auto commands =
-      build_commands(options, placement, plan, allocation.environment, "/bin/hvdrun");
+      build_commands(options, placement, plan, {}, allocation.environment, "/bin/hvdrun");
   ASSERT_EQ(commands.size(), 1U);
   EXPECT_EQ(shell_line(commands[0].arguments),
             "srun --label --input=0 --kill-on-bad-exit=0 --cpus-per-task=10 "
-            "/bin/hvdrun run -x 'A=b c' -- python3 train.py");
+            "/bin/hvdrun run -x A -- python3 train.py");
+  EXPECT_THAT(commands[0].variables, Contains("A=b c"));
   EXPECT_THAT(plan.cleared, ElementsAre("PMIX_RANK", "SLURM_CPU_BIND"));
+}
+
+TEST(Command, SrunHandsOnWhatHvdrunSetsWhateverItExports) {
+  RunOptions options;
+  options.command = {"prog"};
+  options.variables = {{"A", "secret"}};
+  const auto exported = [&](const std::string& asked) {
+    const Allocation allocation = batch_shell({{"SLURM_EXPORT_ENV", asked}});
+    const Placement placement = place(options, allocation).value();
+    EnvironmentPlan plan;
+    plan.all = {{"A", "secret", "command line", ""}, {"HVD_X", "1", "default", ""}};
+    const auto lines =
+        build_commands(options, placement, plan, {}, allocation.environment, "h").at(0).variables;
+    const auto found = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.starts_with("SLURM_EXPORT_ENV=");
+    });
+    return found == lines.end() ? "" : found->substr(found->find('=') + 1);
+  };
+  EXPECT_EQ(exported("NONE"), "A,HVD_X");
+  EXPECT_EQ(exported("PATH,B=2"), "PATH,B=2,A,HVD_X");
+  EXPECT_EQ(exported("ALL,B=2"), "ALL,B=2");
 }
 
 TEST(Command, SrunOnFewerNodesGetsTheTasksOfThoseNodes) {
@@ -227,7 +253,7 @@ TEST(Command, SrunOnFewerNodesGetsTheTasksOfThoseNodes) {
   Allocation allocation = batch_shell({{"SLURM_NTASKS", "4"}});
   allocation.tasks_per_node = {3, 1};
   const Placement placement = place(options, allocation).value();
-  const auto commands = build_commands(options, placement, {}, allocation.environment, "h");
+  const auto commands = build_commands(options, placement, {}, {}, allocation.environment, "h");
   EXPECT_EQ(shell_line(commands[0].arguments),
             "srun --label --input=0 --kill-on-bad-exit=0 --nodes=1 --ntasks=3 h run -- prog");
 }

@@ -37,6 +37,10 @@ TEST(SiteDetect, LooksInTheStatedOrder) {
   EXPECT_EQ(claim(environment, host), "by-domain: the domain cluster.idris.fr lies in idris.fr");
   host.hostname = "jean-zay3";
   EXPECT_EQ(claim(environment, host), "by-host: the host name jean-zay3 matches ^jean-zay[0-9]+");
+  host.cluster = "lumi";
+  EXPECT_EQ(claim(environment, host).substr(0, 7), "by-host");
+  host.cluster = "jean-zay";
+  EXPECT_EQ(claim(environment, host), "by-cluster: slurm.conf says ClusterName=jean-zay");
   environment.set("SLURM_CLUSTER_NAME", "jean-zay");
   EXPECT_EQ(claim(environment, host), "by-cluster: SLURM_CLUSTER_NAME=jean-zay");
   environment.set("NERSC_HOST", "perlmutter");
@@ -50,7 +54,7 @@ TEST(SiteDetect, TakesNoPartOfADomain) {
   HostFacts host;
   host.domains = {"notidris.fr", "idris.fr.example"};
   EXPECT_EQ(claim({}, host), "none");
-  EXPECT_EQ(read_host_facts("login1.idris.fr").domains, std::vector<std::string>{"idris.fr"});
+  EXPECT_EQ(read_host_facts("login1.idris.fr", {}).domains, std::vector<std::string>{"idris.fr"});
 }
 
 }  // namespace

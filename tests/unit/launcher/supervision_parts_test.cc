@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -8,7 +7,6 @@
 #include "launcher/console/exit_code.h"
 #include "launcher/options/command_line.h"
 #include "launcher/run/ending.h"
-#include "launcher/run/output_lines.h"
 #include "launcher/run/srun_report.h"
 
 namespace hvd {
@@ -16,8 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST(Ending, GivesGraceThenSigtermThenSigkill) {
   const Clock::time_point start = Clock::now();
@@ -37,8 +33,49 @@ TEST(Ending, HandsOnASignalOnceAndKillsTheSecondTime) {
   Ending ending(seconds(10));
   EXPECT_EQ(ending.told_to_end(SIGINT, start), SIGINT);
   EXPECT_FALSE(ending.rank_failed(1, start));
-  EXPECT_EQ(ending.told_to_end(SIGINT, start), SIGKILL);
+  EXPECT_EQ(ending.told_to_end(SIGINT, start + seconds(2)), SIGKILL);
   EXPECT_EQ(ending.exit_code(), exit_code_of_signal(SIGINT));
+}
+
+TEST(Ending, TakesASignalThatIsDeliveredTwiceForOne) {
+  const Clock::time_point start = Clock::now();
+  Ending ending(seconds(10));
+  EXPECT_EQ(ending.told_to_end(SIGTERM, start), SIGTERM);
+  EXPECT_EQ(ending.told_to_end(SIGTERM, start + std::chrono::milliseconds(900)), std::nullopt);
+  EXPECT_EQ(ending.told_to_end(SIGINT, start + std::chrono::milliseconds(900)), std::nullopt);
+  EXPECT_EQ(ending.told_to_end(SIGTERM, start + seconds(1)), SIGKILL);
+}
+
+TEST(Ending, CountsNoTimeInWhichTheJobWasStopped) {
+  const Clock::time_point start = Clock::now();
+  Ending ending(seconds(10));
+  ending.was_stopped(seconds(5));
+  EXPECT_TRUE(ending.next().is_forever());
+  EXPECT_EQ(ending.told_to_end(SIGTERM, start), SIGTERM);
+  ending.was_stopped(seconds(60));
+  EXPECT_EQ(ending.advance(start + seconds(69)), std::nullopt);
+  EXPECT_EQ(ending.advance(start + seconds(70)), SIGKILL);
+}
+
+TEST(Ending, IsNotHurriedByAHangUp) {
+  const Clock::time_point start = Clock::now();
+  Ending ending(seconds(10));
+  EXPECT_EQ(ending.told_to_end(SIGINT, start), SIGINT);
+  EXPECT_EQ(ending.told_to_end(SIGHUP, start + seconds(3)), std::nullopt);
+  EXPECT_EQ(ending.advance(start + seconds(10)), SIGTERM);
+}
+
+TEST(Ending, IsNotHurriedByLostOutput) {
+  const Clock::time_point start = Clock::now();
+  Ending told(seconds(10));
+  EXPECT_EQ(told.told_to_end(SIGINT, start), SIGINT);
+  EXPECT_EQ(told.lost_reader(start + seconds(2)), std::nullopt);
+  Ending failed(seconds(10));
+  EXPECT_TRUE(failed.rank_failed(3, start));
+  EXPECT_EQ(failed.lost_reader(start + seconds(2)), std::nullopt);
+  Ending fresh(seconds(10));
+  EXPECT_EQ(fresh.lost_reader(start), SIGTERM);
+  EXPECT_EQ(fresh.exit_code(), exit_code_of_signal(SIGTERM));
 }
 
 TEST(Ending, ASignalAfterAFailureKeepsItsCode) {
@@ -48,47 +85,9 @@ TEST(Ending, ASignalAfterAFailureKeepsItsCode) {
   EXPECT_EQ(ending.exit_code(), 3);
 }
 
-TEST(OutputLines, KeepsLinesWholeAndPrefixesEach) {
-  OutputLines lines(3, OutputStyle{});
-  EXPECT_EQ(lines.feed("ab"), "");
-  EXPECT_EQ(lines.feed("c\nd\ne"), "[3] abc\n[3] d\n");
-  EXPECT_EQ(lines.finish(), "[3] e\n");
-  EXPECT_THAT(lines.last_lines(3), ElementsAre("abc", "d", "e"));
-}
-
-TEST(OutputLines, ShowsAProgressBarAtOnce) {
-  OutputLines lines(0, OutputStyle{});
-  EXPECT_EQ(lines.feed("10%\r20%\r\nx"), "[0] 10%\r[0] 20%\r\n");
-  EXPECT_EQ(lines.feed("y\r"), "");
-  EXPECT_EQ(lines.feed("\n"), "[0] xy\r\n");
-}
-
-TEST(OutputLines, CutsEndlessLinesAndRemembersTheLastTen) {
-  OutputLines lines(0, OutputStyle{});
-  EXPECT_THAT(lines.feed(std::string(70'000, 'x')), HasSubstr("[0] xxx"));
-  for (int i = 0; i < 20; ++i) (void)lines.feed(std::to_string(i) + "\n");
-  EXPECT_EQ(lines.last_lines(0).size(), 10U);
-  EXPECT_EQ(lines.last_lines(0).front(), "10");
-}
-
-TEST(OutputLines, PassesBytesWithoutPrefix) {
-  OutputLines lines(0, OutputStyle{.prefix = false});
-  EXPECT_EQ(lines.feed("a\rb"), "a\rb");
-  EXPECT_EQ(lines.finish(), "");
-  EXPECT_THAT(lines.last_lines(0), ElementsAre("a", "b"));
-}
-
-TEST(OutputLines, TurnsSrunsLabelsIntoPrefixes) {
-  OutputLines lines(kNoRank, OutputStyle{.from_srun = true});
-  EXPECT_EQ(lines.feed(" 3: hi\n12: yo\nsrun: error: jz1: task 2: Killed\n0: hvdrun-step 5.1\n"),
-            "[3] hi\n[12] yo\nsrun: error: jz1: task 2: Killed\n");
-  EXPECT_THAT(lines.take_notices(),
-              ElementsAre("srun: error: jz1: task 2: Killed", "hvdrun-step 5.1"));
-  EXPECT_THAT(lines.last_lines(3), ElementsAre("hi"));
-  const std::vector<TaskLine> written = lines.take_task_lines();
-  ASSERT_EQ(written.size(), 2U);
-  EXPECT_EQ(written[1].rank, 12);
-  EXPECT_EQ(written[1].text, "yo\n");
+TEST(ExitCode, SaysThatACoreWasDumped) {
+  EXPECT_EQ(describe_end(SIGABRT), "signal 6 (Aborted)");
+  EXPECT_EQ(describe_end(SIGABRT | 0x80), "signal 6 (Aborted), core dumped");
 }
 
 TEST(SrunReport, ReadsFailuresOnly) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "collective/half_bits.h"
 
@@ -44,6 +45,26 @@ TEST(GradientNorm, SumsSquaresOfEveryFloatingType) {
 TEST(GradientNorm, DoesNotOverflowWhereFloat32Would) {
   const float large[] = {3e30F, 4e30F};
   EXPECT_NEAR(std::sqrt(squared_norm(DataType::kFloat32, large, 2)), 5e30, 1e24);
+}
+
+TEST(GradientNorm, FindsWhatIsNotFiniteInEveryFloatingType) {
+  const float floats[] = {1, 3.4e38F, -INFINITY, 2};
+  const double doubles[] = {1, 1e300, NAN, 2};
+  const std::uint16_t halves[] = {0x7bff, 0, 0x7c00, 0};  // 65504, infinity
+  const std::uint16_t brains[] = {0x7f7f, 0, 0xff80, 0};  // 3.4e38, -infinity
+  const std::int32_t integers[] = {0, 0, 0x7f800000, 0};
+  const std::pair<DataType, const void*> all[] = {{DataType::kFloat32, floats},
+                                                  {DataType::kFloat64, doubles},
+                                                  {DataType::kFloat16, halves},
+                                                  {DataType::kBfloat16, brains}};
+  for (const auto& [dtype, values] : all) {
+    EXPECT_TRUE(all_finite(dtype, values, 2)) << name_of(dtype);
+    EXPECT_FALSE(all_finite(dtype, values, 3)) << name_of(dtype);
+  }
+  EXPECT_TRUE(all_finite(DataType::kComplex64, floats, 1));
+  EXPECT_FALSE(all_finite(DataType::kComplex64, floats, 2));
+  EXPECT_FALSE(all_finite(DataType::kComplex128, doubles, 2));
+  EXPECT_TRUE(all_finite(DataType::kInt32, integers, 4));
 }
 
 TEST(GradientNorm, ClipsToTheLimitAndHandsNanOn) {

@@ -10,9 +10,8 @@
 #include <thread>
 
 #include "socket_pair.h"
-#include "transport/listener.h"
-#include "transport/mesh.h"
 #include "transport/node_exchange.h"
+#include "transport/socket_address.h"
 #include "transport/socket_io.h"
 
 namespace hvd {
@@ -120,60 +119,11 @@ TEST(SocketAddress, SaysWhatIsNone) {
   EXPECT_EQ(address.status().message(), "'localhost' is not a numeric IPv4 or IPv6 address");
 }
 
-TEST(Listener, NamesThePortThatIsInUse) {
-  const auto first = Listener::open();
-  ASSERT_TRUE(first.is_ok()) << first.status().message();
-  const auto second = Listener::open(first.value().port());
-  ASSERT_FALSE(second.is_ok());
-  EXPECT_NE(second.status().message().find(std::to_string(first.value().port())),
-            std::string::npos);
-  EXPECT_NE(second.status().message().find("in use"), std::string::npos);
-}
-
 TEST(SocketIo, RefusesAnOverlongFrame) {
   auto [a, b] = socket_pair();
   ASSERT_TRUE(send_frame(a.get(), Bytes(100), soon(), "test").is_ok());
   const auto got = receive_frame(b.get(), 99, soon(), "test");
   EXPECT_EQ(got.status().code(), Code::kInternal);
-}
-
-MeshPeer peer_at(int rank, std::uint16_t port) {
-  return {.id = {.purpose = LinkPurpose::kLane, .peer_rank = rank},
-          .host = "h",
-          .addresses = {SocketAddress::of("127.0.0.1", port).value()}};
-}
-
-TEST(Mesh, ConnectsRanksInSpiteOfStrangers) {
-  const JobKey key = JobKey::random();
-  const auto first = Listener::open();
-  const auto second = Listener::open();
-  ASSERT_TRUE(first.is_ok() && second.is_ok());
-  const auto address = SocketAddress::of("127.0.0.1", first.value().port()).value();
-  // A stranger that talks, one with another key, and one that is silent.
-  UniqueFd talker(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::connect(talker.get(), address.raw(), address.length()), 0);
-  ASSERT_EQ(::send(talker.get(), "SSH-2.0", 7, 0), 7);
-  UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::connect(silent.get(), address.raw(), address.length()), 0);
-  std::thread other([&] {
-    EXPECT_FALSE(connect_authenticated(std::span(&address, 1), JobKey::random(), soon()).is_ok());
-    const auto links =
-        build_mesh(1, second.value(), key, {peer_at(0, first.value().port())}, soon());
-    EXPECT_TRUE(links.is_ok()) << links.status().message();
-  });
-  const auto links = build_mesh(0, first.value(), key, {peer_at(1, second.value().port())}, soon());
-  other.join();
-  ASSERT_TRUE(links.is_ok()) << links.status().message();
-  EXPECT_EQ(links.value().size(), 1U);
-}
-
-TEST(Mesh, NamesTheRankThatDidNotConnect) {
-  const auto listener = Listener::open();
-  ASSERT_TRUE(listener.is_ok());
-  const auto links = build_mesh(0, listener.value(), JobKey::random(), {peer_at(5, 1)},
-                                Deadline::after(milliseconds(30)));
-  EXPECT_EQ(links.status().code(), Code::kTimeout);
-  EXPECT_NE(links.status().message().find("rank 5 on h"), std::string::npos);
 }
 
 TEST(NodeExchange, SharesOneSegmentAmongItsRanks) {

@@ -75,6 +75,59 @@ TEST(MessageLink, CarriesMessagesOfEverySizeInOrder) {
   EXPECT_FALSE(sender.has_unsent());
 }
 
+TEST(MessageLink, GivesUpAPeerThatNeverReads) {
+  auto [a, b] = socket_pair();
+  MessageLink sender(std::make_unique<Link>(std::move(a), 6, "node3"));
+  const Bytes message = pattern(1 << 20, 1);
+  Status status;
+  std::size_t messages = 0;
+  while (messages < 1000 && (status = sender.send(message)).is_ok()) ++messages;
+  EXPECT_EQ(status.code(), Code::kPeerLost);
+  EXPECT_NE(status.message().find("rank 6 on node3 does not read: 64 MiB"), std::string::npos)
+      << status.message();
+  EXPECT_LE(sender.unsent_bytes(), MessageLink::kMaxUnsentBytes + message.size() + 4);
+  EXPECT_GE(messages, MessageLink::kMaxUnsentBytes / message.size());
+}
+
+TEST(MessageLink, TakesMoreOnceThePeerHasRead) {
+  auto [a, b] = socket_pair();
+  MessageLink sender(std::make_unique<Link>(std::move(a), 6, "node3"));
+  MessageLink receiver(std::make_unique<Link>(std::move(b), 0, "h"));
+  const Bytes message = pattern(8 << 20, 1);
+  std::size_t sent = 0;
+  while (sender.send(message).is_ok()) ++sent;
+  for (std::size_t received = 0; received < sent;) {
+    ASSERT_TRUE(sender.flush().is_ok());
+    const auto got = receiver.receive();
+    ASSERT_TRUE(got.is_ok()) << got.status().message();
+    received += got.value() ? 1 : 0;
+  }
+  EXPECT_EQ(sender.unsent_bytes(), 0U);
+  EXPECT_TRUE(sender.send(message).is_ok());
+}
+
+TEST(MessageLink, KeepsShortMessagesThatWaitTogether) {
+  auto [a, b] = socket_pair();
+  MessageLink sender(std::make_unique<Link>(std::move(a), 1, "h"));
+  MessageLink receiver(std::make_unique<Link>(std::move(b), 0, "h"));
+  ASSERT_TRUE(sender.send(pattern(1 << 20, 0)).is_ok());  // more than the kernel takes
+  int seed = 0;
+  for (; seed < 20'000; ++seed) {
+    const auto size = static_cast<std::size_t>(seed % 40);
+    ASSERT_TRUE(sender.send(pattern(size, seed)).is_ok());
+  }
+  for (int next = -1; next < seed;) {
+    ASSERT_TRUE(sender.flush().is_ok());
+    auto message = receiver.receive();
+    ASSERT_TRUE(message.is_ok()) << message.status().message();
+    if (!message.value()) continue;
+    if (next >= 0) {
+      ASSERT_EQ(*message.value(), pattern(static_cast<std::size_t>(next % 40), next));
+    }
+    ++next;
+  }
+}
+
 TEST(MessageLink, RefusesALengthBeyondTheLimit) {
   auto [a, b] = socket_pair();
   MessageLink receiver(std::make_unique<Link>(std::move(b), 4, "h"));

@@ -122,8 +122,11 @@ class HorovodBasics:
         return True
 
     def nccl_built(self) -> int:
-        """1 when libhvd moves GPU memory by NCCL or RCCL, which it loads at run time; else 0."""
-        return int(is_built("backends", "nccl"))
+        """22809 for NCCL 2.28.9; 0 where libhvd was built without its part for GPUs.
+
+        Of the NCCL (or RCCL) that the process has loaded, else of the headers of the build.
+        """
+        return int(hvd.build_info().get("nccl_version", 0))
 
     def ddl_built(self) -> bool:
         """False: there is no DDL."""

@@ -81,10 +81,10 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     return gpu_available(framework.backend.backend())
 
 
-def _ask(question: str, verbose: bool) -> bool:
+def _ask(question: str, verbose: bool) -> Any:
     from horovod.common.basics import HorovodBasics
 
-    answer = bool(getattr(HorovodBasics(__file__), question)())
+    answer = getattr(HorovodBasics(__file__), question)()
     if verbose:
         print(f"{question}: {answer}")
     return answer
@@ -103,8 +103,8 @@ def gloo_built(verbose: bool = False) -> bool:
 
 
 @functools.cache
-def nccl_built(verbose: bool = False) -> bool:
-    """True when libhvd moves GPU memory by NCCL."""
+def nccl_built(verbose: bool = False) -> int:
+    """22809 for NCCL 2.28.9; 0 where libhvd was built without its part for GPUs."""
     return _ask("nccl_built", verbose)
 
 

@@ -9,6 +9,7 @@ model.fit(data, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from horovod.common.util import check_extension
@@ -16,7 +17,7 @@ from horovod.common.util import check_extension
 check_extension("horovod.keras", "HOROVOD_WITH_TENSORFLOW", __file__, "mpi_lib")
 
 import hvd.keras as _ours  # noqa: E402 (the check comes first, as in every binding)
-from horovod import _job  # noqa: E402
+from horovod import _dropped, _job  # noqa: E402
 from horovod._job import *  # noqa: E402, F403 (the same names)
 from horovod.keras import callbacks, elastic  # noqa: E402
 from hvd.keras import (  # noqa: E402
@@ -29,6 +30,9 @@ from hvd.keras import (  # noqa: E402
     load_model,
     reducescatter,
 )
+
+_dropped.adapt()
+__getattr__ = _dropped.late_names(sys.modules[__name__])
 
 __all__ = [
     "Compression",

@@ -7,11 +7,14 @@ tape = hvd.DistributedGradientTape(tape)
 hvd.broadcast_variables(model.variables, root_rank=0)
 """
 
+import sys
+
 from horovod.common.util import check_extension, gpu_available, split_list
 
 check_extension("horovod.tensorflow", "HOROVOD_WITH_TENSORFLOW", __file__, "mpi_lib")
 
-from horovod.tensorflow import elastic, mpi_ops  # noqa: E402 (the check comes first, as in every binding)
+from horovod import _dropped  # noqa: E402 (the check comes first, as in every binding)
+from horovod.tensorflow import elastic, mpi_ops  # noqa: E402
 from horovod.tensorflow.compression import Compression  # noqa: E402
 from horovod.tensorflow.functions import (  # noqa: E402
     allgather_object,
@@ -34,6 +37,9 @@ from hvd.tensorflow import (  # noqa: E402
     grouped_reducescatter,
     reducescatter,
 )
+
+_dropped.adapt_tensorflow_keras()
+__getattr__ = _dropped.late_names(sys.modules[__name__])
 
 __all__ = [
     "BroadcastGlobalVariablesHook",

@@ -8,6 +8,7 @@ from typing import Any
 
 from horovod.common.process_sets import ProcessSet, global_process_set
 from hvd.tensorflow.aggregation import Accumulation
+from hvd.tensorflow.averages import quotient
 from hvd.tensorflow.optimizer import applied_if
 from hvd.tensorflow.reducer import LocalSources
 
@@ -87,7 +88,7 @@ class LocalGradientAggregationHelper:
         result = dict(zip(shared, reduced))
         for at in set(range(len(sums))) - set(shared):
             scale = self._process_set.size() if self._scales_local else 1
-            result[at] = None if sums[at] is None else sums[at] / scale
+            result[at] = None if sums[at] is None else quotient(sums[at], scale)
         return [result[at] for at in range(len(sums))]
 
 

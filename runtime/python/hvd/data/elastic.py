@@ -40,13 +40,27 @@ class ElasticIndices:
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch: nothing of it is processed. Call it when an epoch ends, too."""
+        """Begins an epoch: nothing of it is processed. Call it when an epoch ends, too.
+
+        Parameters
+        ----------
+        epoch
+            Its number; the order depends on it.
+        """
         self.epoch = epoch
         self.processed_num = 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Every rank has processed a batch of this size; `batch_idx` is there for Horovod's scripts."""
+        """Every rank has processed a batch of this size; `batch_idx` is there for Horovod's scripts.
+
+        Parameters
+        ----------
+        batch_idx
+            Not used.
+        batch_size
+            Samples of each rank.
+        """
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, Any]:
@@ -54,7 +68,13 @@ class ElasticIndices:
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what ``state_dict()`` gave, with the ranks of now."""
+        """Takes over what ``state_dict()`` gave, with the ranks of now.
+
+        Parameters
+        ----------
+        state_dict
+            Epoch, and how much of it is processed.
+        """
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()

@@ -12,14 +12,24 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from hvd.data.surroundings import Generators, draws_after, taken_over
+
 _END = object()
 _CLOSE_SECONDS = 10.0
+# The first item may draw for its epoch; from the second on a source draws item by item.
+_ITEMS_IN_STEP = 2
 
 
 class Feed:
     """Reads an iterable on a thread of its own, at most `depth` items ahead.
 
-    One thread takes the items; ``close()`` ends the reading.
+    One thread takes the items; ``close()`` ends the reading. What reads has the modes, the GPU and
+    the stream of the thread that made the feed.
+
+    A source that draws from a process-wide generator for each item is read while an item is awaited
+    and at no other time: else the order of its draws and those of the model would be left to
+    chance. The first two items of every source are read so, which shows whether it draws. Of what
+    is read later, draws from PyTorch's generator wait until an item is awaited.
 
     Parameters
     ----------
@@ -27,33 +37,77 @@ class Feed:
         Gives the iterable; called on the thread.
     depth
         At least 1.
+    name
+        Of the thread.
+    draws
+        From which generators the source is known to draw; what is found is added.
     """
 
-    def __init__(self, make: Callable[[], Iterable[Any]], depth: int, name: str) -> None:
+    def __init__(
+        self, make: Callable[[], Iterable[Any]], depth: int, name: str, draws: set[str]
+    ) -> None:
         self._make = make
         self._depth = depth
+        self._draws = draws
         self._items: deque[Any] = deque()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
+        self._is_awaited = False
         self._is_closed = False
+        self._count = 0
         self._error: BaseException | None = None
         self.read_seconds = 0.0
-        self._thread = threading.Thread(target=self._read, name=name, daemon=True)
+        run = taken_over()
+        self._thread = threading.Thread(target=lambda: run(self._read), name=name, daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
         source: Any = None
         try:
-            source = iter(self._make())
-            while True:
-                began = time.perf_counter()
-                item = next(source, _END)
-                self.read_seconds += time.perf_counter() - began
-                if item is _END or not self._put(item):
-                    return
+            with draws_after(self._wait_for_loop):
+                while self._may_read():
+                    source = iter(self._make()) if source is None else source
+                    if not self._read_item(source):
+                        return
         except BaseException as error:  # noqa: B036 (raised again where items are taken)
             self._error = error
         finally:
             self._end(source)
+
+    def _read_item(self, source: Any) -> bool:
+        """False when there is none, or nobody wants one any more."""
+        before = Generators() if self._count == 1 else None
+        began = time.perf_counter()
+        item = next(source, _END)
+        self.read_seconds += time.perf_counter() - began
+        if item is _END:
+            return False
+        if before is not None:
+            self._note(before.moved())
+        self._count += 1
+        return self._put(item)
+
+    def _may_read(self) -> bool:
+        """Waits, where the source is read in step, until an item is awaited; False: none will."""
+        with self._changed:
+            if self._draws or self._count < _ITEMS_IN_STEP:
+                self._wait_for_loop()
+            return not self._is_closed
+
+    def _wait_for_loop(self) -> None:
+        """Returns when the loop waits for what is read next, and so draws nothing meanwhile."""
+        with self._changed:
+            while not (self._is_awaited and not self._items) and not self._is_closed:
+                self._changed.wait()
+
+    def _note(self, drawn: list[str]) -> None:
+        if drawn and not self._draws:
+            warnings.warn(
+                f"{self._thread.name}: each item draws from the process-wide generator of "
+                f"{' and '.join(drawn)}: not read ahead, so that seeded runs repeat; workers "
+                "(num_workers=1), or a generator of the source's own, allow it",
+                stacklevel=1,
+            )
+        self._draws.update(drawn)
 
     def _end(self, source: Any) -> None:
         # A generator closes its files on the thread that it ran on.
@@ -82,8 +136,11 @@ class Feed:
 
     def __next__(self) -> Any:
         with self._changed:
+            self._is_awaited = True
+            self._changed.notify_all()
             while not self._items and not self._is_closed:
                 self._changed.wait()
+            self._is_awaited = False
             item = self._items.popleft() if self._items else _END
             self._changed.notify_all()
         if item is not _END:
@@ -139,6 +196,9 @@ class BaseDataLoader(ABC):
 class AsyncDataLoaderMixin:
     """Reads ahead on a thread: ``class Ours(AsyncDataLoaderMixin, TheirLoader)``.
 
+    What draws from a process-wide random generator for each batch is not read ahead, so that
+    seeded runs repeat; a warning says so.
+
     Every ``iter()`` begins an epoch anew, and the thread ends with it: at its last batch, at a
     ``break``, an exception or ``close_async_loader()``. An exception of ``_iterate()`` is raised
     where the batches are used.
@@ -169,6 +229,7 @@ class AsyncDataLoaderMixin:
         self.async_loader_queue_size = async_loader_queue_size
         self.debug_data_loader = debug_data_loader
         self._feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
+        self._draws: set[str] = set()
         super().__init__(*args, **kwargs)
 
     def close_async_loader(self) -> None:
@@ -182,7 +243,8 @@ class AsyncDataLoaderMixin:
             for batch in this._iterate():
                 yield this._process_batch(batch)
             return
-        feed = Feed(this._iterate, self.async_loader_queue_size, type(self).__name__)
+        size, name = self.async_loader_queue_size, type(self).__name__
+        feed = Feed(this._iterate, size, name, self._draws)
         self._feeds.add(feed)
         try:
             for batch in feed:

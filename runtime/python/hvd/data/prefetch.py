@@ -92,7 +92,12 @@ class PrefetchLoader:
 
     Every ``iter()`` begins anew and has a thread of its own, which ends at the last item, at a
     ``break``, an exception, or when the loop's iterator is garbage. An exception of the source is
-    raised in the loop, with its traceback.
+    raised in the loop, with its traceback. The thread has the gradient mode, autocast, the GPU and
+    the stream of the loop.
+
+    A source that draws from a process-wide random generator for each item (that of torch, NumPy or
+    Python) is read while the loop waits, not ahead, so that seeded runs repeat; a warning says so.
+    A DataLoader with workers, or a dataset with a generator of its own, is read ahead.
 
     Parameters
     ----------
@@ -102,6 +107,11 @@ class PrefetchLoader:
     depth
         Items to read ahead; 0: none, and no thread; the wait is measured all the same. That suits
         what reads ahead itself, as a ``tf.data.Dataset``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `depth` is negative.
 
     >>> loader = PrefetchLoader(["a", "b"], depth=1)
     >>> list(loader)
@@ -116,6 +126,7 @@ class PrefetchLoader:
         self.source = source
         self.depth = depth
         self._meter = _Meter()
+        self._draws: set[str] = set()
 
     def __len__(self) -> int:
         return len(self.source)  # type: ignore[arg-type]
@@ -123,7 +134,7 @@ class PrefetchLoader:
     def __iter__(self) -> Iterator[Any]:
         source = self.source
         name = f"PrefetchLoader of {type(source).__name__}"
-        feed = Feed(lambda: source, self.depth, name) if self.depth else None
+        feed = Feed(lambda: source, self.depth, name, self._draws) if self.depth else None
         items = iter(source) if feed is None else feed
         self._meter.epochs += 1
         is_first, read = True, 0.0
@@ -164,6 +175,8 @@ class PrefetchLoader:
         threshold
             The part of its time that a rank may wait. A synchronous training is as slow as its
             slowest rank, so one rank over it is enough.
+        process_set
+            The ranks that take part, each of which calls it.
         quiet
             Do not print: else the first rank of the set writes the text to standard error.
         """
@@ -175,6 +188,8 @@ class PrefetchLoader:
         shares = [statistics.wait_share for _, _, statistics in ranks]
         is_bound = max(shares) >= threshold
         text = _bound(ranks, self.depth, _is_tf_data(self.source)) if is_bound else _fine(ranks)
+        if is_bound and self._draws:
+            text += f"; it draws from {', '.join(sorted(self._draws))} and so is not read ahead"
         if not quiet and ranks[0][0] == api.rank():
             print(f"hvd.data: {text}", file=sys.stderr, flush=True)
         return InputReport(is_bound, shares, text)

@@ -42,6 +42,8 @@ def shard_indices(
 
     Parameters
     ----------
+    count
+        Samples of the data set.
     rank, size
         Those of the job unless given.
     shuffle
@@ -56,6 +58,11 @@ def shard_indices(
     -------
     Sequence of int
         A range where that is enough.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `count` is negative, or `rank` is none of `size`.
 
     >>> [list(shard_indices(5, rank, 2)) for rank in range(2)]
     [[0, 2, 4], [1, 3]]
@@ -93,6 +100,11 @@ def shard_files(
         As in :func:`shard_indices`.
     allow_empty
         Let some ranks have no file; else fewer files than ranks are an error.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A file is listed twice, or there are fewer than ranks.
 
     >>> shard_files(["b", "c", "a"], rank=0, size=2)
     ['a', 'c']

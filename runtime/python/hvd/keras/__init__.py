@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E402 (the check comes first)
-"""Data-parallel training with Keras 3, on TensorFlow or PyTorch.
+"""Data-parallel training with Keras 3, on TensorFlow or PyTorch, and with Keras 2 (``tf_keras``).
 
 Four lines make a script distributed::
 
@@ -47,9 +47,11 @@ from hvd.errors import (
     OperatingSystemError,
     PeerLostError,
     RankFailedError,
+    ReplicasDifferError,
     UnsupportedError,
 )
 from hvd.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer
+from hvd.keras.own_gpu import use_own_gpu
 from hvd.keras.saving import load_model
 from hvd.keras.values import (
     allgather,
@@ -69,6 +71,7 @@ from hvd.process_sets import (
     process_set_ranks,
     remove_process_set,
 )
+from hvd.version import __version__
 from hvd.work import Adasum, Average, Max, Min, Product, Sum
 
 if TYPE_CHECKING:
@@ -99,9 +102,11 @@ __all__ = [
     "ProcessSet",
     "Product",
     "RankFailedError",
+    "ReplicasDifferError",
     "Statistics",
     "Sum",
     "UnsupportedError",
+    "__version__",
     "add_process_set",
     "allgather",
     "allgather_object",
@@ -134,6 +139,7 @@ __all__ = [
     "statistics",
     "stop_timeline",
     "time_left",
+    "use_own_gpu",
 ]
 
 _find, __dir__ = late_attributes(

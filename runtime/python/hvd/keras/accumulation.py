@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hvd import objects
-from hvd.keras.distributed import accumulates, inner_of
+from hvd.keras import generations
+from hvd.keras.distributed import inner_of
 
 
 def to_make_equal(variables: Sequence[Any], optimizers: Iterable[Any]) -> list[Any]:
@@ -30,7 +31,8 @@ def _accumulated(optimizers: Iterable[Any]) -> tuple[list[int], list[Any]]:
     for optimizer in optimizers:
         adding = inner_of(optimizer) or optimizer
         for part in getattr(adding, "optimizers", [adding]):
-            if accumulates(part):
-                steps.append(int(part._iterations.numpy()))
-                sums.extend(one for one in part._accumulated_gradients if one is not None)
+            found = generations.of(part).sums(part)
+            if found is not None:
+                steps.append(found[0])
+                sums.extend(found[1])
     return steps, sums

@@ -7,12 +7,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import keras
-
 from hvd import api, objects, stopping
-from hvd.keras import backends
+from hvd.keras import backends, generations, replicas
 from hvd.keras.accumulation import to_make_equal
 from hvd.keras.rates import LearningRateScheduleCallback, LearningRateWarmupCallback
+from hvd.keras.reducer import key
 from hvd.process_sets import global_process_set
 from hvd.refusals import refused
 from hvd.work import Max, Sum
@@ -27,7 +26,10 @@ __all__ = [
 ]
 
 
-class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
+_default: Any = generations.default()
+
+
+class BroadcastGlobalVariablesCallback(_default.Callback):
     """Gives every rank the weights and the optimizer's state of one rank, once, when training begins.
 
     Where a rank's model has no weights yet, that waits until after the first batch: build it before,
@@ -63,7 +65,13 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._waits = False
 
     def register_local_var(self, var: Any) -> None:
-        """One more variable that each rank keeps for itself."""
+        """One more variable that each rank keeps for itself.
+
+        Parameters
+        ----------
+        var
+            A variable of Keras, or what the framework has for it.
+        """
         self._local.append(var)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -74,6 +82,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             [-count, count, is_new], Max, "keras.broadcast.count"
         )
         self._waits = bool(some_are_new) and least == 0
+        if self._waits:
+            replicas.pause(self.model.optimizer)
         if not some_are_new or self._waits:
             return
         _check_count(count, -least, most)
@@ -87,6 +97,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             least, most = objects.allreduce_numbers([-count, count], Max, "keras.broadcast.late")
             _check_count(count, -least, most)
             self._broadcast(variables)
+            replicas.pause(self.model.optimizer, False)
 
     def _what(self) -> tuple[Any, ...]:
         """What a broadcast makes equal, in the job of now."""
@@ -95,7 +106,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     def _broadcast(self, variables: list[Any]) -> None:
         optimizer = self.model.optimizer
         shared = to_make_equal(variables, () if optimizer is None else [optimizer])
-        backends.chosen().broadcast(shared, self.root_rank, global_process_set)
+        done = backends.chosen(self.model).broadcast(shared, self.root_rank, global_process_set)
+        generations.of(self.model).run(done)
         self._equal = self._what()
 
     def _variables(self) -> list[Any]:
@@ -104,16 +116,22 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         if not weights or optimizer is None:
             return [one for one in weights if not self._is_local(one)]
-        if not optimizer.built:
-            optimizer.build(self.model.trainable_variables)
-        prefixes = {_slot_prefix(one): self._is_local(one) for one in weights}
-        return [
-            *(one for one in weights if not self._is_local(one)),
-            *(one for one in optimizer.variables if not _is_local_slot(one.name, prefixes)),
-        ]
+        generation = generations.of(optimizer)
+        generation.build(optimizer, self.model.trainable_variables)
+        state = generation.variables(optimizer)
+        if self._local:
+            state = [
+                one
+                for one in state
+                if not self._is_local(generation.owner(optimizer, one, weights))
+            ]
+        return [*(one for one in weights if not self._is_local(one)), *state]
 
     def _is_local(self, variable: Any) -> bool:
-        return any(one is variable or one is variable.value for one in self._local)
+        if variable is None:
+            return False
+        keys = {key(one) for one in self._local}
+        return key(variable) in keys
 
 
 def _check_count(count: float, least: float, most: float) -> None:
@@ -125,18 +143,7 @@ def _check_count(count: float, least: float, most: float) -> None:
         )
 
 
-def _slot_prefix(variable: Any) -> str:
-    """How the names begin that Keras gives to an optimizer's variables for this one."""
-    return str(variable.path).replace("/", "_") + "_"
-
-
-def _is_local_slot(name: str, is_local: Mapping[str, bool]) -> bool:
-    """Whether the variable of an optimizer belongs to a local one; the longest prefix tells."""
-    owners = [prefix for prefix in is_local if name.startswith(prefix)]
-    return bool(owners) and is_local[max(owners, key=len)]
-
-
-class MetricAverageCallback(keras.callbacks.Callback):
+class MetricAverageCallback(_default.Callback):
     """Replaces the metrics of an epoch by their means over ranks, for the callbacks behind it.
 
     Each rank counts as much as the samples that it has seen, where the model has Keras' metric
@@ -180,7 +187,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
         """Those in the means of now; 1 where they are not counted."""
         for metric in self.model.metrics:
             if metric.name == "loss" and hasattr(metric, "count"):
-                count = float(keras.ops.convert_to_numpy(metric.count))
+                count = float(generations.of(metric).numpy(metric.count))
                 return count if count > 0 and math.isfinite(count) else 1.0
         return 1.0
 
@@ -205,7 +212,7 @@ def _means(found: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     return {name: sums[at] / sums[at + len(names)] for at, name in enumerate(names)}
 
 
-class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
+class BestModelCheckpoint(_default.ModelCheckpoint):
     """Saves the model when a metric is the best so far; rank 0 writes.
 
     Set ``filepath`` before ``fit``: of what the script learns later, as Horovod's estimators do. Put
@@ -258,7 +265,7 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
         super().on_train_begin(logs)
         if api.rank() != 0:
             return
-        endings = (".weights.h5",) if self.save_weights_only else (".keras", ".h5")
+        endings = generations.of(self.model).checkpoint_endings(self.save_weights_only)
         if self.filepath is None or not str(self.filepath).endswith(endings):
             raise refused(
                 f"BestModelCheckpoint: filepath is {self.filepath!r}; set callback.filepath before fit, "
@@ -275,7 +282,7 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
             super().on_epoch_end(epoch, logs)
 
 
-class StopInTimeCallback(keras.callbacks.Callback):
+class StopInTimeCallback(_default.Callback):
     """Ends ``fit`` on every rank after the same batch, when the job is told to stop or time runs out.
 
     It asks ``hvd.should_stop()``. The epoch ends as it does with ``model.stop_training``: its
@@ -287,6 +294,11 @@ class StopInTimeCallback(keras.callbacks.Callback):
         Also stop when less than this is left of the time limit.
     batches_per_check
         Ask after so many batches; each time costs an allreduce of one number.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `batches_per_check` is below 1.
 
     >>> callback = StopInTimeCallback(margin_seconds=300)
     """

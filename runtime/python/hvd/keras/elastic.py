@@ -25,14 +25,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-
 from hvd import elastic
 from hvd.elastic import HostsUpdatedInterrupt, ObjectState, State
+from hvd.keras import generations
 from hvd.keras.state import KerasState
 from hvd.refusals import refused
 
-if keras.backend.backend() == "tensorflow":
+_default: Any = generations.default()
+
+if _default.backend() == "tensorflow":
     # It knows the errors of TensorFlow.
     from hvd.tensorflow.elastic import run
 else:
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 
-class CommitStateCallback(keras.callbacks.Callback):
+class CommitStateCallback(_default.Callback):
     """Commits the state every so many batches, after each epoch and at the end of ``fit``.
 
     It does so before the next batch, when all callbacks have seen the last one: the order in which
@@ -62,6 +63,11 @@ class CommitStateCallback(keras.callbacks.Callback):
         Every rank commits its own.
     batches_per_commit
         A commit copies the model's weights and asks all ranks: give a larger number to large models.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `batches_per_commit` is below 1.
 
     >>> callback = CommitStateCallback(elastic.ObjectState(), batches_per_commit=10)
     """
@@ -101,7 +107,7 @@ class CommitStateCallback(keras.callbacks.Callback):
         self.state.commit()
 
 
-class UpdateBatchStateCallback(keras.callbacks.Callback):
+class UpdateBatchStateCallback(_default.Callback):
     """Keeps ``state.batch``: batches of this epoch that are done, those before a reset included.
 
     ``fit`` begins an epoch with the first batch of its data: give it what is left after
@@ -130,7 +136,7 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
         self.state.batch = self._before = 0
 
 
-class UpdateEpochStateCallback(keras.callbacks.Callback):
+class UpdateEpochStateCallback(_default.Callback):
     """Keeps ``state.epoch``: epochs that are done, those before a reset included.
 
     ``fit(initial_epoch=state.epoch, epochs=all)`` and Horovod's ``fit(epochs=all - state.epoch)`` are

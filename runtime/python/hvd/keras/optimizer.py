@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-import keras
-
-from hvd.errors import UnsupportedError
 from hvd.groups import Groups, chosen_groups
-from hvd.keras import backends
-from hvd.keras.distributed import accumulates, make_distributed, reaches_ranks
-from hvd.keras.jit import switch_off_jit
-from hvd.keras.loss_scale import agree_on_finite
+from hvd.keras import backends, generations
+from hvd.keras.distributed import is_distributed, make_distributed, reaches_ranks
 from hvd.keras.reducer import GradientReducer, key
+from hvd.keras.replicas import guard_of
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
 from hvd.settings import Settings, checked_settings
 from hvd.work import Average, Sum
+
+# The class of an optimizer, which an editor completes, stays what it is.
+Given = TypeVar("Given")
 
 
 def create(
@@ -37,28 +36,26 @@ def create(
     """
     _check_optimizer(optimizer)
     _check_op(settings.reduction.op)
-    reducing = optimizer
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        reducing = optimizer.inner_optimizer
-    factor = 1.0
-    passes = settings.reduction.passes_per_step
-    if passes > 1:
-        _accumulate(reducing, passes)
-        factor = 1.0 if settings.averages_passes else float(passes)
-    reducer = GradientReducer(settings, name, factor, local_layers, scale_local_gradients)
-    # Gradients that are summed over ranks with the scale of the loss are finite on all or on none.
-    # What adds up steps is the inner one: it knows when to reduce.
-    if reducing is not optimizer and accumulates(reducing):
-        make_distributed(reducing, reducer)
-    make_distributed(optimizer, reducer)
-    agree_on_finite()
-    switch_off_jit()
+    generation = generations.of(optimizer)
+    factor = generation.accumulate(optimizer, settings)
+    reducer = GradientReducer(
+        optimizer, settings, name, factor, local_layers, scale_local_gradients
+    )
+    reducer.guard = guard_of(optimizer, reducer)
+    for one in generation.to_reduce(optimizer):
+        make_distributed(one, reducer)
+    if not is_distributed(optimizer):
+        # What is inside does all: this one only has the same interface.
+        optimizer.__dict__.update(_hvd=reducer, register_local_var=reducer.keep_local)
+    generation.hook()
     return optimizer
 
 
-def _settings(compression: Any, num_groups: int, groups: Groups, **arguments: Any) -> Settings:
-    backend = backends.chosen()
-    kinds = (keras.Variable, *backend.VARIABLES)
+def _settings(
+    optimizer: Any, compression: Any, num_groups: int, groups: Groups, **arguments: Any
+) -> Settings:
+    backend = backends.chosen(optimizer)
+    kinds = (generations.of(optimizer).Variable, *backend.VARIABLES)
     return checked_settings(
         compression=backend.Compression.none if compression is None else compression,
         groups=chosen_groups(num_groups, groups, kinds, "keras.Variable", key),
@@ -67,14 +64,7 @@ def _settings(compression: Any, num_groups: int, groups: Groups, **arguments: An
 
 
 def _check_optimizer(optimizer: Any) -> None:
-    given = type(optimizer)
-    if given.__module__.split(".")[0] == "tf_keras":
-        raise UnsupportedError(
-            f"DistributedOptimizer: {given.__name__} is of Keras 2 (tf_keras), and hvd is for Keras "
-            "3: unset the environment variable TF_USE_LEGACY_KERAS, or train with "
-            "hvd.tensorflow.DistributedGradientTape"
-        )
-    if not isinstance(optimizer, keras.optimizers.Optimizer):
+    if not generations.of(optimizer).is_optimizer(optimizer):
         raise refused(
             f"DistributedOptimizer: an optimizer of Keras is needed, not {optimizer!r}: as "
             "keras.optimizers.Adam(); one of tf.compat.v1.train goes to "
@@ -82,7 +72,7 @@ def _check_optimizer(optimizer: Any) -> None:
         )
     if reaches_ranks(optimizer):
         raise refused(
-            f"DistributedOptimizer: this {given.__name__} is distributed already: wrap once; "
+            f"DistributedOptimizer: this {type(optimizer).__name__} is distributed already: wrap once; "
             "another model needs another optimizer"
         )
 
@@ -95,31 +85,8 @@ def _check_op(op: int) -> None:
         )
 
 
-def _accumulate(optimizer: Any, passes: int) -> None:
-    """Lets Keras add up the gradients of some steps; it divides them by their number."""
-    steps = optimizer.gradient_accumulation_steps
-    if steps == passes:
-        return
-    if steps:
-        raise refused(
-            f"backward_passes_per_step is {passes} and the optimizer has "
-            f"gradient_accumulation_steps={steps}: give one of them, or the same number twice"
-        )
-    if optimizer.built:
-        raise refused(
-            f"backward_passes_per_step is {passes}, but the optimizer has trained already, without "
-            f"room for sums: make it with gradient_accumulation_steps={passes}"
-        )
-    if isinstance(optimizer, getattr(keras.optimizers, "MultiOptimizer", ())):
-        raise UnsupportedError(
-            f"backward_passes_per_step is {passes}: give each optimizer of the MultiOptimizer "
-            f"gradient_accumulation_steps={passes}"
-        )
-    optimizer.gradient_accumulation_steps = passes
-
-
 def DistributedOptimizer(  # noqa: N802 (the name that users know)
-    optimizer: Any,
+    optimizer: Given,
     name: str | None = None,
     device_dense: str = "",
     device_sparse: str = "",
@@ -133,7 +100,8 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     average_aggregated_gradients: bool = False,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
-) -> Any:
+    check_replicas: int | None = None,
+) -> Given:
     """Makes an optimizer use the gradients of all ranks, and returns it.
 
     It keeps its class, its state and its variables. Gradients are reduced before Keras clips them,
@@ -144,8 +112,9 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     Parameters
     ----------
     optimizer
-        Any optimizer of Keras 3; of mixed precision too: a ``LossScaleOptimizer``, or what Keras
-        puts into one. When gradients of one rank are not finite, all ranks skip the step.
+        Any optimizer of Keras 3, or of Keras 2 (``tf_keras``, legacy ones too); of mixed precision
+        too: a ``LossScaleOptimizer``, or what Keras puts into one. When gradients of one rank are not
+        finite, all ranks skip the step.
     name
         What the names of its operations begin with; equal on all ranks.
     device_dense, device_sparse
@@ -164,7 +133,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     groups
         Gradients of a group travel together: a number of groups, or lists of variables.
     backward_passes_per_step
-        Steps whose gradients add up before one update, by ``gradient_accumulation_steps`` of Keras;
+        Steps whose gradients add up before one update, by ``gradient_accumulation_steps`` of Keras 3;
         before the first step only, unless the optimizer has this number already.
     average_aggregated_gradients
         The gradients of these steps are averaged; else summed.
@@ -173,6 +142,11 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     scale_local_gradients
         Gradients of variables given to ``optimizer.register_local_var()``, which stay on their
         rank, are divided by the number of ranks.
+    check_replicas
+        Updates from one comparison of variables over ranks to the next: those that are trained, and
+        the optimizer's. Where they differ, training ends with an error on every rank
+        (``ReplicasDifferError``). The first comes after the first update; 0 switches it off; without:
+        ``HVD_CHECK_REPLICAS``, else 100.
 
     Raises
     ------
@@ -181,11 +155,13 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     UnsupportedError
         Keras computes with neither TensorFlow nor PyTorch.
 
+    >>> import keras
     >>> optimizer = DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
     >>> isinstance(optimizer, keras.optimizers.SGD)
     True
     """
     settings = _settings(
+        optimizer,
         compression,
         num_groups,
         groups,
@@ -195,12 +171,13 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         backward_passes_per_step=backward_passes_per_step,
         sparse_as_dense=sparse_as_dense,
         average_aggregated_gradients=average_aggregated_gradients,
+        check_replicas=check_replicas,
     )
     return create(optimizer, name, settings, scale_local_gradients)
 
 
 def PartialDistributedOptimizer(  # noqa: N802 (the name that users know)
-    optimizer: Any,
+    optimizer: Given,
     name: str | None = None,
     device_dense: str = "",
     device_sparse: str = "",
@@ -214,36 +191,43 @@ def PartialDistributedOptimizer(  # noqa: N802 (the name that users know)
     process_set: ProcessSet = global_process_set,
     local_layers: Any = None,
     scale_local_gradients: bool = True,
-) -> Any:
+    check_replicas: int | None = None,
+) -> Given:
     """A ``DistributedOptimizer`` that leaves the gradients of some layers on their rank.
 
     Parameters
     ----------
+    optimizer, name, device_dense, device_sparse, compression, sparse_as_dense
+        As of ``DistributedOptimizer``.
+    gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients, groups
+        As of ``DistributedOptimizer``.
+    process_set, check_replicas
+        As of ``DistributedOptimizer``; the variables of local layers are not compared.
     local_layers
         A layer or a list of them, whose weights differ between ranks. They need not be built yet.
     scale_local_gradients
         Their gradients are divided by the number of ranks.
-
-    The others are those of ``DistributedOptimizer``.
 
     Raises
     ------
     InvalidArgumentError
         `local_layers` holds something else, or another argument is wrong.
 
+    >>> import keras
     >>> layer = keras.layers.Dense(1)
     >>> optimizer = PartialDistributedOptimizer(keras.optimizers.SGD(), local_layers=[layer])
     """
-    if isinstance(local_layers, keras.layers.Layer):
+    if local_layers is not None and generations.is_layer(local_layers):
         local_layers = [local_layers]
     layers = [] if local_layers is None else list(local_layers)
     for layer in layers:
-        if not isinstance(layer, keras.layers.Layer):
+        if not generations.is_layer(layer):
             raise refused(
                 f"local_layers holds {layer!r}: give layers of Keras, as model.layers[-1]; for a "
                 "variable call optimizer.register_local_var()"
             )
     settings = _settings(
+        optimizer,
         compression,
         0,
         groups,
@@ -253,5 +237,6 @@ def PartialDistributedOptimizer(  # noqa: N802 (the name that users know)
         backward_passes_per_step=backward_passes_per_step,
         sparse_as_dense=sparse_as_dense,
         average_aggregated_gradients=average_aggregated_gradients,
+        check_replicas=check_replicas,
     )
     return create(optimizer, name, settings, scale_local_gradients, layers)

@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import keras
-
 from hvd import api
+from hvd.keras import generations
 from hvd.refusals import refused
+
+_default: Any = generations.default()
 
 
 class Rate:
@@ -34,6 +35,7 @@ class Rate:
     InvalidArgumentError
         The rate is a schedule or a function.
 
+    >>> import keras
     >>> optimizer = keras.optimizers.SGD(0.5)
     >>> rate = Rate(optimizer)
     >>> rate.set(0.25)
@@ -44,9 +46,10 @@ class Rate:
     def __init__(self, optimizer: Any, corrects_momentum: bool = True) -> None:
         self._optimizer = optimizer
         self._corrects_momentum = corrects_momentum
-        self._scale: Callable[[Any], None] | None = None
-        self._variable = optimizer.learning_rate
-        if not isinstance(self._variable, keras.Variable):
+        self._scale: Callable[[float], None] | None = None
+        self._generation = generations.of(optimizer)
+        self._variable = self._generation.rate(optimizer)
+        if self._variable is None:
             raise refused(
                 f"the learning rate of {type(optimizer).__name__} is a schedule or a "
                 "function, which callbacks cannot set: give the optimizer a number, or leave the "
@@ -56,50 +59,24 @@ class Rate:
     @property
     def value(self) -> float:
         """As the optimizer has it, in float32."""
-        return float(keras.ops.convert_to_numpy(self._variable))
+        return float(self._generation.numpy(self._variable))
 
     def set(self, rate: float) -> None:
         """Gives the optimizer another rate. After a rate of 0 the velocity is what it is."""
         before = self.value
-        self._variable.assign(rate)
+        self._generation.assign(self._variable, rate)
         now = self.value
         if not self._corrects_momentum or before <= 0 or now == before:
             return
         if self._scale is None:
-            velocities = _velocities(self._optimizer)
+            velocities = self._generation.velocities(self._optimizer)
             if not velocities:
                 return  # not built yet, or without momentum: nothing to correct
-            self._scale = _scaling(velocities)
-        self._scale(keras.ops.convert_to_tensor(now / before, "float32"))
+            self._scale = self._generation.scaling(velocities)
+        self._scale(now / before)
 
 
-def _velocities(optimizer: Any) -> list[Any]:
-    """The variables in which gradients are multiplied by rates; momenta of other optimizers are not."""
-    while hasattr(optimizer, "inner_optimizer"):
-        optimizer = optimizer.inner_optimizer
-    if isinstance(optimizer, keras.optimizers.SGD):
-        return list(getattr(optimizer, "momentums", []))
-    if isinstance(optimizer, keras.optimizers.RMSprop):
-        return list(getattr(optimizer, "_momentums", []))
-    return []
-
-
-def _scaling(variables: list[Any]) -> Callable[[Any], None]:
-    """A function that multiplies the variables by a number."""
-
-    def scale(by: Any) -> None:
-        for variable in variables:
-            variable.assign(keras.ops.multiply(variable, keras.ops.cast(by, variable.dtype)))
-
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow
-
-        # One call, where one per variable would cost as much as a step.
-        return tensorflow.function(scale, autograph=False)
-    return scale
-
-
-class LearningRateScheduleCallback(keras.callbacks.Callback):
+class LearningRateScheduleCallback(_default.Callback):
     """Sets the rate to ``initial_lr * multiplier(epoch)``; the logs of each epoch have it as ``lr``.
 
     The optimizer's rate must be a number: one with a schedule object is refused when training begins.
@@ -153,7 +130,15 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self._rate: Rate | None = None
 
     def rate_of(self, epoch: int, batch: int) -> float:
-        """The rate of a batch."""
+        """The rate of a batch.
+
+        Parameters
+        ----------
+        epoch
+            From 0 on.
+        batch
+            Of the epoch, from 0 on.
+        """
         at = float(epoch) if self.staircase else epoch + batch / self._steps
         if callable(self.multiplier):
             return self.initial_lr * self.multiplier(epoch if self.staircase else at)
@@ -220,7 +205,15 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         self.verbose = verbose
 
     def rate_of(self, epoch: int, batch: int) -> float:
-        """The rate of a batch; the last one of the warm-up has `initial_lr`."""
+        """The rate of a batch; the last one of the warm-up has `initial_lr`.
+
+        Parameters
+        ----------
+        epoch
+            From 0 on.
+        batch
+            Of the epoch, from 0 on.
+        """
         size = api.size()
         step = epoch * self._steps + batch + 1
         until = round(self.warmup_epochs * self._steps)

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-import keras
 
 from hvd import api
 from hvd.keras import backends
@@ -20,7 +19,8 @@ _taken: set[tuple[int, str]] = set()
 
 def plain(variable: Any) -> Any:
     """What the framework has for a variable of Keras."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
+    of_keras = getattr(sys.modules.get("keras"), "Variable", ())
+    return variable.value if isinstance(variable, of_keras) else variable
 
 
 def key(variable: Any) -> int:
@@ -43,6 +43,8 @@ class GradientReducer:
 
     Parameters
     ----------
+    optimizer
+        Whose gradients they are.
     settings
         How gradients are reduced.
     name
@@ -57,6 +59,7 @@ class GradientReducer:
 
     def __init__(
         self,
+        optimizer: Any,
         settings: Settings,
         name: str | None,
         factor: float = 1.0,
@@ -64,7 +67,7 @@ class GradientReducer:
         scales_local: bool = True,
     ) -> None:
         self.settings = settings
-        self.backend = backends.chosen()
+        self.backend = backends.chosen(optimizer)
         self.updated: Sequence[Any] = ()  # the variables of the update that Keras does now
         # Those made after a reset have other names than those made before it, which some ranks may
         # not have used, or not even made.
@@ -76,6 +79,7 @@ class GradientReducer:
         self._local_layers = list(local_layers)
         self._scales_local = scales_local
         self._prefix = ""
+        self.guard: Any = None  # compares replicas
 
     def keep_local(self, variable: Any) -> None:
         """The gradient of this variable stays on its rank."""
@@ -116,7 +120,7 @@ class GradientReducer:
             "scale_local_gradients": (self._scales_local, True),
             "name": (self._given_name, None),
             "ranks": (ranks, None),
-            "local": (sorted(places.get(one, -1) for one in self._staying()), []),
+            "local": (sorted(places.get(one, -1) for one in self.staying()), []),
         }
         return {name: value for name, (value, default) in found.items() if value != default}
 
@@ -135,7 +139,7 @@ class GradientReducer:
             The number of each among all variables of the optimizer: its name on all ranks.
         """
         result = list(gradients)
-        stay = self._staying()
+        stay = self.staying()
         travel = [index for index, variable in enumerate(variables) if key(variable) not in stay]
         reduced = self.backend.reduce_gradients(
             [result[index] for index in travel],
@@ -147,10 +151,11 @@ class GradientReducer:
             result[index] = gradient
         share = self._share() if stay else 1.0
         factors = [self._factor * (share if key(one) in stay else 1.0) for one in variables]
-        return [
+        result = [
             one if one is None or factor == 1.0 else self.backend.scaled(one, factor)
             for one, factor in zip(result, factors)
         ]
+        return result if self.guard is None else self.guard.after(result)
 
     def all_true(self, flag: Any) -> Any:
         """True where the flag, a tensor, is true on every rank."""
@@ -161,7 +166,7 @@ class GradientReducer:
         process_set = self.settings.process_set
         return 1 / process_set.size() if self._scales_local and is_shared(process_set) else 1.0
 
-    def _staying(self) -> set[int]:
+    def staying(self) -> set[int]:
         """The keys of the variables whose gradients stay; layers may have been built since."""
         layers = {key(one) for layer in self._local_layers for one in layer.trainable_variables}
         return layers | self._local.keys()

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
-
 from hvd.errors import UnsupportedError
-from hvd.keras import files
+from hvd.keras import files, generations
 from hvd.keras.distributed import inner_of
 from hvd.keras.optimizer import DistributedOptimizer
 from hvd.process_sets import ProcessSet, process_set_ids, process_set_ranks
@@ -44,7 +40,7 @@ def load_model(
     compression
         As for ``DistributedOptimizer``.
     legacy_opts
-        Horovod's, for optimizers that Keras 3 does not have any more: must be False.
+        Horovod's, for the legacy optimizers of Keras 2, whose files say so: with Keras 3 it must be False.
     **arguments
         Others of ``DistributedOptimizer``, by name: in the place of those that the file keeps.
 
@@ -64,7 +60,7 @@ def load_model(
         The file does not say whether the optimizer adds steps up or averages them, or which variables
         stay on their rank.
 
-    >>> import os, tempfile
+    >>> import os, tempfile, keras
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     >>> model.compile("sgd", "mse")
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -73,35 +69,38 @@ def load_model(
     >>> type(model.optimizer).__name__
     'SGD'
     """
-    if legacy_opts:
+    generation = generations.of_file(filepath)
+    if legacy_opts and generation.module.__name__ == "keras":
         raise UnsupportedError(
             "load_model: Keras 3 has no legacy optimizers: leave legacy_opts out, and load the file "
             "of such a model with compile=False"
         )
     objects = {kind.__name__: kind for kind in custom_optimizers or ()}
     objects.update(custom_objects or {})
-    model = keras.models.load_model(filepath, custom_objects=objects)
+    model = generation.load_model(filepath, objects)
     if getattr(model, "optimizer", None) is not None:
-        _restore_old_optimizer(model, filepath)
-        _distribute(model.optimizer, filepath, {"compression": compression, **arguments})
+        _distribute(model, filepath, {"compression": compression, **arguments})
         model.jit_compile = False  # it was compiled before the optimizer was ours
     return model
 
 
-def _distribute(optimizer: Any, filepath: Any, given: dict[str, Any]) -> None:
+def _distribute(model: Any, filepath: Any, given: dict[str, Any]) -> None:
     """Makes the optimizer what it was, but for what is given."""
+    optimizer = model.optimizer
+    generation = generations.of(optimizer)
     kept = files.read(filepath)
     arguments = dict(kept or {})
     ranks, local = arguments.pop("ranks", None), arguments.pop("local", [])
     if ranks is not None and "process_set" not in given:
         arguments["process_set"] = _process_set_of(ranks, filepath)
-    steps = (inner_of(optimizer) or optimizer).gradient_accumulation_steps or 1
+    steps = generation.accumulated_steps(inner_of(optimizer) or optimizer)
     if "average_aggregated_gradients" in given:
         given.setdefault("backward_passes_per_step", steps)
     DistributedOptimizer(optimizer, **{**arguments, **given})
     for place in local:
         if place >= 0:
-            optimizer.register_local_var(optimizer._trainable_variables[place])
+            trained = generation.trained(optimizer) or model.trainable_variables
+            optimizer.register_local_var(trained[place])
     if -1 in local:
         warnings.warn(
             f"load_model: {filepath} was written before the first step, and does not say which variables "
@@ -128,26 +127,3 @@ def _process_set_of(ranks: list[int], filepath: Any) -> ProcessSet:
         f"load_model: the optimizer in {filepath} trained in a process set of ranks {ranks}, which is "
         f"not there: call hvd.add_process_set({ranks}) first, or give another process_set"
     )
-
-
-def _restore_old_optimizer(model: Any, filepath: Any) -> None:
-    """Gives the optimizer of an ``.h5`` file its slots, for which Keras makes no room."""
-    given = model.optimizer
-    if not given.built or given._trainable_variables or not model.trainable_variables:
-        return
-    from keras.src.legacy.saving import legacy_h5_format
-
-    optimizer = type(given).from_config(given.get_config())
-    optimizer.build(model.trainable_variables)
-    with contextlib.ExitStack() as stack:
-        file = filepath
-        if isinstance(filepath, (str, os.PathLike)):
-            import h5py  # as Keras has it, for these files only
-
-            file = stack.enter_context(h5py.File(filepath, "r"))
-        saved = legacy_h5_format.load_optimizer_weights_from_hdf5_group(file)
-        # A file of an optimizer that had not trained has no slots.
-        if [tuple(one.shape) for one in saved] == [tuple(one.shape) for one in optimizer.variables]:
-            for variable, value in zip(optimizer.variables, saved):
-                variable.assign(value[()])
-    model.optimizer = optimizer

@@ -5,16 +5,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-
 from hvd import api
+from hvd.keras import generations
 from hvd.refusals import refused
+from hvd.settings import check_passes
 
 __all__ = ["WarmupSchedule"]
 
+_generation = generations.default()
+keras = _generation.module
+
+
+# Of each Keras that is there: their optimizers ask whether it is a schedule.
+_SCHEDULES = generations.everywhere("optimizers.schedules.LearningRateSchedule")
+
 
 @keras.saving.register_keras_serializable("hvd")
-class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
+class WarmupSchedule(*_SCHEDULES):  # type: ignore[misc]
     """Multiplies a rate by 1/factor at first and, growing in equal steps, by 1 after the warm-up.
 
     From Goyal et al. 2017: give it the rate that suits one rank times the number of ranks; the
@@ -24,11 +31,22 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Parameters
     ----------
     learning_rate
-        A number, or another schedule: it sees the same steps.
+        A number, or another schedule: it is called with what Keras counts, passes if these add up.
     warmup_steps
-        Steps of the optimizer until the warm-up is over; 0: none.
+        Updates of the variables until the warm-up is over; 0: none.
     factor
         The number of ranks unless given; saved with the model.
+    name
+        As of each schedule of Keras.
+    backward_passes_per_step
+        Passes that add up for one update, ``gradient_accumulation_steps`` of Keras 3. An optimizer of
+        ``DistributedOptimizer`` fills it in where it is not given; saved with the model. Leave it out
+        with Keras 2, which counts updates.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number is out of range.
 
     >>> schedule = WarmupSchedule(0.8, warmup_steps=100, factor=8)
     >>> [round(float(schedule(step)), 2) for step in (0, 50, 100, 1000)]
@@ -37,29 +55,41 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(
         self,
-        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule,
+        learning_rate: Any,
         warmup_steps: int,
         factor: float | None = None,
         name: str = "WarmupSchedule",
+        backward_passes_per_step: int | None = None,
     ) -> None:
         super().__init__()
         self.learning_rate = learning_rate
         self.warmup_steps = warmup_steps
         self.factor = float(api.size() if factor is None else factor)
         self.name = name
+        self.backward_passes_per_step = backward_passes_per_step
         if warmup_steps < 0 or self.factor <= 0:
             raise refused(
                 f"WarmupSchedule: warmup_steps is {warmup_steps}, factor {self.factor}; 0 or more, and "
                 "more than 0"
             )
+        if backward_passes_per_step is not None:
+            check_passes(backward_passes_per_step)
 
     def __call__(self, step: Any) -> Any:
-        """The rate of a step, as a tensor of the backend."""
+        """The rate as a tensor of the backend.
+
+        Parameters
+        ----------
+        step
+            Passes that the optimizer has made: a number or an integer tensor without dimensions.
+        """
         rate = self.learning_rate(step) if callable(self.learning_rate) else self.learning_rate
-        rate = keras.ops.convert_to_tensor(rate, "float32")
+        rate = _generation.tensor(rate)
         if self.warmup_steps == 0:
             return rate
-        share = keras.ops.minimum(keras.ops.cast(step, "float32") / self.warmup_steps, 1.0)
+        # Keras 3 calls a schedule with the number of the pass, also where only some update.
+        updates = _generation.floor(_generation.tensor(step) / (self.backward_passes_per_step or 1))
+        share = _generation.minimum(updates / self.warmup_steps, 1.0)
         return rate * ((1.0 + (self.factor - 1.0) * share) / self.factor)
 
     def get_config(self) -> dict[str, Any]:
@@ -72,12 +102,25 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
             "warmup_steps": self.warmup_steps,
             "factor": self.factor,
             "name": self.name,
+            "backward_passes_per_step": self.backward_passes_per_step,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> WarmupSchedule:
-        """The schedule that ``get_config()`` has described."""
+        """The schedule that ``get_config()`` has described.
+
+        Parameters
+        ----------
+        config
+            What it returned.
+        """
         rate = config["learning_rate"]
         if isinstance(rate, dict):
             rate = keras.saving.deserialize_keras_object(rate)
         return cls(**{**config, "learning_rate": rate})
+
+
+def tell_passes(rate: Any, passes: int | None) -> None:
+    """Lets a warm-up that does not know it count updates of so many passes; other rates stay."""
+    if passes and isinstance(rate, WarmupSchedule) and rate.backward_passes_per_step is None:
+        rate.backward_passes_per_step = passes

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from hvd.elastic import ObjectState
-from hvd.keras import backends
+from hvd.keras import backends, generations
 from hvd.keras.accumulation import to_make_equal
 from hvd.process_sets import global_process_set
 from hvd.refusals import refused
@@ -61,7 +61,7 @@ class KerasState(ObjectState):
     def sync(self) -> None:
         groups = self._of_optimizers()
         shared = to_make_equal(_distinct([self.model.weights, *groups]), self._optimizers())
-        backends.chosen().broadcast(shared, 0, global_process_set)
+        backends.chosen(self.model).broadcast(shared, 0, global_process_set)
         self._values = self._read()
         super().sync()
 
@@ -78,9 +78,8 @@ class KerasState(ObjectState):
             )
         found = self._optimizers()
         for optimizer in found:
-            if not optimizer.built:
-                optimizer.build(self.model.trainable_variables)
-        return [optimizer.variables for optimizer in found]
+            generations.of(optimizer).build(optimizer, self.model.trainable_variables)
+        return [generations.of(optimizer).variables(optimizer) for optimizer in found]
 
     def _optimizers(self) -> list[Any]:
         # compile() may have put another one around the one that is given.

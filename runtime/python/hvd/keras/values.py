@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy
 
 import hvd
 import hvd.numpy
 from hvd import _lib
-from hvd.keras import backends
+from hvd.keras import backends, generations
 from hvd.refusals import refused
 from hvd.work import Average, chosen_op
 
@@ -65,6 +64,11 @@ def allreduce(
 def allgather(value: Any, name: str | None = None) -> Any:
     """The rows of all ranks, by rank; their number may differ. See ``allreduce``.
 
+    Parameters
+    ----------
+    value, name
+        As of ``allreduce``.
+
     >>> len(allgather([7.0])) == hvd.size()
     True
     """
@@ -73,6 +77,13 @@ def allgather(value: Any, name: str | None = None) -> Any:
 
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
     """The value of rank `root_rank`, which has one shape and type on all ranks. See ``allreduce``.
+
+    Parameters
+    ----------
+    value, name
+        As of ``allreduce``.
+    root_rank
+        The rank of the job whose value it is.
 
     >>> broadcast(3.5, root_rank=0).item()
     3.5
@@ -83,6 +94,11 @@ def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
 def reducescatter(value: Any, name: str | None = None, op: int = Average) -> Any:
     """This rank's share of the rows of the reduction. See ``allreduce``.
 
+    Parameters
+    ----------
+    value, name, op
+        As of ``allreduce``.
+
     >>> reducescatter([[1.0]] * hvd.size()).tolist()
     [[1.0]]
     """
@@ -91,6 +107,11 @@ def reducescatter(value: Any, name: str | None = None, op: int = Average) -> Any
 
 def broadcast_global_variables(root_rank: int) -> Any:
     """Gives all variables of a graph of TensorFlow 1 the values of one rank.
+
+    Parameters
+    ----------
+    root_rank
+        The rank of the job whose values they are.
 
     Raises
     ------
@@ -106,10 +127,9 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
 def _array(what: str, value: Any) -> Any:
     try:
-        if keras.ops.is_tensor(value) or isinstance(value, keras.Variable):
-            value = keras.ops.convert_to_numpy(value)
-        return numpy.asarray(value)
-    except (RuntimeError, AttributeError, ValueError, TypeError) as error:
+        # hvd.numpy refuses masked ones.
+        return numpy.asanyarray(generations.default().numpy(value))
+    except (RuntimeError, AttributeError, ValueError, TypeError, NotImplementedError) as error:
         raise refused(
             f"{what}: {type(value).__name__} has no value yet, or is none: within a tf.function use "
             f"hvd.tensorflow.{what}"

@@ -50,6 +50,7 @@ from hvd.errors import (
     OperatingSystemError,
     PeerLostError,
     RankFailedError,
+    ReplicasDifferError,
     UnsupportedError,
 )
 from hvd.process_sets import (
@@ -76,9 +77,10 @@ from hvd.tensorflow.collectives import (
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.exchanges import alltoall, gather, reduce, scatter
 from hvd.tensorflow.gradient_accumulator import GradientAccumulator
-from hvd.tensorflow.hooks import BroadcastGlobalVariablesHook
+from hvd.tensorflow.hooks import BroadcastGlobalVariablesHook, CheckReplicasHook
 from hvd.tensorflow.objects import allgather_object, broadcast_object, broadcast_object_fn
 from hvd.tensorflow.optimizer import DistributedOptimizer
+from hvd.tensorflow.own_gpu import use_own_gpu
 from hvd.tensorflow.queries import (
     join,
     local_rank_op,
@@ -87,8 +89,10 @@ from hvd.tensorflow.queries import (
     rank_op,
     size_op,
 )
+from hvd.tensorflow.replicas import check_replicas
 from hvd.tensorflow.sync_batch_norm import SyncBatchNormalization
 from hvd.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
+from hvd.version import __version__
 from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 
 if TYPE_CHECKING:
@@ -102,6 +106,7 @@ __all__ = [
     "BitOr",
     "BitXor",
     "BroadcastGlobalVariablesHook",
+    "CheckReplicasHook",
     "CheckpointError",
     "Compression",
     "DeadlineError",
@@ -122,10 +127,12 @@ __all__ = [
     "ProcessSet",
     "Product",
     "RankFailedError",
+    "ReplicasDifferError",
     "Statistics",
     "Sum",
     "SyncBatchNormalization",
     "UnsupportedError",
+    "__version__",
     "add_process_set",
     "allgather",
     "allgather_object",
@@ -139,6 +146,7 @@ __all__ = [
     "broadcast_object_fn",
     "broadcast_variables",
     "build_info",
+    "check_replicas",
     "cross_rank",
     "cross_size",
     "describe",
@@ -172,7 +180,8 @@ __all__ = [
     "statistics",
     "stop_timeline",
     "time_left",
+    "use_own_gpu",
 ]
 
-_LATER = {"should_stop": "hvd.stopping", "time_left": "hvd.stopping"}
+_LATER = {"AdaSum": "hvd.work", "should_stop": "hvd.stopping", "time_left": "hvd.stopping"}
 __getattr__, __dir__ = late_attributes(__name__, _LATER, ("elastic",))

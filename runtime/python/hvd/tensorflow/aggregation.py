@@ -13,6 +13,7 @@ import tensorflow as tf
 from hvd import api
 from hvd.refusals import refused
 from hvd.settings import check_passes
+from hvd.tensorflow.averages import quotient
 from hvd.tensorflow.reducer import Gradient, dense
 
 # A bool in eager execution, else a tensor of the graph.
@@ -214,7 +215,7 @@ class Accumulation:
             return full
 
         def reduced() -> list[tf.Tensor]:
-            sums = [one / self.passes for one in added] if self._average else added
+            sums = [quotient(one, self.passes) for one in added] if self._average else added
             result = reduce(whole(sums))
             return [tf.identity(result[place]) for place in places]
 

@@ -32,6 +32,10 @@ def broadcast_variables(
     variables
         ``tf.Variable``, those of Keras, or those of TensorFlow 1, also mixed; the same number, types
         and shapes in the same order on every rank. Their names may differ.
+    root_rank
+        The rank of the job whose values they are.
+    process_set
+        The ranks that take part, each of which calls it.
     inplace
         As in Horovod; the values arrive in the variables either way.
 
@@ -64,6 +68,17 @@ def broadcast_(
 ) -> list[tf.Tensor]:
     """As ``broadcast_variables``, and returns the new values of the variables.
 
+    Parameters
+    ----------
+    variables
+        As of ``broadcast_variables``.
+    root_rank
+        The rank of the job whose values they are.
+    name
+        Equal on all ranks; made from the order of calls unless given.
+    process_set
+        The ranks that take part, each of which calls it.
+
     >>> weights = tf.Variable([1.0, 2.0])
     >>> broadcast_([weights], root_rank=0)[0].numpy().tolist()  # on one rank
     [1.0, 2.0]
@@ -79,6 +94,11 @@ def broadcast_(
 
 def broadcast_global_variables(root_rank: int) -> Any:
     """The operation that gives all variables of a TensorFlow 1 graph the values of `root_rank`.
+
+    Parameters
+    ----------
+    root_rank
+        The rank of the job whose values they are.
 
     Raises
     ------

@@ -35,14 +35,25 @@ def allreduce(
     ----------
     tensor
         Same shape and type on all ranks; ``tf.IndexedSlices`` give such, with the rows of all.
+    average
+        The old way to say op: True is Average, False is Sum.
     device_dense, device_sparse
         Horovod's; the data plane is that of the host, so that nothing is to be placed.
+    compression
+        One of ``Compression``: how float32 and float64 travel.
+    op
+        ``Average`` unless given; or ``Sum``, ``Adasum``, ``Min``, ``Max``, ``Product``, and of
+        whole numbers ``BitAnd``, ``BitOr``, ``BitXor``.
+    prescale_factor, postscale_factor
+        Multiply before and after the reduction.
     name
         Equal on all ranks. Made from the order of calls in eager mode, from the functions and
         scopes around the op in a graph; give one inside of a Keras layer, as Keras counts layers per
         process. In eager mode some 35 KB are kept for each name.
-    prescale_factor, postscale_factor
-        Multiply before and after the reduction.
+    process_set
+        The ranks that take part, each of which calls it.
+    ignore_name_scope
+        In a graph a name that is made for it leaves out the scopes around.
 
     Raises
     ------
@@ -76,6 +87,15 @@ def grouped_allreduce(
     name: str | None = None,
 ) -> list[Any]:
     """The same for a group that completes as one; types and shapes may differ within it.
+
+    Parameters
+    ----------
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ.
+    average, device_dense, device_sparse, compression, op, prescale_factor, postscale_factor
+        As of ``allreduce``.
+    process_set, ignore_name_scope, name
+        As of ``allreduce``.
 
     >>> [one.numpy().tolist() for one in grouped_allreduce([tf.ones(2), tf.zeros(1)])]
     [[1.0, 1.0], [0.0]]
@@ -115,6 +135,15 @@ def reducescatter(
 ) -> tf.Tensor:
     """This rank's share of the rows of the reduction; the first ranks have one row more.
 
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks; a row is a slice along the first dimension.
+    device_dense, compression, op, name, process_set, ignore_name_scope, prescale_factor
+        As of ``allreduce``.
+    postscale_factor
+        As of ``allreduce``.
+
     >>> reducescatter(tf.ones([2, 1])).numpy().tolist()
     [[1.0], [1.0]]
     """
@@ -144,6 +173,15 @@ def grouped_reducescatter(
 ) -> list[tf.Tensor]:
     """The same for a group that completes as one.
 
+    Parameters
+    ----------
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ.
+    device_dense, compression, op, process_set, prescale_factor, postscale_factor
+        As of ``allreduce``.
+    ignore_name_scope, name
+        As of ``allreduce``.
+
     >>> [one.numpy().tolist() for one in grouped_reducescatter([tf.ones(1), tf.zeros(1)])]
     [[1.0], [0.0]]
     """
@@ -162,6 +200,13 @@ def allgather(
 ) -> tf.Tensor:
     """The rows of all ranks, by rank; the number of rows may differ by rank.
 
+    Parameters
+    ----------
+    tensor
+        Rows of one shape and type on all ranks; their number may differ.
+    name, ignore_name_scope, process_set
+        As of ``allreduce``.
+
     >>> allgather(tf.ones([1, 2])).numpy().tolist()
     [[1.0, 1.0]]
     """
@@ -175,6 +220,13 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
     """The same for a group that completes as one.
+
+    Parameters
+    ----------
+    tensors
+        Each with rows of one shape and type on all ranks; their number may differ.
+    name, ignore_name_scope, process_set
+        As of ``allreduce``.
 
     >>> [one.numpy().tolist() for one in grouped_allgather([tf.ones(1), tf.zeros(2)])]
     [[1.0], [0.0, 0.0]]
@@ -192,6 +244,15 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> tf.Tensor:
     """The tensor of `root_rank`, a rank of the job, on every rank.
+
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks.
+    root_rank
+        The rank of the job whose value it is.
+    name, ignore_name_scope, process_set
+        As of ``allreduce``.
 
     >>> broadcast(tf.ones(2), root_rank=0).numpy()
     array([1., 1.], dtype=float32)

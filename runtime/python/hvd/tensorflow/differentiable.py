@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from hvd import _lib, api
 from hvd.derivatives import derivative, is_of_extremes, splits_back
+from hvd.tensorflow.averages import times
 from hvd.tensorflow.operations import submit
 from hvd.work import Work
 
@@ -44,7 +45,7 @@ def _sent_back(work: Work, gradients: Sequence[tf.Tensor | None]) -> list[tf.Ten
     back, factor = derivative(work)
     there = [one for one in gradients if one is not None]
     totals = iter(submit(back._replace(name=_name(work)), there))
-    scaled = (one if factor == 1 else one * tf.cast(factor, one.dtype) for one in totals)
+    scaled = (one if factor == 1 else times(one, factor) for one in totals)
     return [None if one is None else next(scaled) for one in gradients]
 
 

@@ -37,6 +37,15 @@ def run(
 
     Errors that pass leave as ``hvd.HvdError``.
 
+    Parameters
+    ----------
+    func
+        The training, ``func(state, ...)``.
+    reset_limit
+        Errors in a row without a commit between them; one more is raised.
+    timeout
+        Seconds to wait for all ranks to come again (default: HVD_START_TIMEOUT_SECONDS, 120).
+
     >>> @run
     ... def train(state):
     ...     state.epoch += 1
@@ -68,6 +77,11 @@ class TensorFlowState(ObjectState):
         Of TensorFlow 1, also a ``MonitoredSession``.
     **kwargs
         Name and first value of each attribute; they are saved by deepcopy.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Neither variables nor a session.
 
     >>> weights = tf.Variable([1.0, 2.0])
     >>> state = TensorFlowState([weights], epoch=0)

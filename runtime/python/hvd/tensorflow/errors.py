@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd.errors import BY_STATUS, HvdError
+from hvd.errors import BY_STATUS, HvdError, ReplicasDifferError
 
 # The plugin's failure.cc writes it, and _PAYLOAD, which sessions and graphs that are called by graphs
 # may lose. TensorFlow adds which node it was.
@@ -29,6 +29,9 @@ _NAMES = {
     "INTERNAL": 8,
 }
 
+
+# What only Python raises.
+_OF_PYTHON: dict[str, type[HvdError]] = {"REPLICAS_DIFFER": ReplicasDifferError}
 
 _classes: dict[Any, type] = {}
 
@@ -60,7 +63,7 @@ def of(error: BaseException) -> HvdError | None:
     if found is None:
         return None
     name, text = found.groups()
-    ours = BY_STATUS.get(_NAMES.get(name, 0), HvdError)
+    ours = _OF_PYTHON.get(name, BY_STATUS.get(_NAMES.get(name, 0), HvdError))
     result = _both(ours, type(error))(text)
     tf.errors.OpError.__init__(result, error.node_def, error.op, text, error.error_code)
     result._experimental_payloads = {**error.experimental_payloads, _PAYLOAD: name.encode()}
@@ -73,7 +76,9 @@ def marked() -> Iterator[None]:
     try:
         yield
     except HvdError as error:
-        status = next(name for name, number in _NAMES.items() if number == error.status)
+        names = [name for name, kind in _OF_PYTHON.items() if type(error) is kind]
+        names += [name for name, number in _NAMES.items() if number == error.status]
+        status = names[0]
         raise RuntimeError(f"HvdError status={status}: {error}") from None
 
 

@@ -24,9 +24,13 @@ def alltoall(
 
     Parameters
     ----------
+    tensor
+        Rows of one shape and type on all ranks: those for rank 0 come first.
     splits
         [ranks] integers: how many of the rows go to each rank, in order; may differ by rank.
         Without: equal parts.
+    name, ignore_name_scope, process_set
+        As of ``allreduce``.
 
     >>> alltoall(tf.ones(1)).numpy()
     array([1.], dtype=float32)
@@ -47,6 +51,15 @@ def gather(
     process_set: ProcessSet = global_process_set,
 ) -> tf.Tensor:
     """The rows of all ranks on `root_rank`, none elsewhere.
+
+    Parameters
+    ----------
+    tensor
+        Rows of one shape and type on all ranks; their number may differ.
+    root_rank
+        The rank of the job that gets the rows.
+    name, process_set
+        As of ``allreduce``.
 
     >>> gather(tf.ones(1), root_rank=0).numpy()
     array([1.], dtype=float32)
@@ -69,8 +82,12 @@ def scatter(
     ----------
     tensor
         Elsewhere than on `root_rank` only its type and the shape of its rows count.
+    root_rank
+        The rank of the job whose rows they are.
     splits
         [ranks] rows for each rank; shared out evenly unless given. Counts on `root_rank` only.
+    name, process_set
+        As of ``allreduce``.
 
     >>> scatter(tf.ones(1), root_rank=0).numpy()
     array([1.], dtype=float32)
@@ -90,6 +107,15 @@ def reduce(
     postscale_factor: float = 1.0,
 ) -> tf.Tensor:
     """The reduction over ranks on `root_rank`; a tensor without rows elsewhere.
+
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks.
+    root_rank
+        The rank of the job that gets the result.
+    name, op, process_set, prescale_factor, postscale_factor
+        As of ``allreduce``.
 
     >>> reduce(tf.ones(1), root_rank=0).numpy()
     array([1.], dtype=float32)

@@ -88,7 +88,13 @@ class GradientAccumulator:
         self._scales_local = scale_local_gradients
 
     def register_local_source(self, source: Any) -> None:
-        """The gradient of this variable stays on its rank."""
+        """The gradient of this variable stays on its rank.
+
+        Parameters
+        ----------
+        source
+            A ``tf.Variable`` or a variable of Keras.
+        """
         self._local.add(source)
 
     @tf.autograph.experimental.do_not_convert

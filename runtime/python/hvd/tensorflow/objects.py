@@ -25,8 +25,14 @@ def broadcast_object(
     ----------
     obj
         What pickle can take, or cloudpickle where it is installed.
+    root_rank
+        The rank of the job whose object it is.
     session
         As in Horovod; objects need none.
+    name
+        Equal on all ranks; made from the order of calls unless given.
+    process_set
+        The ranks that take part, each of which calls it.
 
     >>> broadcast_object({"epoch": 3}, root_rank=0)  # on any number of ranks
     {'epoch': 3}
@@ -42,6 +48,17 @@ def broadcast_object_fn(
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
     """A function of one object that is ``broadcast_object`` with these arguments.
+
+    Parameters
+    ----------
+    root_rank
+        The rank of the job whose object it is.
+    session
+        As in Horovod; objects need none.
+    name
+        Equal on all ranks; made from the order of calls unless given.
+    process_set
+        The ranks that take part, each of which calls it.
 
     >>> broadcast_object_fn(root_rank=0)([1, 2])
     [1, 2]
@@ -67,6 +84,10 @@ def allgather_object(
         What pickle can take, or cloudpickle where it is installed.
     session
         As in Horovod; objects need none.
+    name
+        Equal on all ranks; made from the order of calls unless given.
+    process_set
+        The ranks that take part, each of which calls it.
 
     >>> len(allgather_object("mine")) >= 1
     True

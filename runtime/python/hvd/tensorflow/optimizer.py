@@ -23,6 +23,7 @@ from hvd.tensorflow.reducer import (
     reduce_gradients,
     variable_kinds,
 )
+from hvd.tensorflow.replicas import NamedVariables, guard_of
 from hvd.work import Adasum, Average
 
 Pairs = list[tuple[Gradient, Any]]
@@ -72,6 +73,15 @@ class _Distributed(Delegating):
             settings.reduction.passes_per_step, settings.averages_passes, settings.sparse_as_dense
         )
         self._is_last: BoolLike | None = None
+        self._variables: list[Any] = []
+        self._guard = guard_of(self, settings, self._name)
+
+    def compared(self) -> NamedVariables:
+        """What must be equal on all ranks: without local variables, and what is kept for these."""
+        own = [one for one in self._variables if one not in self._local]
+        has_local = len(own) < len(self._variables)
+        state = [] if has_local else [one for one in self.variables() if one.dtype.is_floating]
+        return [(f"variable '{one.name}'", one) for one in (*own, *state)]
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of this variable stays on its rank."""
@@ -88,10 +98,13 @@ class _Distributed(Delegating):
         variables = [variable for _, variable in pairs]
         names = gradient_names(len(pairs), f"{self._name}/gradient")
 
+        self._variables = variables
+
         def reduce(gradients: Sequence[Gradient]) -> list[Gradient]:
-            return reduce_gradients(
+            reduced = reduce_gradients(
                 gradients, self._settings, variables, self._local, self._scales_local, names
             )
+            return self._guard.after(reduced)
 
         gradients = [gradient for gradient, _ in pairs]
         reduced, self._is_last = self._accumulation.step(gradients, reduce, variables)
@@ -153,6 +166,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     groups: Groups = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    check_replicas: int | None = None,
 ) -> Any:
     """An optimizer that applies the gradients of all ranks.
 
@@ -189,6 +203,11 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         The ranks that train together. On a rank that is not in the set each step is local.
     scale_local_gradients
         Gradients of ``register_local_var()`` are divided by the size of the process set.
+    check_replicas
+        Steps from one comparison of variables over ranks to the next, where they differ an error on
+        every rank (``ReplicasDifferError``); not in sessions: see ``CheckReplicasHook``, nor with
+        Adasum. The first comes after the first step; 0 switches it off; without:
+        ``HVD_CHECK_REPLICAS``, else 100.
 
     Returns
     -------
@@ -213,7 +232,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         )
     if not is_legacy and not _is_of_keras(optimizer):
         raise refused(
-            f"DistributedOptimizer got {optimizer!r}: an optimizer of Keras 3 or a "
+            f"DistributedOptimizer got {optimizer!r}: an optimizer of Keras or a "
             "tf.compat.v1.train.Optimizer is needed"
         )
     chosen = chosen_groups(num_groups, groups, variable_kinds(), "tf.Variable", identity)
@@ -226,6 +245,7 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         sparse_as_dense,
         chosen,
         average_aggregated_gradients,
+        check_replicas,
     )
     if not is_legacy:
         from hvd.keras.optimizer import create  # imports Keras, which a loop may not use
@@ -239,5 +259,8 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
 
 
 def _is_of_keras(optimizer: Any) -> bool:
-    keras = sys.modules.get("keras")
-    return keras is not None and isinstance(optimizer, keras.optimizers.Optimizer)
+    if not {"keras", "tf_keras"}.intersection(sys.modules):
+        return False
+    from hvd.keras import generations
+
+    return generations.of(optimizer).is_optimizer(optimizer)

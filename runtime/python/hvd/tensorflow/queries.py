@@ -22,6 +22,11 @@ def _ask(what: int, name: str | None, process_set: int = 0) -> tf.Tensor:
 def rank_op(name: str | None = None) -> tf.Tensor:
     """The rank: int32 without dimensions.
 
+    Parameters
+    ----------
+    name
+        Of the operation in a graph.
+
     >>> int(rank_op())
     0
     """
@@ -30,6 +35,13 @@ def rank_op(name: str | None = None) -> tf.Tensor:
 
 def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
     """The ranks of a process set: int32.
+
+    Parameters
+    ----------
+    process_set_id
+        The number of a process set; 0 has all ranks.
+    name
+        Of the operation in a graph.
 
     >>> int(size_op())
     1
@@ -40,6 +52,11 @@ def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
 def local_rank_op(name: str | None = None) -> tf.Tensor:
     """Place among the ranks of this node: int32.
 
+    Parameters
+    ----------
+    name
+        Of the operation in a graph.
+
     >>> int(local_rank_op())
     0
     """
@@ -49,6 +66,11 @@ def local_rank_op(name: str | None = None) -> tf.Tensor:
 def local_size_op(name: str | None = None) -> tf.Tensor:
     """Ranks of this node: int32.
 
+    Parameters
+    ----------
+    name
+        Of the operation in a graph.
+
     >>> int(local_size_op())
     1
     """
@@ -57,6 +79,13 @@ def local_size_op(name: str | None = None) -> tf.Tensor:
 
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
     """1 where this rank is in the process set, 0 where not, -1 where there is no such set: int32.
+
+    Parameters
+    ----------
+    process_set_id
+        The number of a process set; 0 has all ranks.
+    name
+        Of the operation in a graph.
 
     >>> int(process_set_included_op())
     1
@@ -68,6 +97,11 @@ def join(name: str | None = None) -> tf.Tensor | int:
     """This rank has no more data; waits until all have joined. The last rank to join.
 
     In a graph an int32 tensor, computed by this process's Python.
+
+    Parameters
+    ----------
+    name
+        As of ``allreduce``.
 
     >>> join()
     0

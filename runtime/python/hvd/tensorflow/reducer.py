@@ -16,8 +16,9 @@ from hvd.groups import grouped_indices
 from hvd.refusals import refused
 from hvd.settings import Settings, is_shared
 from hvd.tensorflow import library, operations
+from hvd.tensorflow.averages import quotient
 from hvd.tensorflow.compression import Compression, wire_for
-from hvd.tensorflow.sparse import divided, sparse_allreduce
+from hvd.tensorflow.sparse import sparse_allreduce
 from hvd.work import Adasum, Work, work_among
 
 Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
@@ -166,9 +167,9 @@ def _shared_indices(
 
 def _divided(gradient: Any, ranks: int) -> Gradient:
     if isinstance(gradient, tf.IndexedSlices):
-        values = divided(gradient.values, ranks)
+        values = quotient(gradient.values, ranks)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return divided(gradient, ranks)
+    return quotient(gradient, ranks)
 
 
 def _batches(

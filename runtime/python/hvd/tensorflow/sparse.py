@@ -8,9 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from hvd import _lib, api
-from hvd.errors import UnsupportedError
+from hvd.errors import SparseReductionError
 from hvd.process_sets import ProcessSet, process_set_id
 from hvd.tensorflow import operations
+from hvd.tensorflow.averages import average_of_rows
 from hvd.work import Average, Sum, Work
 
 
@@ -24,37 +25,31 @@ def sparse_allreduce(
 ) -> tf.IndexedSlices:
     """The sum or average over ranks of sparse rows; an index stands once for each rank that has it.
 
-    The average of whole numbers is the sum of each rank's quotients, not the quotient of the sum.
+    In an average of whole numbers or halves it stands once: the quotient is that of the sum.
 
     Raises
     ------
-    hvd.errors.UnsupportedError
+    hvd.errors.SparseReductionError
         Another reduction, or scales: make the gradient dense (`sparse_as_dense`).
     """
     if op not in (Average, Sum) or scales != (1.0, 1.0):
-        raise UnsupportedError(
+        raise SparseReductionError(
             f"allreduce{_quoted(slices, name)}: tf.IndexedSlices have Sum and Average, without scales; "
             "give sparse_as_dense=True, or use tf.convert_to_tensor() on them"
         )
     number = process_set_id(process_set)
-    values, context = compression.compress(slices.values)
-    if op == Average:
-        values = divided(values, api.process_set_size(number))
+    # Python lists are values, too.
+    values, context = compression.compress(tf.convert_to_tensor(slices.values))
     work = Work(_lib.ALLGATHER, name, process_set=number)
     values, indices = operations.submit(work, [values, slices.indices])
-    return tf.IndexedSlices(
-        compression.decompress(values, context), indices, dense_shape=slices.dense_shape
-    )
+    values = compression.decompress(values, context)
+    if op == Average:
+        values, indices = average_of_rows(values, indices, api.process_set_size(number))
+    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
 
 def _quoted(slices: tf.IndexedSlices, name: str | None) -> str:
     if not name and not tf.executing_eagerly():
-        name = slices.values.name
+        # Neither a list has one nor a tensor of eager execution.
+        name = getattr(slices.values, "name", None)
     return f" '{name}'" if name else ""
-
-
-def divided(values: tf.Tensor, ranks: int) -> tf.Tensor:
-    """The quotient in the type of `values`; of whole numbers toward zero."""
-    if values.dtype.is_floating or values.dtype.is_complex:
-        return values / tf.cast(ranks, values.dtype)
-    return tf.truncatediv(values, tf.cast(ranks, values.dtype))

@@ -60,38 +60,59 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         """Mean and variance of each channel; the only step that looks at more than one sample."""
         if not api.is_initialized() or api.size() == 1:
             return super()._moments(inputs, mask)
-        count, mean, variance = _own_moments(inputs, mask, self._reduction_axes)
-        # One exchange. Sums of squares of float32 lose nothing in float64.
-        own = [mean * count, (variance + tf.square(mean)) * count, count]
+        rank_moments = _own_moments(inputs, mask, self._reduction_axes)
         # A scope of its own: names that Keras makes differ between ranks.
         with tf.name_scope("sync_batch_norm/"):
-            (total,) = operations.submit(Work(_lib.ALLREDUCE, op=Sum), [tf.concat(own, 0)])
-        channels = inputs.shape[self.axis]
-        everywhere = tf.maximum(total[2 * channels :], 1.0)
-        mean = total[:channels] / everywhere
-        variance = total[channels : 2 * channels] / everywhere - tf.square(mean)
-        return tf.cast(mean, inputs.dtype), tf.cast(tf.maximum(variance, 0.0), inputs.dtype)
+            mean, variance = _merged(*rank_moments)
+        return tf.cast(mean, inputs.dtype), tf.cast(variance, inputs.dtype)
+
+
+def _merged(count: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
+    """Mean and variance over all ranks, of those of each rank: [channels], float64.
+
+    Two sums, however many ranks there are: first the mean, then squares of differences from it,
+    never of large numbers (Chan et al. 1979). What the differences are from changes no derivative:
+    the first sum has none, and in the backward pass there is one exchange.
+    """
+    (total,) = _summed([mean * count, count], tf.stop_gradient)
+    channels = tf.shape(mean)[0]
+    center = total[:channels] / tf.maximum(total[channels:], 1.0)
+    difference = mean - center
+    (total,) = _summed([difference * count, (variance + tf.square(difference)) * count, count])
+    everywhere = tf.maximum(total[2 * channels :], 1.0)
+    rest = total[:channels] / everywhere
+    squares = total[channels : 2 * channels] / everywhere
+    return center + rest, tf.maximum(squares - tf.square(rest), 0.0)
+
+
+def _summed(parts: list[Any], taken: Any = tf.identity) -> list[tf.Tensor]:
+    return operations.submit(Work(_lib.ALLREDUCE, op=Sum), [taken(tf.concat(parts, 0))])
 
 
 def _own_moments(inputs: Any, mask: Any, axes: list[int]) -> tuple[Any, Any, Any]:
     """Values per channel on this rank, their mean and their variance, as float64; 0 of nothing."""
     if mask is None:
         extents = tf.gather(tf.shape(inputs, tf.int64), axes)
-        count = tf.reshape(tf.cast(tf.reduce_prod(extents), inputs.dtype), [1])
+        count = tf.reshape(tf.cast(tf.reduce_prod(extents), tf.float64), [1])
     else:
         chosen = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(inputs))
-        count = tf.reduce_sum(tf.cast(chosen, inputs.dtype), axes)
+        count = tf.cast(tf.math.count_nonzero(chosen, axes), tf.float64)
+    divisor = tf.cast(tf.maximum(count, 1.0), inputs.dtype)
+    along = [1] * inputs.shape.rank
+    along[_channel_axis(inputs, axes)] = -1
 
     def average(values: Any) -> Any:
         if mask is not None:
             values = tf.where(chosen, values, tf.zeros_like(values))
-        return tf.reduce_sum(values, axes) / tf.maximum(count, 1)
+        return tf.reduce_sum(values, axes) / divisor
 
-    along = [1] * inputs.shape.rank
-    along[_channel_axis(inputs, axes)] = -1
-    mean = average(inputs)
-    variance = average(tf.square(inputs - tf.reshape(mean, along)))
-    return tuple(tf.cast(one, tf.float64) for one in (count, mean, variance))  # type: ignore[return-value]
+    # A mean of large float32 is off by roundings of its sum; that of the differences from it is not.
+    near = tf.stop_gradient(average(inputs))
+    differences = inputs - tf.reshape(near, along)
+    rest = average(differences)
+    variance = average(tf.square(differences - tf.reshape(rest, along)))
+    mean = tf.cast(near, tf.float64) + tf.cast(rest, tf.float64)
+    return count, mean, tf.cast(variance, tf.float64)
 
 
 def _channel_axis(inputs: Any, axes: list[int]) -> int:

@@ -212,6 +212,10 @@ def PartialDistributedGradientTape(  # noqa: N802 (the name that users know)
 
     Parameters
     ----------
+    gradtape, device_dense, device_sparse, compression, sparse_as_dense, op
+        As of ``DistributedGradientTape``.
+    gradient_predivide_factor, num_groups, groups, process_set
+        As of ``DistributedGradientTape``.
     local_layers
         A layer, or some, whose gradients stay on their rank; they may be built later.
     scale_local_gradients

@@ -48,6 +48,7 @@ from hvd.process_sets import (
     remove_process_set,
 )
 from hvd.torch.compression import Compression
+from hvd.torch.devices import device
 from hvd.torch.differentiable import (
     allgather,
     allreduce,
@@ -85,6 +86,7 @@ from hvd.torch.reductions import (
     reducescatter,
     reducescatter_async,
 )
+from hvd.torch.replicas import check_replicas
 from hvd.torch.sparse import sparse_allreduce, sparse_allreduce_async
 from hvd.torch.state import (
     allgather_object,
@@ -138,9 +140,11 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "build_info",
+    "check_replicas",
     "cross_rank",
     "cross_size",
     "describe",
+    "device",
     "gather",
     "gather_async",
     "global_process_set",
@@ -183,6 +187,7 @@ __all__ = [
 
 # What few programs need is imported when it is first asked for.
 _LATER = {
+    "AdaSum": "hvd.work",
     "Checkpoints": "hvd.torch.checkpoints",
     "DistributedSampler": "hvd.torch.samplers",
     "WarmupSchedule": "hvd.torch.schedules",

@@ -14,8 +14,9 @@ from hvd.errors import UnsupportedError
 from hvd.settings import Settings, check_passes, is_shared
 from hvd.torch import devices, operations, tensors
 from hvd.torch.parameters import Named, trained
+from hvd.torch.replicas import guard_of
 from hvd.torch.wrapping import Wrapped
-from hvd.work import Adasum
+from hvd.work import Adasum, Max
 
 
 class AdasumOptimizer(Wrapped):
@@ -28,7 +29,9 @@ class AdasumOptimizer(Wrapped):
     _hvd_settings: Settings
     _hvd_names: dict[int, str] | None
 
-    def _hvd_begin(self, settings: Settings, names: dict[int, str] | None) -> None:
+    def _hvd_begin(
+        self, settings: Settings, names: dict[int, str] | None, waits: bool, made: str
+    ) -> None:
         if not hasattr(settings.compression, "compress") or hasattr(settings.compression, "method"):
             raise UnsupportedError(
                 "DistributedOptimizer(op=Adasum): use Compression.none, fp16 or bf16; the other "
@@ -36,7 +39,23 @@ class AdasumOptimizer(Wrapped):
             )
         self._hvd_settings = settings
         self._hvd_names = names
-        trained(self, names)  # type: ignore[arg-type]  # says what has no name
+        named = trained(self, names)  # type: ignore[arg-type]  # says what has no name
+        self._hvd_guard = guard_of(self, named)
+
+    def _hvd_agree_on_infinite(self, found: dict[torch.device, torch.Tensor]) -> None:
+        """What a gradient scaler found in local gradients, by device: of any rank, of all."""
+        if not is_shared(self._hvd_settings.process_set):
+            return
+        largest = max((float(one) for one in found.values()), default=0.0)
+        handle = operations.allreduce_async(
+            torch.tensor(largest),
+            name="infinite",
+            op=Max,
+            process_set=self._hvd_settings.process_set,
+        )
+        if float(operations.synchronize(handle)) > 0:
+            for one in found.values():
+                one.fill_(1.0)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Any number of passes may add up before ``step()``."""
@@ -67,6 +86,9 @@ class AdasumOptimizer(Wrapped):
             if masters:
                 self._to_model()  # type: ignore[attr-defined]
         self._tell_schedulers()
+        if is_shared(self._hvd_settings.process_set):
+            self._hvd_guard.reductions += 1
+            self._hvd_guard.act()
         return result
 
     def _shared(self, masters: Any) -> Named:
@@ -99,3 +121,6 @@ class AdasumOptimizer(Wrapped):
             if context is not None:
                 small = settings.compression.decompress(small, context)
             parameter.copy_(old.add_(small))
+
+
+AdasumOptimizer.step.hooked = True  # type: ignore[attr-defined]  # as of sums and averages

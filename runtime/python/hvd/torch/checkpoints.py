@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import torch
 
 from hvd import checkpoints, objects
-from hvd.torch.state import broadcast_optimizer_state, broadcast_parameters
+from hvd.torch.state import broadcast_module, broadcast_optimizer_state
 
 
 class Resumed(NamedTuple):
@@ -20,15 +24,85 @@ class Resumed(NamedTuple):
     extra: dict[str, Any]
 
 
+class _Remembering:
+    """A file whose write never fails: the first error is kept.
+
+    In PyTorch 1.13 the writer that met an error meets it again in its destructor, which ends the
+    program, whenever Python frees it.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        """For torch.save, as all here."""
+        try:
+            if self.error is None:
+                self._file.write(data)
+        except BaseException as error:
+            self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        try:
+            if self.error is None:
+                self._file.flush()
+        except BaseException as error:
+            self.error = error
+
+
 class _Files(checkpoints.Checkpoints):
     def _write(self, state: Any, file: BinaryIO) -> None:
-        torch.save(state, file)
+        remembering = _Remembering(file)
+        torch.save(state, remembering)  # type: ignore[arg-type]
+        if remembering.error is not None:
+            raise remembering.error
 
     def _read(self, file: BinaryIO) -> Any:
         # Optimizers and the extras hold more than tensors.
         known = "weights_only" in inspect.signature(torch.load).parameters
         options = {"weights_only": False} if known else {}
         return torch.load(file, map_location="cpu", **options)  # type: ignore[arg-type]
+
+    def _is_damaged(self, path: Path, error: Exception) -> bool:
+        if super()._is_damaged(path, error):
+            return True
+        with open(path, "rb") as file:
+            begin = file.read(2)
+        if begin != b"PK":  # torch.save's older format, or what a crash left of a file
+            return begin == b"\0\0"
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return archive.testzip() is not None
+        except zipfile.BadZipFile:
+            return True
+
+
+class _Before:
+    """What a model and an optimizer were, in memory of the host."""
+
+    def __init__(
+        self, model: torch.nn.Module | None, optimizer: torch.optim.Optimizer | None
+    ) -> None:
+        targets: list[Any] = [one for one in (model, optimizer) if one is not None]
+        self._kept = [(one, _on_host(one.state_dict())) for one in targets]
+
+    def bring_back(self) -> None:
+        for target, state in self._kept:
+            target.load_state_dict(state)
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    if isinstance(value, dict):
+        result = copy.copy(value)  # with the versions that torch puts beside the entries
+        result.update({key: _on_host(entry) for key, entry in value.items()})
+        return result
+    if type(value) in (list, tuple):
+        return type(value)(map(_on_host, value))
+    return copy.deepcopy(value)
 
 
 class Checkpoints:
@@ -72,19 +146,27 @@ class Checkpoints:
         ----------
         step
             Equal on all ranks; any number that grows: steps, or epochs.
+        model
+            Its ``state_dict()`` is saved; None: no model.
+        optimizer
+            Likewise.
         **extra
             Whatever else is to be found again, under names of your own.
 
         Raises
         ------
         CheckpointError
-            On every rank, with what went wrong on rank 0.
+            On every rank, with what went wrong on rank 0; or a ``state_dict()`` raised on one.
         """
-        state = {
-            "model": None if model is None else model.state_dict(),
-            "optimizer": None if optimizer is None else optimizer.state_dict(),
-            "extra": extra,
-        }
+        state: dict[str, Any] = {"model": None, "optimizer": None, "extra": extra}
+
+        def ask() -> None:
+            for name, one in (("model", model), ("optimizer", optimizer)):
+                if one is not None:
+                    state[name] = one.state_dict()
+
+        what = f"checkpoint {self.files.path(step)} could not be written"
+        self.files.on_all(ask, what, f"step {step}")
         self.files.save(step, state)
 
     def resume(
@@ -95,29 +177,62 @@ class Checkpoints:
         """Gives every rank the newest checkpoint that rank 0 can read; None when there is none.
 
         Every rank calls it; what `model` and `optimizer` were is then equal on all ranks, whether
-        there was a checkpoint or not.
+        there was a checkpoint or not: parameters, buffers, what ``get_extra_state()`` gives.
+
+        Parameters
+        ----------
+        model, optimizer
+            What to load into; as they were for ``save()``.
+
+        Returns
+        -------
+        Resumed or None
+            Its step, and the extras of ``save()``.
 
         Raises
         ------
         CheckpointError
-            On every rank: there are some, and none fits or can be read.
+            On every rank: there are some, and none fits or can be read. Model and optimizer are what
+            they were before, on every rank.
         """
+        what = f"no checkpoint in {self.files.folder} can be used"
+        targets = {"model": model, "optimizer": optimizer}
+        given = {name: one for name, one in targets.items() if one is not None}
+        found: list[checkpoints.Checkpoint] = []
 
-        def read() -> Resumed | None:
-            found = self.files.read_newest()
-            if found is None:
-                return None
-            for name, target in (("model", model), ("optimizer", optimizer)):
-                if target is None:
-                    continue
-                if found.state[name] is None:
-                    raise ValueError(f"{self.files.path(found.step)} was saved without {name}")
-                target.load_state_dict(found.state[name])
-            return Resumed(found.step, found.state["extra"])
+        def read() -> None:
+            newest = self.files.read_newest()
+            if newest is None:
+                return
+            for name in given:
+                if newest.state[name] is None:
+                    raise ValueError(f"{self.files.path(newest.step)} was saved without {name}")
+            found.append(newest)
 
-        resumed = self.files.on_root(read, f"no checkpoint in {self.files.folder} can be used")
+        def load() -> Resumed | None:
+            for newest in found:
+                for name, target in given.items():
+                    target.load_state_dict(newest.state[name])
+                return Resumed(newest.step, newest.state["extra"])
+            return None
+
+        self.files.on_root(read, what)
+        before = _Before(model, optimizer)
+        try:
+            resumed = self.files.on_root(load, what)
+            self._make_equal(model, optimizer)
+            return objects.broadcast_object(resumed, 0, "checkpoint")
+        except Exception:
+            before.bring_back()
+            raise
+
+    def _make_equal(
+        self, model: torch.nn.Module | None, optimizer: torch.optim.Optimizer | None
+    ) -> None:
+        acts: list[Callable[[], None]] = []
         if model is not None:
-            broadcast_parameters(model.state_dict(), root_rank=0)
+            acts.append(lambda: broadcast_module(model))
         if optimizer is not None:
-            broadcast_optimizer_state(optimizer, root_rank=0)
-        return objects.broadcast_object(resumed, 0, "checkpoint")
+            acts.append(lambda: broadcast_optimizer_state(optimizer, root_rank=0))
+        for act in acts:
+            self.files.on_all(act, "what rank 0 has loaded does not fit here")

@@ -68,15 +68,29 @@ class GradientCompressor(Compressor):
     ----------
     method
         An ``hvd_compression_method``.
+    rank
+        Of PowerSGD: columns of the factors.
+    ratio
+        Of top-k: the share of the elements that travels.
     smallest
         Gradients of fewer elements travel whole (1024 unless given).
+    momentum
+        Of top-k: that of momentum correction, 0 to below 1.
     """
 
-    def __init__(self, method: int, rank: int = 0, ratio: float = 0, smallest: int = 0) -> None:
+    def __init__(
+        self,
+        method: int,
+        rank: int = 0,
+        ratio: float = 0,
+        smallest: int = 0,
+        momentum: float = 0,
+    ) -> None:
         self.method = method
         self.rank = rank
         self.ratio = ratio
         self.smallest = smallest
+        self.momentum = momentum
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -104,13 +118,51 @@ class Compression:
     fp8_e5m2 = GradientCompressor(_lib.COMPRESS_FLOAT8_E5M2)
 
     @staticmethod
-    def top_k(ratio: float = 0.01, smallest: int = 0) -> GradientCompressor:
-        """The largest elements, a share `ratio` of them; the rest is added to the next step."""
-        return GradientCompressor(_lib.COMPRESS_TOP_K, ratio=ratio, smallest=smallest)
+    def top_k(ratio: float = 0.01, smallest: int = 0, momentum: float = 0.0) -> GradientCompressor:
+        """The largest elements; the rest is added to the next step.
+
+        Parameters
+        ----------
+        ratio
+            The share of the elements that travels, above 0 and at most 1.
+        smallest
+            Gradients of fewer elements travel whole; 0: 1024.
+        momentum
+            0 to below 1; 0: none. Each rank adds up its gradients with this momentum before it
+            chooses, and forgets it where an element has travelled (momentum correction and factor
+            masking, Lin et al. 2018). The optimizer must then be plain SGD without momentum.
+
+        Returns
+        -------
+        GradientCompressor
+            For the argument `compression` of ``DistributedOptimizer``.
+
+        >>> Compression.top_k(ratio=0.001, momentum=0.9).momentum
+        0.9
+        """
+        return GradientCompressor(
+            _lib.COMPRESS_TOP_K, ratio=ratio, smallest=smallest, momentum=momentum
+        )
 
     @staticmethod
     def power_sgd(rank: int = 2, smallest: int = 0) -> GradientCompressor:
-        """Two factors of `rank` columns; what they leave out is added to the next step."""
+        """Two factors of some columns; what they leave out is added to the next step.
+
+        Parameters
+        ----------
+        rank
+            Columns of the factors, 1 to 64.
+        smallest
+            Gradients of fewer elements travel whole; 0: 1024.
+
+        Returns
+        -------
+        GradientCompressor
+            For the argument `compression` of ``DistributedOptimizer``.
+
+        >>> Compression.power_sgd(rank=4).rank
+        4
+        """
         return GradientCompressor(_lib.COMPRESS_POWER_SGD, rank=rank, smallest=smallest)
 
 

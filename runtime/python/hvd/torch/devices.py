@@ -11,9 +11,40 @@ from typing import Any
 
 import torch
 
-from hvd import _lib
+from hvd import _lib, api
 from hvd.handles import Place
+from hvd.local_device import local_device
 from hvd.refusals import refused
+
+
+def device() -> torch.device:
+    """The GPU of this rank, from now on torch's current one; the CPU where torch sees no GPU.
+
+    Call it after ``init()`` and before the first tensor. The GPU is the one that hvdrun chose, else
+    that of the local rank.
+
+    Returns
+    -------
+    torch.device
+        For ``model.to(device)``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The node has fewer GPUs than ranks.
+    NotInitializedError
+        ``init()`` comes first.
+
+    >>> device().type in ("cuda", "cpu")
+    True
+    """
+    api.local_rank()  # the same without a GPU: init() comes first
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        return torch.device("cpu")
+    own = torch.device("cuda", local_device(count, "device"))
+    torch.cuda.set_device(own)
+    return own
 
 
 class TorchGpus:

@@ -125,10 +125,19 @@ def allreduce(
     ----------
     tensor
         Same shape and type on all ranks.
+    average
+        The old way to say op: True is Average, False is Sum.
     name
         Equal on all ranks; made from the order of calls when absent.
+    compression
+        One of ``Compression``: how float32 and float64 travel.
+    op
+        ``Average`` unless given; or ``Sum``, ``Adasum``, ``Min``, ``Max``, ``Product``, and of
+        whole numbers ``BitAnd``, ``BitOr``, ``BitXor``.
     prescale_factor, postscale_factor
         Multiply before and after the reduction.
+    process_set
+        The ranks that take part, each of which calls it.
     priority
         Higher goes first among what waits; equal on all ranks.
 
@@ -161,6 +170,13 @@ def grouped_allreduce(
 ) -> list[torch.Tensor]:
     """The reductions of several tensors, which complete as one.
 
+    Parameters
+    ----------
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ.
+    average, name, compression, op, prescale_factor, postscale_factor, process_set, priority
+        As of ``allreduce``.
+
     >>> grouped_allreduce([torch.ones(2), torch.zeros(1)])
     [tensor([1., 1.]), tensor([0.])]
     """
@@ -191,6 +207,13 @@ def allreduce_(
 ) -> torch.Tensor:
     """As ``allreduce``, replacing `tensor`.
 
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks; it gets the result.
+    average, name, op, prescale_factor, postscale_factor, process_set, priority
+        As of ``allreduce``.
+
     >>> ones = torch.ones(2)
     >>> allreduce_(ones) is ones
     True
@@ -215,6 +238,14 @@ def grouped_allreduce_(
 ) -> list[torch.Tensor]:
     """As ``grouped_allreduce``, replacing the tensors.
 
+    Parameters
+    ----------
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ. They get the
+        results.
+    average, name, op, prescale_factor, postscale_factor, process_set, priority
+        As of ``allreduce``.
+
     >>> grouped_allreduce_([torch.ones(2), torch.zeros(1)])
     [tensor([1., 1.]), tensor([0.])]
     """
@@ -233,6 +264,13 @@ def allgather(
     priority: int = 0,
 ) -> torch.Tensor:
     """The tensors of all ranks along the first dimension, which may differ by rank.
+
+    Parameters
+    ----------
+    tensor
+        Rows of one shape and type on all ranks; their number may differ.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> allgather(torch.ones(2, 3)).shape == (2 * api.size(), 3)
     True
@@ -253,6 +291,13 @@ def grouped_allgather(
 ) -> list[torch.Tensor]:
     """The same for each of several tensors, which complete as one.
 
+    Parameters
+    ----------
+    tensors
+        Each with rows of one shape and type on all ranks; their number may differ.
+    name, process_set, priority
+        As of ``allreduce``.
+
     >>> len(grouped_allgather([torch.ones(2), torch.ones(3, 1)]))
     2
     """
@@ -270,6 +315,15 @@ def broadcast(
     priority: int = 0,
 ) -> torch.Tensor:
     """The tensor of rank `root_rank`, as a new tensor.
+
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks.
+    root_rank
+        The rank of the job whose value it is.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> broadcast(torch.arange(3), root_rank=0)
     tensor([0, 1, 2])
@@ -290,6 +344,19 @@ def broadcast_(
     priority: int = 0,
 ) -> torch.Tensor:
     """Replaces `tensor` by that of rank `root_rank`.
+
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks; it gets the value of `root_rank`.
+    root_rank
+        The rank of the job whose values they are.
+    name
+        Equal on all ranks; made from the order of calls unless given.
+    process_set
+        The ranks that take part, each of which calls it.
+    priority
+        As of ``allreduce``.
 
     >>> weights = torch.arange(3)
     >>> broadcast_(weights, root_rank=0) is weights

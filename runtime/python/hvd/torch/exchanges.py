@@ -93,6 +93,16 @@ def alltoall_async(
 ) -> int:
     """Starts sending rows to each rank; ``synchronize`` returns what ``alltoall`` does.
 
+    Parameters
+    ----------
+    tensor
+        Rows of one shape and type on all ranks: those for rank 0 come first.
+    splits
+        [ranks] integers: how many of the rows go to each rank, in order; may differ by rank.
+        Without: equal parts.
+    name, process_set, priority
+        As of ``allreduce``.
+
     >>> rows = operations.synchronize(alltoall_async(torch.zeros(api.size())))
     >>> len(rows) == api.size()
     True
@@ -113,9 +123,13 @@ def alltoall(
 
     Parameters
     ----------
+    tensor
+        Rows of one shape and type on all ranks: those for rank 0 come first.
     splits
         How many of the rows go to each rank, in order, as a list or a tensor of integers; may
         differ by rank. Without: equal parts.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> alltoall(torch.zeros(api.size())).sum()  # what each rank has at the place of this one
     tensor(0.)
@@ -135,6 +149,15 @@ def gather_async(
     priority: int = 0,
 ) -> int:
     """Starts collecting the rows of all ranks on `root_rank`.
+
+    Parameters
+    ----------
+    tensor
+        Rows of one shape and type on all ranks; their number may differ.
+    root_rank
+        The rank of the job that gets the rows.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> rows = operations.synchronize(gather_async(torch.ones(2), root_rank=0))
     >>> len(rows) == (2 * api.size() if api.rank() == 0 else 0)
@@ -157,6 +180,15 @@ def gather(
 ) -> torch.Tensor:
     """The rows of all ranks on `root_rank`, none elsewhere.
 
+    Parameters
+    ----------
+    tensor
+        Rows of one shape and type on all ranks; their number may differ.
+    root_rank
+        The rank of the job that gets the rows.
+    name, process_set, priority
+        As of ``allreduce``.
+
     >>> len(gather(torch.ones(2), root_rank=0)) == (2 * api.size() if api.rank() == 0 else 0)
     True
     """
@@ -177,6 +209,17 @@ def scatter_async(
     priority: int = 0,
 ) -> int:
     """Starts sending each rank its part of the rows of `root_rank`.
+
+    Parameters
+    ----------
+    tensor
+        Elsewhere than on `root_rank` only its type and the shape of its rows count.
+    root_rank
+        The rank of the job whose rows they are.
+    splits
+        [ranks] rows for each rank; shared out evenly unless given. Counts on `root_rank` only.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> operations.synchronize(scatter_async(torch.ones(api.size(), 2), root_rank=0))
     tensor([[1., 1.]])
@@ -204,8 +247,12 @@ def scatter(
     ----------
     tensor
         Elsewhere than on `root_rank` only its type and the shape of its rows count.
+    root_rank
+        The rank of the job whose rows they are.
     splits
         Rows for each rank; shared out evenly unless given. Counts on `root_rank` only.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> scatter(torch.ones(api.size(), 2), root_rank=0)
     tensor([[1., 1.]])

@@ -33,6 +33,10 @@ def allreduce_async(
 
     Parameters
     ----------
+    tensor
+        Of one shape and type on all ranks.
+    average, name, op, prescale_factor, postscale_factor, process_set
+        As of ``allreduce``.
     priority
         Higher goes first among what waits; equal on all ranks.
 
@@ -57,6 +61,13 @@ def allreduce_async_(
 ) -> int:
     """Starts a reduction in place; returns a handle for ``synchronize``.
 
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks; it gets the result.
+    average, name, op, prescale_factor, postscale_factor, process_set, priority
+        As of ``allreduce``.
+
     >>> ones = torch.ones(2)
     >>> synchronize(allreduce_async_(ones)) is ones
     True
@@ -78,6 +89,13 @@ def grouped_allreduce_async(
 ) -> int:
     """Starts the reduction of a group that completes as one, into new tensors.
 
+    Parameters
+    ----------
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ.
+    average, name, op, prescale_factor, postscale_factor, process_set, priority
+        As of ``allreduce``.
+
     >>> synchronize(grouped_allreduce_async([torch.ones(2), torch.zeros(1)]))
     [tensor([1., 1.]), tensor([0.])]
     """
@@ -97,6 +115,14 @@ def grouped_allreduce_async_(
     priority: int = 0,
 ) -> int:
     """Starts the reduction in place of a group that completes as one.
+
+    Parameters
+    ----------
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ. They get the
+        results.
+    average, name, op, prescale_factor, postscale_factor, process_set, priority
+        As of ``allreduce``.
 
     >>> synchronize(grouped_allreduce_async_([torch.ones(2), torch.zeros(1)]))
     [tensor([1., 1.]), tensor([0.])]
@@ -147,9 +173,15 @@ def start_in_place(
     """Starts an allreduce in place; `single`: the result is a tensor, not a list."""
     check_group("grouped_allreduce_", tensors)
     flat = [_tensors.in_place(tensor, "allreduce_", work.name) for tensor in tensors]
-    result: Any = tensors[0] if single else list(tensors)
+    given = list(tensors)
+    memory = [tensor.detach() for tensor in given]
+
+    def result(handle: int) -> Any:
+        _tensors.still_there(given, flat, "allreduce_", work.name)
+        return given[0] if single else given
+
     place = devices.place_of(tensors, "allreduce_")
-    return (start or handles.start)(work, flat, tensors, lambda handle: result, place=place)
+    return (start or handles.start)(work, flat, memory, result, place=place)
 
 
 def broadcast_async(
@@ -160,6 +192,15 @@ def broadcast_async(
     priority: int = 0,
 ) -> int:
     """Starts a broadcast into a new tensor; `root_rank` is a rank of the job.
+
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks.
+    root_rank
+        The rank of the job whose value it is.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> synchronize(broadcast_async(torch.arange(3), root_rank=0))
     tensor([0, 1, 2])
@@ -187,7 +228,12 @@ def start_broadcast_in_place(tensor: torch.Tensor, work: Work, start: Any = hand
     """Starts a broadcast in place."""
     flat = [_tensors.in_place(tensor, "broadcast_", work.name)]
     place = devices.place_of([tensor], "broadcast_")
-    return start(work, flat, tensor, lambda handle: tensor, place=place)
+
+    def result(handle: int) -> Any:
+        _tensors.still_there([tensor], flat, "broadcast_", work.name)
+        return tensor
+
+    return start(work, flat, tensor.detach(), result, place=place)
 
 
 def broadcast_async_(
@@ -198,6 +244,15 @@ def broadcast_async_(
     priority: int = 0,
 ) -> int:
     """Starts replacing a tensor by that of rank `root_rank`.
+
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks; it gets the value of `root_rank`.
+    root_rank
+        The rank of the job whose value it is.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> weights = torch.arange(3)
     >>> synchronize(broadcast_async_(weights, root_rank=0)) is weights
@@ -214,6 +269,13 @@ def allgather_async(
 ) -> int:
     """Starts concatenating the tensors of all ranks along the first dimension.
 
+    Parameters
+    ----------
+    tensor
+        Rows of one shape and type on all ranks; their number may differ.
+    name, process_set, priority
+        As of ``allreduce``.
+
     >>> len(synchronize(allgather_async(torch.ones(2)))) == 2 * api.size()
     True
     """
@@ -227,6 +289,13 @@ def grouped_allgather_async(
     priority: int = 0,
 ) -> int:
     """Starts the concatenation of each tensor of a group that completes as one.
+
+    Parameters
+    ----------
+    tensors
+        Each with rows of one shape and type on all ranks; their number may differ.
+    name, process_set, priority
+        As of ``allreduce``.
 
     >>> len(synchronize(grouped_allgather_async([torch.ones(2), torch.ones(3, 1)])))
     2

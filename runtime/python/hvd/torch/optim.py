@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import torch
 
@@ -21,10 +21,13 @@ from hvd.torch.wrapping import Wrapped, wrap
 
 __all__ = ["MasterWeights"]
 
+# The class of an optimizer, which an editor completes, stays what it is.
+Given = TypeVar("Given", bound=torch.optim.Optimizer)
+
 _HALVES = (torch.float16, torch.bfloat16)
 
 
-def MasterWeights(optimizer: torch.optim.Optimizer) -> Any:  # noqa: N802 (a kind of optimizer)
+def MasterWeights(optimizer: Given) -> Given:  # noqa: N802 (a kind of optimizer)
     """An optimizer of the same class that keeps float32 copies of float16 and bfloat16 parameters.
 
     The model computes, and gradients travel, in its own type; the data plane adds them in float32.
@@ -38,6 +41,11 @@ def MasterWeights(optimizer: torch.optim.Optimizer) -> Any:  # noqa: N802 (a kin
     ----------
     optimizer
         Any torch optimizer of the model's parameters; its groups then hold the copies.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The optimizer is distributed already, or has such copies.
 
     >>> weight = torch.nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
     >>> optimizer = MasterWeights(torch.optim.SGD([weight], lr=1e-3))

@@ -55,6 +55,13 @@ def reducescatter_async(
 ) -> int:
     """Starts a reduction of which this rank gets its share of the rows.
 
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks; a row is a slice along the first dimension.
+    name, op, process_set, prescale_factor, postscale_factor, priority
+        As of ``allreduce``.
+
     >>> handles.synchronize(reducescatter_async(torch.ones(api.size(), 2)))
     tensor([[1., 1.]])
     """
@@ -73,6 +80,13 @@ def grouped_reducescatter_async(
     priority: int = 0,
 ) -> int:
     """Starts the same for a group that completes as one.
+
+    Parameters
+    ----------
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ.
+    name, op, process_set, prescale_factor, postscale_factor, priority
+        As of ``allreduce``.
 
     >>> handles.synchronize(grouped_reducescatter_async([torch.zeros(api.size())]))
     [tensor([0.])]
@@ -111,6 +125,8 @@ def reducescatter(
     ----------
     tensor
         Same shape and type on all ranks; without dimensions: one row, which rank 0 gets.
+    name, compression, process_set, prescale_factor, postscale_factor, priority
+        As of ``allreduce``.
     op
         Any reduction but Adasum.
 
@@ -134,6 +150,13 @@ def grouped_reducescatter(
     priority: int = 0,
 ) -> list[torch.Tensor]:
     """This rank's shares of several tensors, which complete as one.
+
+    Parameters
+    ----------
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ.
+    name, compression, op, process_set, prescale_factor, postscale_factor, priority
+        As of ``allreduce``.
 
     >>> grouped_reducescatter([torch.ones(api.size(), 2), torch.zeros(api.size())])
     [tensor([[1., 1.]]), tensor([0.])]
@@ -179,6 +202,15 @@ def reduce_async(
 ) -> int:
     """Starts a reduction of which `root_rank` gets the result, and the others None.
 
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks.
+    root_rank
+        The rank of the job that gets the result.
+    name, op, process_set, prescale_factor, postscale_factor, priority
+        As of ``allreduce``.
+
     >>> total = handles.synchronize(reduce_async(torch.ones(2), root_rank=0))
     >>> len(total) == 2 if api.rank() == 0 else True
     True
@@ -220,6 +252,15 @@ def reduce(
 
     Where a gradient is needed the others get an empty tensor instead: call ``.sum().backward()``
     on it, so that they take part in the backward pass.
+
+    Parameters
+    ----------
+    tensor
+        Of one shape and type on all ranks.
+    root_rank
+        The rank of the job that gets the result.
+    name, op, process_set, prescale_factor, postscale_factor, priority
+        As of ``allreduce``.
 
     >>> total = reduce(torch.ones(2), root_rank=0)
     >>> len(total) == 2 if api.rank() == 0 else True

@@ -32,6 +32,11 @@ class WarmupSchedule(_Base):  # type: ignore[misc, valid-type]
     last_epoch
         As in torch: how many steps were done, to go on with a training.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `warmup_steps` or `factor` is out of range.
+
     >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.8)
     >>> schedule = WarmupSchedule(optimizer, warmup_steps=100, factor=8)
     >>> round(optimizer.param_groups[0]["lr"], 3)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 
 from hvd import api
 from hvd.errors import MismatchError
@@ -36,6 +37,10 @@ def broadcast_parameters(
     params
         A ``state_dict()``, or (name, tensor) pairs such as ``model.named_parameters()``. Entries
         that are no tensors must be equal already.
+    root_rank
+        The rank of the job whose values they are.
+    process_set
+        The ranks that take part, each of which calls it.
 
     Raises
     ------
@@ -73,6 +78,28 @@ def broadcast_parameters(
         operations.synchronize(handle)
 
 
+def broadcast_module(model: torch.nn.Module, root_rank: int = 0) -> None:
+    """Replaces the whole state of a module by that of rank `root_rank`.
+
+    Unlike ``broadcast_parameters()`` also what is no parameter or buffer of it: ``get_extra_state()``
+    and what its ``state_dict()`` makes anew.
+
+    >>> broadcast_module(torch.nn.Linear(2, 1))
+    """
+    state = model.state_dict()
+    extra = {
+        name: value
+        for name, value in state.items()
+        if name.endswith(_EXTRA_STATE_KEY_SUFFIX) or not isinstance(value, torch.Tensor)
+    }
+    shared = {name: value for name, value in state.items() if name not in extra}
+    broadcast_parameters(shared, root_rank)
+    gpu = next((one.device for one in model.parameters() if one.is_cuda), torch.device("cuda"))
+    extra = _broadcast_state(extra, root_rank, gpu, "module_state", global_process_set)
+    if api.rank() != root_rank:
+        model.load_state_dict({**shared, **extra})
+
+
 def _check_names(names: list[str], process_set: ProcessSet) -> None:
     """Refuses, on every rank, parameters that not all ranks have: they would wait for ever."""
     mark = torch.tensor([[len(names), zlib.crc32("\n".join(names).encode())]])
@@ -107,7 +134,9 @@ def _without_tensors(value: Any, found: list[torch.Tensor]) -> Any:
         found.append(value.detach().contiguous())
         return _Placeholder(len(found) - 1, tuple(value.shape), value.dtype, value.is_cuda)
     if isinstance(value, dict):
-        return {key: _without_tensors(entry, found) for key, entry in value.items()}
+        before = len(found)
+        plain = {key: _without_tensors(entry, found) for key, entry in value.items()}
+        return plain if len(found) > before else value  # of its own class, where it can be
     if type(value) in (list, tuple):
         return type(value)(_without_tensors(entry, found) for entry in value)
     return value
@@ -145,25 +174,38 @@ def broadcast_optimizer_state(
 
     Parameters
     ----------
+    optimizer
+        Any optimizer of torch.
+    root_rank
+        The rank of the job whose state it is.
     model
         As in Horovod, which needs it for some optimizers; not used.
+    process_set
+        The ranks that take part, each of which calls it.
 
     >>> model = torch.nn.Linear(2, 1)
     >>> broadcast_optimizer_state(torch.optim.Adam(model.parameters()), root_rank=0)
     """
+    state = _broadcast_state(
+        optimizer.state_dict(), root_rank, _gpu_of(optimizer), "optimizer_state", process_set
+    )
+    # On the root as well: torch casts what it loads to the types of the parameters.
+    optimizer.load_state_dict(state)
+
+
+def _broadcast_state(
+    state: Any, root_rank: int, gpu: torch.device, name: str, process_set: ProcessSet
+) -> Any:
+    """The root's state on every rank: tensors as such, all else as objects."""
     found: list[torch.Tensor] = []
-    skeleton = _without_tensors(optimizer.state_dict(), found)
-    skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)
-    is_root = api.rank() == root_rank
-    tensors = dict(enumerate(found)) if is_root else {}
-    state = _with_tensors(skeleton, tensors, _gpu_of(optimizer))
+    skeleton = _without_tensors(state, found)
+    skeleton = broadcast_object(skeleton, root_rank, name, process_set)
+    tensors = dict(enumerate(found)) if api.rank() == root_rank else {}
+    result = _with_tensors(skeleton, tensors, gpu)
     handles = [
-        operations.broadcast_async_(
-            tensors[index], root_rank, f"optimizer_state.{index}", process_set
-        )
+        operations.broadcast_async_(tensors[index], root_rank, f"{name}.{index}", process_set)
         for index in sorted(tensors)
     ]
     for handle in handles:
         operations.synchronize(handle)
-    # On the root as well: torch casts what it loads to the types of the parameters.
-    optimizer.load_state_dict(state)
+    return result

@@ -69,7 +69,13 @@ class SyncBatchNorm(_BatchNorm):
             )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """The normalised input, in its shape and type."""
+        """The normalised input, in its shape and type.
+
+        Parameters
+        ----------
+        input
+            (N, C) or (N, C, ...), floating; N may be 0.
+        """
         if not self.training or not is_shared(self.process_set):
             return super().forward(input)
         self._check_input_dim(input)
@@ -82,6 +88,13 @@ class SyncBatchNorm(_BatchNorm):
         cls, module: torch.nn.Module, process_set: ProcessSet = global_process_set
     ) -> torch.nn.Module:
         """The module with each batch normalisation in it replaced; parameters are kept.
+
+        Parameters
+        ----------
+        module
+            Any module; it is changed unless it is itself replaced.
+        process_set
+            The ranks that normalise together.
 
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
         >>> type(SyncBatchNorm.convert_sync_batchnorm(model)[1]).__name__

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -17,6 +18,15 @@ from hvd.torch import devices
 DTYPES: dict[torch.dtype, int] = {
     getattr(torch, name): number for name, number in _lib.DTYPES.items() if hasattr(torch, name)
 }
+
+
+# The memory of a tensor: holding it keeps that memory where it is, also when the tensor gets other
+# memory by ``tensor.data = other``, ``set_()`` or ``module.double()``.
+storage_of: Callable[[torch.Tensor], Any] = (
+    torch.Tensor.untyped_storage
+    if hasattr(torch.Tensor, "untyped_storage")
+    else torch.Tensor._storage  # type: ignore[attr-defined]  # before torch 2.0
+)
 
 
 def layout_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
@@ -96,12 +106,24 @@ def in_place(tensor: torch.Tensor, what: str, name: str | None = None) -> Flat:
     return number, shape, layout, address, address
 
 
+def still_there(
+    tensors: Sequence[torch.Tensor], flat: Sequence[Flat], what: str, name: str | None
+) -> None:
+    """Refuses tensors that lie elsewhere than when an operation in place began with them."""
+    for tensor, (_, _, _, address, _) in zip(tensors, flat):
+        if tensor.data_ptr() != address:
+            raise InvalidArgumentError(
+                f"rank {api.rank()}: {_called(what, name)}: the tensor got other memory (by .data, "
+                "set_() or a cast of its module) while the operation was under way, and the result "
+                "lies in the old one: call synchronize() before"
+            )
+
+
 def plain(tensor: torch.Tensor, what: str, name: str | None = None) -> torch.Tensor:
     """The tensor, or a copy of it, as row-major memory to read from."""
     check_tensor(tensor, what, name)
-    if tensor.requires_grad:
-        tensor = tensor.detach()
-    return tensor.resolve_conj().resolve_neg().contiguous()
+    # One of its own keeps the memory, also when the caller's tensor gets another.
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 # Newer torch warns, once, where nobody says whether the indices are to be checked.

@@ -25,9 +25,13 @@ write array --site jean-zay --gpus 4 --array 0-9%2
 write requeue --site jean-zay --gpus 8 --requeue --modules a/b,c
 write container --site jean-zay --gpus 8 --container 'my image.sif'
 write all --site jean-zay --gpus 8 --container i.sif --array 0-3 --requeue --signal B:USR1@90
-# At each site that there is; hvdrun lint agrees with hvdrun script.
+# At each site that there is, with the account and time that some want; hvdrun lint agrees with hvdrun script.
+example='import json, sys; print(json.load(sys.stdin).get("account", {}).get("example", ""))'
 while read -r site _; do
-  write "site-$site" --site "$site" --nodes 2
+  refusal=$("$hvdrun" script --site "$site" --nodes 2 -- true 2>&1 >/dev/null) || true
+  if [[ $refusal == *"has no batch system"* ]]; then continue; fi
+  account=$("$hvdrun" sites "$site" --json | python3 -c "$example")
+  write "site-$site" --site "$site" --nodes 2 --time 0:10:00 ${account:+--account "$account"}
   "$hvdrun" lint --site "$site" "$folder/site-$site.sh"
 done < <("$hvdrun" header --list | grep -v '^ ')
 # SC2016: a $ in an argument of the program stays as it was typed.

@@ -114,6 +114,30 @@ TEST(Script, WantsTheSignalOfARequeueInTheBatchShell) {
             "--requeue waits for the signal in the batch shell: type --signal B:USR1@60");
 }
 
+TEST(Script, TakesTheSignalsOfSbatchAlone) {
+  const auto header_with = [](const std::string& signal) {
+    const auto planned = plan("jean-zay", {.gpus = 4, .signal = signal, .command = kTrainCommand});
+    if (!planned.is_ok()) return planned.status().message();
+    for (const JobDirective& line : planned.value().directives) {
+      if (line.option == "signal") return line.value;
+    }
+    return std::string();
+  };
+  for (const char* good : {"USR2", "B:SIGTERM@120", "RB:USR1", "R:12@60", "64"}) {
+    EXPECT_EQ(header_with(good), good);
+  }
+  EXPECT_EQ(header_with("b:usr1@30"), "B:USR1@30");
+  for (const std::string bad :
+       {"XX", "SIGFOO", "PROF", "0", "65", "USR2@", "USR2@123456", "BB:INT"}) {
+    EXPECT_EQ(header_with(bad), "--signal '" + bad +
+                                    "' is not what sbatch takes: type for example "
+                                    "USR2@120 or B:USR2@120");
+  }
+  const JobOptions requeue{
+      .gpus = 4, .signal = "B:SIGUSR1", .requeue = true, .command = kTrainCommand};
+  EXPECT_EQ(plan("jean-zay", requeue).value().signal, "USR1");
+}
+
 TEST(Script, LoadsTheModuleOfMpiBehindTheSites) {
   SiteConfig site = find_site("generic", Environment()).value();
   site.modules = {"arch/a100"};
@@ -160,6 +184,15 @@ TEST(Container, IsEnteredAsTheSiteDoes) {
       {{"me/a:1", "shifter", {"--module=gpu"}, "A100"}, "", "shifter --image=me/a:1 --module=gpu"},
       {{"me/a:1", "sarus", {"--mpi"}, "P100"}, "", "sarus run --mpi me/a:1"},
       {{"", "pyxis", {"--x"}, "A100"}, "", ""},
+      {{"nvcr.io#nvidia/a:1", "", {}, "A100"}, "'--container-image=nvcr.io#nvidia/a:1'", ""},
+      {{"nvcr.io#nvidia/a:1", "apptainer", {}, ""},
+       "",
+       "apptainer exec docker://nvcr.io/nvidia/a:1"},
+      {{"/data/a#1.sif", "", {}, ""}, "", "apptainer exec '/data/a#1.sif'"},
+      {{"docker://nvcr.io/nvidia/a:1", "pyxis", {}, ""},
+       "'--container-image=nvcr.io#nvidia/a:1'",
+       ""},
+      {{"docker://me/a:1", "pyxis", {}, ""}, "--container-image=me/a:1", ""},
   };
   for (const ContainerCase& wanted : cases) {
     const ContainerPlan container = plan_container(wanted.request);

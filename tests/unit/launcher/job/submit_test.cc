@@ -1,78 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "launcher/job/capture.h"
-#include "launcher/job/job_status.h"
 #include "launcher/job/pace.h"
+#include "launcher/job/prepared_job.h"
 #include "launcher/job/submission.h"
 
 namespace hvd {
 namespace {
-
-constexpr std::string_view kWaiting =
-    "JobId=12 JobName=train UserId=me(1) Priority=42 JobState=PENDING Reason=Resources "
-    "Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 ExitCode=0:0 StartTime=2026-11-21T20:00:00 "
-    "Partition=gpu_p13 NodeList=(null) StdErr=/a b/12.out StdIn=/dev/null StdOut=/a b/12.out "
-    "Power=\n";
-
-TEST(JobStatus, ReadsTheLineOfScontrol) {
-  const std::vector<JobStatus> all = parse_job_status(kWaiting);
-  ASSERT_EQ(all.size(), 1U);
-  EXPECT_EQ(all[0].id, "12");
-  EXPECT_EQ(all[0].output, "/a b/12.out");
-  EXPECT_EQ(all[0].array_entry, -1);
-  EXPECT_TRUE(all[0].is_pending());
-  EXPECT_EQ(describe_job(all[0], "3 of 8"),
-            "job 12 is pending (Resources), 3 of 8 in partition gpu_p13, expected to start at "
-            "2026-11-21T20:00:00");
-}
-
-TEST(JobStatus, TellsTheEntriesOfAnArrayApart) {
-  const std::vector<JobStatus> all = parse_job_status(
-      "JobId=7 ArrayJobId=7 ArrayTaskId=2-9%2 JobState=PENDING Reason=JobArrayTaskLimit\n"
-      "JobId=8 ArrayJobId=7 ArrayTaskId=0 JobState=RUNNING Reason=None NodeList=jz1 Restarts=2\n"
-      "\nNo such line\n");
-  ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0].id, "7_2-9%2");
-  EXPECT_EQ(all[0].array_entry, -1);
-  EXPECT_EQ(all[1].id, "7_0");
-  EXPECT_EQ(all[1].array_entry, 0);
-  EXPECT_EQ(describe_job(all[1], ""), "job 7_0 is running on jz1, restarts: 2");
-}
-
-struct EndCase {
-  std::string state;
-  std::string exit_code;
-  int code;
-  std::string text;
-};
-
-TEST(JobStatus, GivesTheExitCodeOfAShell) {
-  const std::vector<EndCase> cases{
-      {"COMPLETED", "0:0", 0, "job 1 ended: completed"},
-      {"FAILED", "7:0", 7, "job 1 ended: failed, exit code 7"},
-      {"FAILED", "0:9", 137, "job 1 ended: failed, signal 9 (Killed)"},
-      {"TIMEOUT", "0:15", 143, "job 1 ended: timeout, signal 15 (Terminated)"},
-      {"CANCELLED", "0:0", 1, "job 1 ended: cancelled, exit code 0"},
-      {"NODE_FAIL", "0:0", 1, "job 1 ended: node fail, exit code 0"},
-      {"OUT_OF_MEMORY", "1:0", 1, "job 1 ended: out of memory, exit code 1"},
-  };
-  for (const EndCase& end : cases) {
-    const std::vector<JobStatus> all = parse_job_status(
-        format_text("JobId=1 JobState={} ExitCode={} Partition=p", end.state, end.exit_code));
-    ASSERT_EQ(all.size(), 1U);
-    EXPECT_TRUE(all[0].has_ended()) << end.state;
-    EXPECT_EQ(all[0].shell_code(), end.code) << end.state;
-    EXPECT_EQ(describe_job(all[0], ""), end.text);
-  }
-}
-
-TEST(QueuePlace, CountsThoseBefore) {
-  EXPECT_EQ(queue_place("9\n12\n14_[0-3%2]\n", "12"), "2 of 3");
-  EXPECT_EQ(queue_place("9\n12\n14_[0-3%2]\n", "14_0-3%2"), "3 of 3");
-  EXPECT_EQ(queue_place("9\n", "12"), "");
-  EXPECT_EQ(queue_place("", "12"), "");
-}
 
 TEST(Pace, GrowsUntilSomethingChanges) {
   using std::chrono::milliseconds;
@@ -89,6 +23,10 @@ TEST(Submission, LeavesOutWhatAnOuterJobSaidOfItself) {
                             {"PMIX_RANK", "0"},
                             {"HVD_SITE_PATH", "/s"},
                             {"HVD_RANK", "0"},
+                            {"RANK", "0"},
+                            {"WORLD_SIZE", "8"},
+                            {"LOCAL_RANK", "0"},
+                            {"LOCAL_WORLD_SIZE", "4"},
                             {"HVD_JOB_KEY", "f"},
                             {"HVD_MASTER_OF", "1.0/n1:20001"},
                             {"MASTER_ADDR", "n1"},
@@ -106,7 +44,7 @@ TEST(Submission, KeepsAMasterOfTheUsersOwn) {
                             {"MASTER_ADDR", "mine"},
                             {"MASTER_PORT", "20001"}});
   EXPECT_EQ(describe_environment(submission_environment(inside)), "MASTER_ADDR=mine\n");
-  const Environment unmarked({{"MASTER_ADDR", "n1"}, {"PATH", "/bin"}});
+  const Environment unmarked({{"MASTER_ADDR", "n1"}, {"PATH", "/bin"}, {"RANK", "0"}});
   EXPECT_EQ(submission_environment(unmarked).variables(), unmarked.variables());
 }
 
@@ -140,34 +78,58 @@ TEST(Submission, KeepsPathsAndSaysWhereTheOutputGoes) {
   EXPECT_EQ(sbatch_command({.output = "x", .array = "0-1"}, places).size(), 4U);
 }
 
-TEST(Submission, SaysWhichVariablesWinOverTheHeader) {
+TEST(Submission, LetsNoVariableWinOverTheHeader) {
   JobPlan plan;
   plan.directives = {{"time", "1:00"}, {"partition", "a"}, {"job-name", "j"}};
   const Environment environment(
       {{"SBATCH_TIMELIMIT", "9:00"}, {"SBATCH_PARTITION", "a"}, {"SBATCH_JOB_NAME", "k"}});
-  EXPECT_EQ(overriding_variables(plan, environment),
-            (std::vector<std::string>{
-                "SBATCH_TIMELIMIT='9:00' of your environment wins over --time=1:00: unset it, or "
-                "type that value",
-                "SBATCH_JOB_NAME='k' of your environment wins over --job-name=j: unset it, or type "
-                "that value"}));
+  const auto contradicted = contradicted_lines(plan, environment);
+  ASSERT_EQ(contradicted.size(), 2U);
+  EXPECT_EQ(describe_contradiction(contradicted[0]),
+            "SBATCH_TIMELIMIT='9:00' of your environment does not count for this job, which has "
+            "--time=1:00\nhint: for that value type --time=9:00");
+  EXPECT_EQ(sbatch_command({.output = "x"}, {"/f", "/w"}, contradicted),
+            (std::vector<std::string>{"sbatch", "--parsable", "--time=1:00", "--job-name=j",
+                                      "--chdir=/w", "/f/job.sh"}));
 }
 
-TEST(Capture, GivesOutputErrorsAndEnd) {
-  const Environment environment = Environment::of_process();
-  const Deadline soon = Deadline::after(std::chrono::seconds(20));
-  const auto captured = capture({"sh", "-c", "echo out; echo err >&2; exit 3"}, environment, soon);
-  ASSERT_TRUE(captured.is_ok()) << captured.status().message();
-  EXPECT_EQ(captured.value().output, "out\n");
-  EXPECT_EQ(captured.value().errors, "err\n");
-  EXPECT_FALSE(captured.value().succeeded());
-  EXPECT_EQ(capture({"no-such-program"}, environment, soon).status().code(), Code::kUnsupported);
+TEST(PreparedJob, HidesSecretsWhereItIsOnlyShown) {
+  JobOptions options{
+      .site = "generic", .nodes = 2, .command = {"train", "--api-key=abc", "--lr=1"}};
+  options.action = JobAction::kSubmit;
+  const auto text = [&options] { return prepare_job(options, Environment()).value().text; };
+  EXPECT_TRUE(text().find("train --api-key=abc --lr=1") != std::string::npos) << text();
+  options.dry_run = true;
+  EXPECT_TRUE(text().find("train '--api-key=(redacted)' --lr=1") != std::string::npos) << text();
 }
 
-TEST(Capture, KillsWhatDoesNotEndInTime) {
-  const auto captured = capture({"sleep", "60"}, Environment::of_process(),
-                                Deadline::after(std::chrono::milliseconds(50)));
-  EXPECT_EQ(captured.status().code(), Code::kTimeout);
+TEST(Submission, KnowsTheVariablesThatHaveOtherNames) {
+  JobPlan plan;
+  plan.directives = {{"array", "0-3"}, {"mem", "4G"}, {"switches", "1"}, {"exclusive", ""}};
+  const Environment environment({{"SBATCH_ARRAY_INX", "0-9"},
+                                 {"SBATCH_MEM_PER_NODE", "1G"},
+                                 {"SBATCH_REQ_SWITCH", "2"},
+                                 {"SBATCH_EXCLUSIVE", "1"}});
+  EXPECT_EQ(contradicted_lines(plan, environment).size(), 3U);
+}
+
+TEST(Submission, SaysThatTheSiteIsNotThisMachine) {
+  SiteConfig far;
+  far.id = "far";
+  far.detect.hostname = "^far";
+  SiteConfig near = far;
+  near.id = "near";
+  near.found_by = "SLURM_CLUSTER_NAME=near";
+  SiteConfig nowhere;
+  nowhere.id = "generic";
+  EXPECT_EQ(
+      elsewhere_note(far, near),
+      "warning: site far is not this machine (which is near, by SLURM_CLUSTER_NAME=near): "
+      "the job goes to the Slurm here\nhint: 'hvdrun script' with the same options prints it, "
+      "to be submitted there");
+  EXPECT_TRUE(elsewhere_note(far, nowhere).find("(no site claims it)") != std::string::npos);
+  EXPECT_EQ(elsewhere_note(far, far), "");
+  EXPECT_EQ(elsewhere_note(nowhere, near), "");  // a file that says nothing of its machines
 }
 
 }  // namespace

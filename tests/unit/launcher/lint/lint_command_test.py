@@ -68,12 +68,60 @@ def check_files(folder: pathlib.Path) -> None:
     several = lint("--site", "generic", "--format", "json", str(job), str(link))
     expect("several files", len(json.loads(several.stdout)["files"]) == 2)
 
-    empty = folder / "empty.sbatch"
-    empty.write_bytes(b"")
-    expect("an empty file is not wrong", lint(str(empty)).returncode == 0)
-    binary = folder / "binary.sbatch"
-    binary.write_bytes(bytes(range(256)) * 20)
-    expect("neither is noise", lint("--format", "sarif", str(binary)).returncode in (0, 1))
+    for name, content, said in (
+        ("empty.sbatch", b"", "empty"),
+        ("binary.sbatch", bytes(range(256)) * 20, "binary"),
+        ("notes.txt", b"buy milk\n", "no job script"),
+    ):
+        path = folder / name
+        path.write_bytes(content)
+        done = lint(str(path))
+        expect(f"{name} is no script: 1, not {done.returncode}", done.returncode == 1)
+        expect(f"{name}: '{said}' in {done.stdout}", said in done.stdout)
+        json.loads(lint("--format", "sarif", str(path)).stdout)
+
+
+def check_programs(folder: pathlib.Path) -> None:
+    """Python programs, by themselves and as what a job script starts."""
+    right = "import hvd.torch as hvd\nhvd.init()\nprint(hvd.rank())\n"
+    program = folder / "train.py"
+    program.write_text(right + "import torch\ntorch.save(model, 'a.pt')\n")
+    alone = lint(str(program))
+    expect("a program is judged: 1", alone.returncode == 1)
+    expect("with its line", f"{program}:5: error: torch.save" in alone.stdout)
+    job = folder / "job.sbatch"
+    job.write_text("#!/bin/bash\n#SBATCH -N 1\nsrun hvdrun python3 train.py\n")
+    both = lint("--site", "generic", "--format", "json", str(job))
+    expect("found beside the job script", both.returncode == 1)
+    files = json.loads(both.stdout)["files"]
+    expect("as a file of its own", [one["path"] for one in files] == [str(job), str(program)])
+
+    program.write_text("from common import start\nimport hvd.torch as hvd\nstart()\nhvd.rank()\n")
+    (folder / "common.py").write_text("import hvd.torch as hvd\ndef start():\n    hvd.init()\n")
+    joined = lint(str(program))
+    expect(f"modules beside it count: {joined.stdout}", joined.returncode == 0)
+    expect("nothing more is said than was seen", "as far as the text" in joined.stdout)
+    program.unlink()
+    alone = lint("--site", "generic", str(job))
+    expect("a program that is not there: 0", alone.returncode == 0)
+    expect("and a note", "train.py: not found from here" in alone.stdout)
+
+
+def check_real_programs(root: pathlib.Path) -> None:
+    """Programs that are right are found to be: the examples, and scripts written for Horovod."""
+    programs = [
+        *root.glob("examples/*/*.py"),
+        *root.glob("tests/python/horovod_scripts/*.py"),
+        *root.glob("tests/python/founding/*.py"),
+    ]
+    programs = [path for path in programs if "hvd" in path.read_text()]
+    expect("there are programs", len(programs) > 30)
+    done = lint("--format", "json", *(str(path) for path in programs))
+    for file in json.loads(done.stdout)["files"]:
+        for finding in file["findings"]:
+            may_be = finding["rule"] in ("unscaled-rate", "not-judged")
+            expect(f"{file['path']}: {finding}", may_be and finding["severity"] == "note")
+    expect("nothing is wrong with them", done.returncode == 0)
 
 
 def check_usage(folder: pathlib.Path) -> None:
@@ -83,7 +131,7 @@ def check_usage(folder: pathlib.Path) -> None:
         (["--env", "x"], "--env"),
         (["--format", "xml", "x"], "not 'xml'"),
         ([str(folder / "absent")], "absent"),
-        ([str(folder)], "sbatch file"),
+        ([str(folder)], "job script"),
         (["--site", "nowhere", "x"], "nowhere"),
         (["--slurm", "new", "x"], "'new' is no version"),
     ):
@@ -139,6 +187,8 @@ def main() -> None:
         folder = pathlib.Path(name)
         check_usage(folder)
         check_files(folder)
+        check_programs(folder)
+    check_real_programs(pathlib.Path(__file__).resolve().parents[4])
     check_environment()
     check_colour()
 

@@ -38,6 +38,7 @@ CASES = (
     ("#SBATCH --nodes=2 --nodes=4", ("nodes", "4")),
     ("#SBATCH -C gpu&hbm80g", ("constraint", "gpu&hbm80g")),
     ("#SBATCH --time=1:00:00", ("time", "01:00:00")),
+    ("#SBATCH --mem=0 --mem-per-cpu=3G", None),
     ("#SBATCH -C gpu & hbm80g", None),
     ("#SBATCH --ntask-per-node=4", None),
     ("#SBATCH --ntask=4", None),
@@ -49,8 +50,13 @@ CASES = (
 )
 # Lines that are comments to sbatch.
 COMMENTS = (" #SBATCH --nodes=7", "#sbatch --nodes=7", "##SBATCH --nodes=7", "# SBATCH --nodes=7")
-# Files that sbatch refuses as a whole.
-REFUSED = ("#SBATCH --nodes=1\necho\n", "#!/bin/bash\r\n#SBATCH --nodes=1\r\necho\r\n")
+# Files that sbatch refuses as a whole, and lint's rule.
+REFUSED = (
+    ("#SBATCH --nodes=1\necho\n", "no-batch-script"),
+    ("#!/bin/bash\r\n#SBATCH --nodes=1\r\necho\r\n", "no-batch-script"),
+    ("", "no-script"),
+    ("#!/bin/bash\n#SBATCH --nodes=1\necho \0\n", "no-script"),
+)
 
 
 def run(words: list[str], **variables: str) -> subprocess.CompletedProcess:
@@ -99,9 +105,9 @@ def main() -> None:
                 wanted = f"{option[0]:<20}: {option[1]}\n"
                 assert wanted in said, f"sbatch does not read {wanted!r} in {line!r}: {said}"
                 assert not errors, f"lint finds {errors} in {line!r}"
-        for text in REFUSED:
+        for text, rule in REFUSED:
             assert "defined options" not in read_by_sbatch(text), f"sbatch takes {text!r}"
-            assert "no-batch-script" in errors_of_lint(text), f"lint takes {text!r}"
+            assert rule in errors_of_lint(text), f"lint takes {text!r}"
         for line in COMMENTS:
             said = read_by_sbatch(f"#!/bin/bash\n#SBATCH --ntasks=1\n{line}\necho\n")
             assert "defined options" in said and ": 7\n" not in said, f"sbatch reads {line!r}"

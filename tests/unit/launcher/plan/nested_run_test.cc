@@ -62,7 +62,7 @@ TEST(NestedRun, RanksOfNpAreHvdrunsInEverySituation) {
     EXPECT_EQ(identity.value()->source, "hvdrun");
     EXPECT_EQ(identity.value()->rank, 2);
     EXPECT_EQ(identity.value()->size, 3);
-    EXPECT_EQ(identity.value()->details.size(), 1U);
+    EXPECT_EQ(identity.value()->details.size(), 2U) << "hvdrun, RANK and WORLD_SIZE, and no other";
   }
   EXPECT_GE(count, 60U);
 }
@@ -83,6 +83,29 @@ TEST(NestedRun, NodesOfMpirunAreKnownToBeSeveral) {
   EXPECT_EQ(nodes("mpich.env", {"jz1", "jz2"}), 1);
   EXPECT_EQ(nodes("flux.env", {"box"}), 2);
   EXPECT_EQ(nodes("rank_and_world_size.env", {"box"}), 1);
+}
+
+TEST(NestedRun, InARankOfSeveralIsRefusedUnlessItIsMeant) {
+  Allocation allocation;
+  allocation.host = "box";
+  allocation.hosts = {"box"};
+  allocation.mask = {0, 1};
+  RunOptions options;
+  options.ranks = 2;
+  options.command = {"prog"};
+  EXPECT_TRUE(place(options, allocation).is_ok()) << "a laptop";
+  allocation.around = Identity{.rank = 0, .size = 1, .source = "Slurm step", .details = {}};
+  EXPECT_TRUE(place(options, allocation).is_ok()) << "srun -n1 hvdrun -np 2";
+  allocation.around = Identity{.rank = 3, .size = 8, .source = "Slurm step", .details = {}};
+  const Status of_step = place(options, allocation).status();
+  EXPECT_EQ(of_step.code(), Code::kInvalidArgument);
+  EXPECT_THAT(of_step.message(), testing::HasSubstr("rank 3 of 8 already (by Slurm step)"));
+  EXPECT_THAT(of_step.message(), testing::HasSubstr("srun --ntasks-per-node=N hvdrun PROGRAM"));
+  allocation.around->source = "hvdrun";
+  EXPECT_THAT(place(options, allocation).status().message(),
+              testing::HasSubstr("`hvdrun PROGRAM` becomes this rank"));
+  options.nested = true;
+  EXPECT_TRUE(place(options, allocation).is_ok());
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ TEST(SlurmJob, OneSrunStartsAllParts) {
   options.command = {"prog"};
   const Placement placement = place(options, allocation).value();
   EXPECT_EQ(placement.size, 8);
-  const auto commands = build_commands(options, placement, {}, allocation.environment, "hvdrun");
+  const auto commands =
+      build_commands(options, placement, {}, {}, allocation.environment, "hvdrun");
   EXPECT_THAT(commands.at(0).arguments, Contains("--het-group=0-1"));
   // SLURM_CPUS_PER_TASK is part 0's alone.
   EXPECT_THAT(commands.at(0).arguments, Not(Contains(HasSubstr("--cpus-per-task"))));

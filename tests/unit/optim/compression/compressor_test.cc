@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/compression/compressor.h"
 
+#include <cmath>
+#include <utility>
+
 #include "compression/ranks.h"
 
 namespace hvd {
@@ -39,6 +42,10 @@ TEST(Compression, RefusesWhatItCannotDo) {
            {.method = static_cast<CompressionMethod>(99)},
            {.method = CompressionMethod::kTopK, .ratio = 0},
            {.method = CompressionMethod::kTopK, .ratio = 1.5},
+           {.method = CompressionMethod::kTopK, .momentum = 1},
+           {.method = CompressionMethod::kTopK, .momentum = -0.1},
+           {.method = CompressionMethod::kTopK, .momentum = NAN},
+           {.method = CompressionMethod::kPowerSgd, .momentum = 0.9},
            {.method = CompressionMethod::kPowerSgd, .rank = 0},
            {.method = CompressionMethod::kPowerSgd, .rank = 65},
        }) {
@@ -51,11 +58,41 @@ TEST(Compression, RefusesWhatItCannotDo) {
   EXPECT_EQ(make_compressor(top, "w", many).status().code(), Code::kUnsupported);
 }
 
+/// What is kept is in true units, so that a loss scale may change from step to step.
+TEST(Compression, GivesTheSameAtEveryLossScale) {
+  for (const Compression& compression : std::initializer_list<Compression>{
+           {.method = CompressionMethod::kFloat8E4m3, .smallest = 1},
+           {.method = CompressionMethod::kTopK, .ratio = 0.05, .smallest = 1},
+           {.method = CompressionMethod::kTopK, .ratio = 0.05, .smallest = 1, .momentum = 0.5},
+           {.method = CompressionMethod::kTopK, .smallest = 1'000, .momentum = 0.5},
+           {.method = CompressionMethod::kPowerSgd, .smallest = 1}}) {
+    Ranks plain(2, compression, {30, 20});
+    Ranks scaled(2, compression, {30, 20});
+    for (std::uint32_t step = 1; step < 9; ++step) {
+      const float unit = std::ldexp(1.0F, static_cast<int>(5 * step % 17));
+      auto expected = noise_by_rank(2, 600, step);
+      auto gradients = expected;
+      for (Vector& one : gradients) {
+        for (float& value : one) value *= unit;
+      }
+      plain.step(expected);
+      scaled.step(gradients, {ReduceOp::kAverage}, unit);
+      for (float& value : gradients[0]) value /= unit;
+      ASSERT_TRUE(same_bits(gradients[0], expected[0])) << name_of(compression.method) << step;
+    }
+    EXPECT_EQ(plain.state(0), scaled.state(0)) << name_of(compression.method);
+  }
+}
+
 TEST(Compression, GoesOnFromItsStateWithTheSameBits) {
-  for (const CompressionMethod method :
-       {CompressionMethod::kFloat8E4m3, CompressionMethod::kFloat8E5m2, CompressionMethod::kTopK,
-        CompressionMethod::kPowerSgd}) {
-    const Compression compression{.method = method, .ratio = 0.05, .rank = 2, .smallest = 1};
+  for (const auto& [method, momentum] : std::initializer_list<std::pair<CompressionMethod, double>>{
+           {CompressionMethod::kFloat8E4m3, 0},
+           {CompressionMethod::kFloat8E5m2, 0},
+           {CompressionMethod::kTopK, 0},
+           {CompressionMethod::kTopK, 0.9},
+           {CompressionMethod::kPowerSgd, 0}}) {
+    const Compression compression{
+        .method = method, .ratio = 0.05, .rank = 2, .smallest = 1, .momentum = momentum};
     Ranks first(2, compression, {30, 20});
     for (std::uint32_t step = 1; step < 4; ++step) {
       auto gradients = noise_by_rank(2, 600, step);

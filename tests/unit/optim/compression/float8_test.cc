@@ -23,7 +23,7 @@ class Float8Compression : public testing::TestWithParam<Case> {
 TEST_P(Float8Compression, AveragesWithinItsRoundingError) {
   constexpr std::size_t kCount = 1'000;
   for (const std::size_t size : {1U, 2U, 5U}) {
-    for (const float magnitude : {1e-30F, 1e-4F, 1.0F, 1e30F}) {
+    for (const float magnitude : {1e-33F, 1e-30F, 1e-4F, 1.0F, 1e30F, 1e38F}) {
       Ranks ranks(size, compression(), {kCount});
       auto gradients = noise_by_rank(size, kCount);
       for (Vector& one : gradients) {

@@ -119,6 +119,65 @@ TEST(PowerSgd, SurvivesAStepOfZerosAndOneThatIsNotFinite) {
   EXPECT_LT(distance(gradients[0], matrix), 1e-4 * norm(matrix));
 }
 
+/// The same at every size: what comes out grows with what goes in.
+TEST(PowerSgd, WorksAtEveryNorm) {
+  constexpr std::size_t kRows = 64;
+  constexpr std::size_t kColumns = 48;
+  constexpr int kSteps = 8;
+  std::vector<Vector> expected;
+  for (const double size : {1.0, 1e-36, 1e-30, 1e-11, 1e8, 1e20, 1e30, 1e36}) {
+    Ranks ranks(2, power_sgd(2), {kRows, kColumns});
+    for (int step = 0; step < kSteps; ++step) {
+      auto gradients = noise_by_rank(2, kRows * kColumns, static_cast<std::uint32_t>(step));
+      for (Vector& one : gradients) {
+        for (float& value : one) value = static_cast<float>(value * size);
+      }
+      ranks.step(gradients);
+      expect_same_on_all(gradients);
+      for (float& value : gradients[0]) value = static_cast<float>(value / size);
+      if (size == 1.0) expected.push_back(gradients[0]);
+      const auto at = static_cast<std::size_t>(step);
+      EXPECT_LT(distance(gradients[0], expected[at]), 1e-2 * norm(expected[at])) << size << step;
+    }
+  }
+}
+
+/// P is finite, Q is not.
+TEST(PowerSgd, AResultThatOverflowsIsALostStep) {
+  const Vector matrix = low_rank(8, 8, 2, 9);
+  Ranks ranks(2, power_sgd(2), {8, 8});
+  std::vector<Vector> gradients(2, noise(64, 4));
+  ranks.step(gradients);
+  const Bytes before = ranks.state(0);
+  for (const Allreduce& large : {Allreduce{ReduceOp::kSum, 1, 1e38}, {ReduceOp::kSum, 1, 3e38}}) {
+    gradients.assign(2, Vector(64, 1.0F));
+    ranks.step(gradients, large);
+    expect_same_on_all(gradients);
+    for (const float value : gradients[0]) ASSERT_TRUE(std::isnan(value));
+    EXPECT_EQ(ranks.state(0), before);
+  }
+}
+
+TEST(PowerSgd, AStepThatIsNotFiniteLeavesEveryRankAsItWas) {
+  Ranks ranks(3, power_sgd(2), {8, 8});
+  auto gradients = noise_by_rank(3, 64, 1);
+  ranks.step(gradients);
+  const std::vector<Bytes> before{ranks.state(0), ranks.state(1), ranks.state(2)};
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
+    gradients = noise_by_rank(3, 64, 2);
+    gradients[1][7] = bad;
+    ranks.step(gradients);
+    expect_same_on_all(gradients);
+    for (const float value : gradients[0]) ASSERT_TRUE(std::isnan(value));
+    for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.state(rank), before[rank]);
+    EXPECT_EQ(ranks.bytes_sent(), 2 * 8 * sizeof(float));  // P alone
+  }
+  gradients = noise_by_rank(3, 64, 2);  // finite here, but not all of the step
+  ranks.step(gradients, {ReduceOp::kAverage}, 1, false);
+  for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.state(rank), before[rank]);
+}
+
 TEST(PowerSgd, StartsDifferentlyForEveryName) {
   const Tensor gradient{.shape = {30, 30}};
   ByteWriter a;

@@ -32,21 +32,38 @@ class Ranks {
   std::size_t bytes_sent() const { return bytes_sent_; }
 
   /// Replaces the gradients of all ranks by what the ranks make of them.
-  void step(std::vector<Vector>& gradients, const Allreduce& allreduce = {ReduceOp::kAverage}) {
+  void step(std::vector<Vector>& gradients, const Allreduce& allreduce = {ReduceOp::kAverage},
+            double unit = 1, bool others_are_finite = true) {
     bytes_sent_ = 0;
+    held_.clear();
     std::vector<std::optional<Exchange>> exchanges;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      exchanges.emplace_back(
-          ranks_[rank]->begin(gradients[rank], allreduce, static_cast<int>(ranks_.size())));
+      exchanges.emplace_back(ranks_[rank]->begin({.gradient = gradients[rank],
+                                                  .allreduce = allreduce,
+                                                  .ranks = static_cast<int>(ranks_.size()),
+                                                  .unit = unit}));
     }
     while (exchanges.front()) {
-      const auto gathered = run(exchanges);
+      held_.push_back(run(exchanges));
+      const auto& gathered = held_.back();
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         const GatherResult* const result = gathered.empty() ? nullptr : &gathered[rank];
         exchanges[rank] = ranks_[rank]->resume(result).value();
         ASSERT_EQ(exchanges[rank].has_value(), exchanges.front().has_value());
       }
     }
+    const bool is_finite = ranks_.front()->is_finite();
+    for (const auto& one : ranks_) {
+      ASSERT_EQ(one->is_finite(), is_finite);
+      one->finish(is_finite && others_are_finite);
+    }
+  }
+
+  /// What a rank keeps between steps.
+  Bytes state(std::size_t rank) const {
+    ByteWriter writer;
+    ranks_[rank]->save(writer);
+    return writer.take();
   }
 
  private:
@@ -108,6 +125,7 @@ class Ranks {
   }
 
   std::vector<std::unique_ptr<Compressor>> ranks_;
+  std::vector<std::vector<GatherResult>> held_;  ///< Of this step.
   std::size_t bytes_sent_ = 0;
 };
 

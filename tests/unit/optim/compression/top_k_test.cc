@@ -82,10 +82,94 @@ TEST(TopK, AStepThatIsNotFiniteLeavesTheResidual) {
   EXPECT_EQ(gradients[0], (Vector{0, 3, 0, 0}));
 }
 
+TEST(TopK, AStepThatIsNotFiniteLeavesEveryRankAsItWas) {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
+    Ranks ranks(3, top_k(0.1), {100});
+    auto gradients = noise_by_rank(3, 100, 1);
+    ranks.step(gradients);
+    const std::vector<Bytes> before{ranks.state(0), ranks.state(1), ranks.state(2)};
+    gradients = noise_by_rank(3, 100, 2);
+    gradients[1][7] = bad;
+    ranks.step(gradients);
+    expect_same_on_all(gradients);
+    for (const float value : gradients[0]) ASSERT_TRUE(std::isnan(value));
+    for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.state(rank), before[rank]);
+  }
+}
+
+/// Finite on each rank, and perhaps not together.
+TEST(TopK, AResultThatOverflowsIsALostStep) {
+  Ranks ranks(2, top_k(0.25), {4});
+  std::vector<Vector> gradients(2, Vector{2e38F, 1, 1, 1});
+  const Bytes before = ranks.state(0);
+  ranks.step(gradients, {ReduceOp::kSum});
+  EXPECT_TRUE(std::isnan(gradients[1][0]) && std::isnan(gradients[1][1]));
+  EXPECT_EQ(ranks.state(0), before);
+}
+
+TEST(TopK, WorksAtEveryNorm) {
+  for (const double size : {1e-36, 1e-30, 1e-11, 1.0, 1e8, 1e30, 1e36}) {
+    Ranks ranks(2, top_k(0.25), {8});
+    std::vector<double> total(8, 0.0);
+    for (int step = 0; step < 40; ++step) {
+      std::vector<Vector> gradients(2, Vector(8, static_cast<float>(size)));
+      ranks.step(gradients);
+      for (std::size_t i = 0; i < 8; ++i) total[i] += gradients[0][i];
+    }
+    for (const double sum : total) EXPECT_NEAR(sum / size, 40, 4);
+  }
+}
+
+TEST(TopK, CorrectsMomentumAndForgetsItWhereAnElementWasSent) {
+  Ranks ranks(
+      1, {.method = CompressionMethod::kTopK, .ratio = 0.25, .smallest = 1, .momentum = 0.5}, {4});
+  std::vector<Vector> gradients{{8, 4, 0, 0}};
+  ranks.step(gradients);
+  EXPECT_EQ(gradients[0], (Vector{8, 0, 0, 0}));
+  gradients[0] = Vector(4, 0.0F);  // u: 0, 2; v: 0, 6
+  ranks.step(gradients);
+  EXPECT_EQ(gradients[0], (Vector{0, 6, 0, 0}));
+  gradients[0] = {0, 0, 4, 1};  // u: 0, 0, 4, 1
+  ranks.step(gradients, {ReduceOp::kAverage}, 1, false);
+  EXPECT_EQ(gradients[0], (Vector{0, 0, 4, 0}));
+  gradients[0] = {0, 0, 4, 1};  // that step did not count
+  ranks.step(gradients);
+  EXPECT_EQ(gradients[0], (Vector{0, 0, 4, 0}));
+  gradients[0] = Vector(4, 0.0F);
+  ranks.step(gradients, {ReduceOp::kAverage}, 2);  // u: 0, 0, 0, 0.5; v: 1.5; twice that
+  EXPECT_EQ(gradients[0], (Vector{0, 0, 0, 3}));
+}
+
+/// The optimizer has no momentum then: gradients that travel whole need one, too.
+TEST(TopK, GivesMomentumToWhatTravelsWhole) {
+  for (const Compression& whole : std::initializer_list<Compression>{
+           {.method = CompressionMethod::kTopK, .smallest = 3, .momentum = 0.5},
+           {.method = CompressionMethod::kTopK, .ratio = 0.9, .smallest = 1, .momentum = 0.5}}) {
+    Ranks ranks(2, whole, {2});
+    std::vector<Vector> gradients{{1, 2}, {3, 2}};
+    ranks.step(gradients, {ReduceOp::kSum, 0.25, 2});  // half of the sum
+    EXPECT_EQ(gradients[0], (Vector{2, 2}));
+    gradients = {{8, 0}, {0, 0}};  // of a scale of 4
+    ranks.step(gradients, {ReduceOp::kSum, 0.25, 2}, 4);
+    expect_same_on_all(gradients);
+    EXPECT_EQ(gradients[0], (Vector{8, 4}));
+    const Bytes before = ranks.state(1);
+    gradients = {{1, INFINITY}, {0, 0}};
+    ranks.step(gradients);
+    EXPECT_TRUE(std::isnan(gradients[1][0]) && std::isnan(gradients[1][1]));
+    EXPECT_EQ(ranks.state(1), before);
+    gradients = {{1, 1}, {1, 1}};
+    ranks.step(gradients, {ReduceOp::kAverage}, 1, false);
+    EXPECT_EQ(ranks.state(1), before);
+    EXPECT_EQ(gradients[1], (Vector{3, 2}));
+  }
+}
+
 TEST(TopK, RefusesAnIndexBeyondTheGradient) {
   Ranks ranks(1, top_k(0.25), {4});
   Vector gradient{4, 3, 2, 1};
-  ranks[0].begin(gradient, {ReduceOp::kAverage}, 1);
+  ranks[0].begin({.gradient = gradient});
   GatherResult gathered;
   gathered.rows = {2};
   gathered.data.reset(new std::byte[8]);

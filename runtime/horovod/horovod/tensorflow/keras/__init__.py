@@ -7,11 +7,13 @@ model.compile(optimizer=hvd.DistributedOptimizer(optimizer), loss=loss)
 model.fit(data, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 """
 
+import sys
+
 from horovod.common.util import check_extension
 
 check_extension("horovod.keras", "HOROVOD_WITH_TENSORFLOW", __file__, "mpi_lib")
 
-from horovod import _job  # noqa: E402 (the check comes first, as in every binding)
+from horovod import _dropped, _job  # noqa: E402 (the check comes first, as in every binding)
 from horovod._job import *  # noqa: E402, F403 (the same names)
 from horovod.tensorflow.keras import callbacks, elastic  # noqa: E402
 from hvd.tensorflow.keras import (  # noqa: E402
@@ -25,6 +27,9 @@ from hvd.tensorflow.keras import (  # noqa: E402
     load_model,
     reducescatter,
 )
+
+_dropped.adapt_tensorflow_keras()
+__getattr__ = _dropped.late_names(sys.modules[__name__])
 
 __all__ = [
     "Compression",

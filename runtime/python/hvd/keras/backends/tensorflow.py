@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,7 +13,10 @@ from hvd import _lib
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.settings import Settings, is_shared
 from hvd.tensorflow import operations, reducer
+from hvd.tensorflow.averages import times
 from hvd.tensorflow.compression import Compression
+from hvd.tensorflow.own_gpu import use_own_gpu
+from hvd.tensorflow.replicas import VariablesGuard
 from hvd.work import Min, work_among
 
 VARIABLES = (tf.Variable,)
@@ -24,8 +27,10 @@ __all__ = [
     "all_true",
     "broadcast",
     "broadcast_global_variables",
+    "guard",
     "reduce_gradients",
     "scaled",
+    "use_own_gpu",
 ]
 
 
@@ -36,12 +41,17 @@ def reduce_gradients(
     return reducer.reduce_gradients(gradients, settings, variables, names=names)
 
 
+def guard(settings: Settings, named: Callable[[], list[tuple[str, Any]]]) -> VariablesGuard:
+    """What compares these variables over ranks."""
+    return VariablesGuard(settings.check_replicas, settings.process_set, named)
+
+
 def scaled(gradient: Any, factor: float) -> Any:
     """The gradient times a number."""
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values * tf.cast(factor, gradient.dtype)
+        values = times(gradient.values, factor)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient * tf.cast(factor, gradient.dtype)
+    return times(gradient, factor)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -55,10 +65,11 @@ def all_true(flag: Any, name: str, process_set: ProcessSet = global_process_set)
 
 def broadcast(
     variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
-) -> None:
-    """Gives variables of Keras the values of one rank."""
-    if variables and is_shared(process_set):
-        hvd.tensorflow.broadcast_variables(variables, root_rank, process_set)
+) -> Any:
+    """Gives variables of Keras the values of one rank; in a graph of TensorFlow 1 the operation will."""
+    if not variables or not is_shared(process_set):
+        return None
+    return hvd.tensorflow.broadcast_variables(variables, root_rank, process_set)
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

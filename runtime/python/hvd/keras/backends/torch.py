@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,11 @@ import torch
 import hvd.torch
 from hvd import api
 from hvd.errors import UnsupportedError
+from hvd.local_device import local_device
 from hvd.process_sets import ProcessSet, global_process_set
+from hvd.replica_guard import Guard
 from hvd.settings import Settings, is_shared
+from hvd.torch import replicas
 from hvd.torch.compression import Compression
 from hvd.work import Min
 
@@ -24,8 +27,10 @@ __all__ = [
     "all_true",
     "broadcast",
     "broadcast_global_variables",
+    "guard",
     "reduce_gradients",
     "scaled",
+    "use_own_gpu",
 ]
 
 
@@ -60,6 +65,28 @@ def reduce_gradients(
     for index, gradient in zip(present, reduced):
         result[index] = gradient
     return result
+
+
+class _TensorsGuard(Guard):
+    """Compares where gradients have been reduced, before they are applied; without a wait."""
+
+    def after(self, gradients: list[Any]) -> list[Any]:
+        """The reduced gradients, after what is due."""
+        if is_shared(self._process_set):
+            self.reductions += 1
+            self.act()
+        return gradients
+
+
+def guard(settings: Settings, named: Callable[[], list[tuple[str, Any]]]) -> Guard:
+    """What compares these tensors over ranks; for the first time after the first update."""
+    return _TensorsGuard(
+        settings.check_replicas,
+        settings.process_set,
+        lambda: replicas.reading_of([tensor for _, tensor in named()]),
+        lambda: replicas.entries_of(named()),
+        first=2,
+    )
 
 
 def scaled(gradient: Any, factor: float) -> Any:
@@ -97,3 +124,9 @@ def broadcast_global_variables(root_rank: int) -> None:
         "broadcast_global_variables: Keras on torch keeps no list of all variables: give model.fit "
         f"hvd.keras.callbacks.BroadcastGlobalVariablesCallback({root_rank})"
     )
+
+
+def use_own_gpu() -> None:
+    """Tensors without a device of their own are made on the GPU of this rank."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_device(torch.cuda.device_count()))

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras as _keras
-
 import hvd.keras as _ours
 from hvd.errors import UnsupportedError
 from hvd.groups import Groups
 from hvd.keras import *  # noqa: F403 (all of its names)
+from hvd.keras import generations as _generations
+from hvd.keras.optimizer import Given
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.work import Average
 
-if _keras.backend.backend() != "tensorflow":
+_generations.check_tensorflow_keras()
+if _generations.default().backend() != "tensorflow":
     raise UnsupportedError(
-        f"hvd.tensorflow.keras: Keras computes with {_keras.backend.backend()} here: import hvd.keras "
+        f"hvd.tensorflow.keras: Keras computes with {_generations.default().backend()} here: import hvd.keras "
         "instead, or set KERAS_BACKEND to tensorflow before Keras is imported"
     )
 
@@ -26,7 +27,7 @@ __all__ = [*_ours.__all__, "callbacks", "elastic"]
 
 
 def DistributedOptimizer(  # type: ignore[no-redef]  # noqa: N802 (the name that users know)
-    optimizer: Any,
+    optimizer: Given,
     name: str | None = None,
     device_dense: str = "",
     device_sparse: str = "",
@@ -40,10 +41,20 @@ def DistributedOptimizer(  # type: ignore[no-redef]  # noqa: N802 (the name that
     groups: Groups = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
-) -> Any:
+) -> Given:
     """As ``hvd.keras.DistributedOptimizer``, with its arguments in the order that Horovod has here.
 
-    >>> type(DistributedOptimizer(_keras.optimizers.SGD(0.1))).__name__
+    Parameters
+    ----------
+    optimizer, name, device_dense, device_sparse, compression, sparse_as_dense
+        As of ``hvd.keras.DistributedOptimizer``.
+    gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients
+        As of ``hvd.keras.DistributedOptimizer``.
+    num_groups, groups, process_set, scale_local_gradients
+        As of ``hvd.keras.DistributedOptimizer``.
+
+    >>> import keras
+    >>> type(DistributedOptimizer(keras.optimizers.SGD(0.1))).__name__
     'SGD'
     """
     return _ours.DistributedOptimizer(

@@ -1,168 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of an operation after it has been submitted: a wait, or a future."""
+"""Threads that fulfil futures."""
 
 from __future__ import annotations
 
 import collections
-import datetime
-import queue
 import threading
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
-import torch
-from torch._C import _distributed_c10d as _c10d
+from hvd.torch.distributed import futures
 
-from hvd import api
-from hvd.errors import DeadlineError
-
-_BASE: Any = _c10d.Work
 _KEPT = 256
 _RESULTS_KEPT = 8
+_MOST_IDLE = 2
+# A callback that runs so long may wait for what comes after it, in a way that nobody sees.
+_PATIENCE_SECONDS = 0.02
+# An operation may end before one that is older: its callback may be what another rank waits for
+# before it calls the older one. That is looked for at first so soon, then less often.
+_FIRST_LOOK_SECONDS = 0.001
+_LOOK_SECONDS = 0.01
+# A thread that comes back from C++ when the interpreter has gone ends the program with SIGABRT.
+_END_SECONDS = 1.0
 
 
-class Operation(NamedTuple):
-    """An operation on its way."""
+class Completed(Protocol):
+    """What has futures."""
 
-    handle: int
-    deadline: float  # of time.monotonic()
-    what: str  # for messages
-    finish: Callable[[int], None] | None  # puts the result where the caller wants it
-
-    def complete(self, deadline: float) -> None:
-        """Waits for the result and puts it where it belongs; until then it may be called again."""
-        try:
-            api.wait(self.handle, deadline)
-        except DeadlineError as error:
-            if not api.is_done(self.handle):
-                raise _Late(self._late()) from None
-            self._release()
-            raise error
-        except Exception:
-            self._release()
-            raise
-        try:
-            if self.finish is not None:
-                self.finish(self.handle)
-        finally:
-            self._release()
-
-    def _late(self) -> str:
-        return (
-            f"rank {api.rank()}: {self.what} did not complete within the timeout: another rank has "
-            "not called it. The report of stalled tensors (HVD_STALL_CHECK_TIME_SECONDS) names the "
-            "ranks; new_group() and init_process_group() take a longer timeout"
-        )
-
-    def _release(self) -> None:
-        api.borrowed.pop(("torch.distributed", self.handle), None)
-        api.release(self.handle)
-
-
-class _Late(DeadlineError):
-    """The operation is still on its way."""
-
-
-def _outcome(source: torch.futures.Future) -> Any:
-    value = source.value()
-    if isinstance(value, Exception):
-        raise value
-    return value
-
-
-class HvdWork(_BASE):
-    """What ``async_op=True`` gives; whoever waits first completes the operation."""
-
-    def __init__(self, operation: Operation, completions: Completions, result: Any) -> None:
-        super().__init__()
-        self._operation: Operation | None = operation
-        self._completions = completions
-        self._lock = threading.Lock()
-        self._error: Exception | None = None
-        self._result = result
-        self._source: torch.futures.Future | None = None
-        self._future: torch.futures.Future | None = None
-
-    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
-        """Returns when the result is there, or raises what went wrong; releases the GIL."""
-        with self._lock:
-            operation = self._operation
-            if operation is not None:
-                deadline = operation.deadline
-                if timeout:
-                    deadline = min(deadline, time.monotonic() + timeout.total_seconds())
-                self._complete(operation, deadline)
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def _complete(self, operation: Operation, deadline: float) -> None:
-        try:
-            operation.complete(deadline)
-        except _Late as error:
-            if deadline < operation.deadline:
-                raise  # this wait had a shorter limit than the operation
-            self._error = error  # what the engine may still write to stays borrowed
-        except Exception as error:
-            self._error = error
-        self._operation = None
-
-    def get_future(self) -> torch.futures.Future:
-        """A future whose value is the list of tensors."""
-        with self._lock:
-            if self._future is not None:
-                return self._future
-            self._source = torch.futures.Future()
-            # set_exception() makes the exception a value for C++, which DDP takes for a list of
-            # tensors and dies; one that a callback raises is an error for both.
-            self._future = self._source.then(_outcome)
-            is_over = self._operation is None
-        if is_over:
-            self.fulfil()
-        else:
-            self._completions.add(self)
-        return self._future
+    def is_over(self, seconds: float) -> bool:
+        """Whether it is over, or late, after at most so many seconds; raises nothing."""
 
     def fulfil(self) -> None:
-        """Waits and sets the future, if one is wanted."""
-        result, source = self._result, self._source
-        try:
-            self.wait()
-        except Exception as error:
-            result = error
-        if source is not None:
-            source.set_result(result)
-
-    def is_completed(self) -> bool:
-        """True when ``wait()`` would return at once."""
-        operation = self._operation
-        return operation is None or api.is_done(operation.handle)
-
-    def result(self) -> Any:
-        """The tensors, after ``wait()``."""
-        self.wait()
-        return self._result
+        """Sets the futures, which runs their callbacks on this thread; raises nothing."""
 
     def forget_result(self) -> None:
-        """For a work that lives on only to be waited for."""
-        if self._operation is None:
-            self._result = None
-
-    def __del__(self) -> None:
-        # Nobody waited: the memory must live on, and what belongs elsewhere be put there.
-        operation = getattr(self, "_operation", None)
-        if operation is not None and api.is_initialized():
-            self._completions.add(HvdWork(operation, self._completions, None))
+        """It lives on only to be waited for."""
 
 
 class Completions:
-    """Fulfils futures in the order of the operations of one process group, on a thread of its own.
+    """Fulfils futures of one process group.
 
-    The thread exists from the first future on and waits without the interpreter lock.
+    One thread leads: it waits for an operation, without the interpreter lock. Then another leads,
+    while this one runs the callbacks. Callbacks start in the order in which the operations end,
+    each after the one before it has ended or waits for something. So there are as many threads as
+    callbacks that wait, and two more; they exist from the first future on. Thread-safe.
 
     Parameters
     ----------
+    label
+        For the names of the threads.
     keeps
         Whether the latest works are kept: where C++ alone holds a Work that Python made, older
         versions of PyTorch lose its Python half, and a wait for it would never end.
@@ -171,12 +58,19 @@ class Completions:
     def __init__(self, label: str, keeps: bool) -> None:
         self._label = label
         self.keeps = keeps
-        self._kept: collections.deque[HvdWork] = collections.deque(maxlen=_KEPT)
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._queue: queue.SimpleQueue[HvdWork | None] = queue.SimpleQueue()
+        self._kept: collections.deque[Any] = collections.deque(maxlen=_KEPT)
+        self._changed = threading.Condition()
+        self._queue: collections.deque[Completed] = collections.deque()
+        self._leads = False  # a thread waits for an operation, or for its turn
+        self._idle = 0  # threads that wait for work
+        self._running = 0  # threads in callbacks
+        self._waiting = 0  # those of them that wait
+        self._stopped = False
+        self._ending = False
+        self._threads = 0
+        _all.add(self)
 
-    def keep(self, work: HvdWork) -> None:
+    def keep(self, work: Completed) -> None:
         """Keeps a work for as long as C++ may wait for it, and its result a while."""
         if not self.keeps:
             return
@@ -184,28 +78,116 @@ class Completions:
         if len(self._kept) > _RESULTS_KEPT:
             self._kept[-1 - _RESULTS_KEPT].forget_result()
 
-    def add(self, work: HvdWork) -> None:
-        """To be waited for, after those before it."""
-        self._queue.put(work)
-        if self._thread is not None:
-            return
-        with self._lock:
-            if self._thread is None:
-                name = f"hvd-torch-group-{self._label}"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                self._thread.start()
+    def add(self, work: Completed) -> None:
+        """To be fulfilled, after those before it."""
+        with self._changed:
+            self._queue.append(work)
+            self._stopped = False
+            self._find_leader()
 
     def stop(self) -> None:
-        """Ends the thread after what is under way."""
-        with self._lock:
-            if self._thread is not None:
-                self._queue.put(None)
-                self._thread = None
+        """Ends the threads after what is under way."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Ends the threads at the end of the program, except those in callbacks that do not."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._threads == 0, _END_SECONDS)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around whatever a callback waits for: the next one may start."""
+        with self._changed:
+            self._waiting += 1
+            self._tell_leader()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._waiting -= 1
+
+    def _find_leader(self) -> None:
+        # At the end of the program no thread starts any more; what is queued stays alive.
+        if self._leads or self._ending or not self._queue:
+            return
+        if self._idle:
+            self._changed.notify()  # where nobody leads, only idle threads wait
+            return
+        self._idle += 1
+        self._threads += 1
+        name = f"hvd-torch-group-{self._label}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def _run(self) -> None:
-        while True:
-            work = self._queue.get()
+        futures.serve(self.waiting)
+        try:
+            self._serve()
+        finally:
+            with self._changed:
+                self._threads -= 1
+                self._changed.notify_all()
+
+    def _serve(self) -> None:
+        while self._take_lead():
+            work = self._await_one()
             if work is None:
                 return
+            with self._changed:
+                self._changed.wait_for(self._is_my_turn, _PATIENCE_SECONDS)
+                self._leads = False
+                self._running += 1
+                self._find_leader()
             work.fulfil()
             del work  # its tensors may be freed while the next one is awaited
+            with self._changed:
+                self._running -= 1
+                self._idle += 1
+                self._tell_leader()
+
+    def _tell_leader(self) -> None:
+        # It may wait for its turn; idle threads that wake for nothing take the interpreter lock.
+        if self._leads:
+            self._changed.notify_all()
+
+    def _is_my_turn(self) -> bool:
+        return self._running <= self._waiting
+
+    def _take_lead(self) -> bool:
+        """False where this thread is not needed any more."""
+        with self._changed:
+            while self._leads or not self._queue:
+                is_unwanted = self._idle > _MOST_IDLE or (self._stopped and not self._queue)
+                if is_unwanted or self._ending:
+                    self._idle -= 1
+                    return False
+                self._changed.wait()
+            self._idle -= 1
+            self._leads = True
+            return True
+
+    def _await_one(self) -> Completed | None:
+        """The oldest work, unless it takes long and another is over; None at the end."""
+        seconds = _FIRST_LOOK_SECONDS
+        while not self._ending:
+            with self._changed:
+                queue = list(self._queue) if seconds > _FIRST_LOOK_SECONDS else [self._queue[0]]
+            for index, work in enumerate(queue):
+                if work.is_over(0.0 if index else seconds):
+                    with self._changed:
+                        self._queue.remove(work)
+                    return work
+            seconds = min(2 * seconds, _LOOK_SECONDS)
+        return None
+
+
+_all: weakref.WeakSet[Completions] = weakref.WeakSet()
+
+
+def end() -> None:
+    """Ends the threads of all process groups at the end of the program."""
+    for completions in list(_all):
+        completions.end()

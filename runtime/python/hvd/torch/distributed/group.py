@@ -10,7 +10,10 @@ from typing import Any
 
 from hvd import _lib, api, handles
 from hvd.handles import Described
-from hvd.torch.distributed.completion import Completions, HvdWork, Operation
+from hvd.torch.distributed import futures
+from hvd.torch.distributed.completion import Completions
+from hvd.torch.distributed.futures import Place
+from hvd.torch.distributed.work import HvdWork, Operation
 
 KINDS = {
     _lib.ALLREDUCE: "all_reduce",
@@ -24,7 +27,16 @@ KINDS = {
     _lib.BARRIER: "barrier",
 }
 # Names come again, so that their descriptions are compared once; operations of one name queue.
+# Those of callbacks need not start in order, and come again later.
 _NAMES = 64
+_PLACES = 1024
+
+
+_ordinals: dict[int, itertools.count[int]] = {}  # by job
+
+
+def _ordinal() -> int:
+    return next(_ordinals.setdefault(api.joins(), itertools.count()))
 
 
 class Group:
@@ -44,6 +56,17 @@ class Group:
         self._timeout = timeout
         self._numbers = itertools.count()
         self._completions = completions
+        self._ordinal = _ordinal()
+
+    def _name(self) -> tuple[str, Place]:
+        """The name of the next operation, and where callbacks of its future are counted from."""
+        place = futures.current()
+        if place is not None:
+            path = place.name(self._label)
+            return f"torch.{self._label}.{path}", Place(path, self._label, self._ordinal)
+        count = next(self._numbers)
+        place = Place(str(count % _PLACES), self._label, self._ordinal)
+        return f"torch.{self._label}.{count % _NAMES}", place
 
     def _start(
         self,
@@ -55,17 +78,17 @@ class Group:
         finish: Callable[[int], None] | None = None,
     ) -> Any:
         """A ``Work`` of an operation whose memory is `borrowed`; done where nobody wants to go on."""
-        count = next(self._numbers)
-        work = work._replace(name=f"torch.{self._label}.{count % _NAMES}", process_set=self._set)
+        name, place = self._name()
+        work = work._replace(name=name, process_set=self._set)
         waits = not getattr(options, "asyncOp", True)
         given = getattr(options, "timeout", None)
         seconds = given.total_seconds() if given is not None else -1.0
         deadline = time.monotonic() + (seconds if seconds >= 0 else self._timeout)
         handle = handles.submit(work, tensors, waits)
         api.borrowed["torch.distributed", handle] = borrowed
-        what = f"operation {count} of process group '{self._label}' ({KINDS[work.kind]})"
-        operation = Operation(handle, deadline, what, finish)
-        started = HvdWork(operation, self._completions, result)
+        what = f"operation '{name}' of process group '{self._label}' ({KINDS[work.kind]})"
+        operation = Operation(handle, deadline, what, finish, self._completions)
+        started = HvdWork(operation, result, place)
         if waits:
             started.wait()
         self._completions.keep(started)

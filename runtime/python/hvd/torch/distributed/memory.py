@@ -27,7 +27,8 @@ def check_host(tensor: torch.Tensor, what: str) -> None:
 def plain(tensor: torch.Tensor, what: str) -> torch.Tensor:
     """The tensor, or a copy of it, as row-major memory to read from."""
     check_host(tensor, what)
-    return _tensors.plain(tensor, what)
+    # The caller may exchange the storage of its tensor meanwhile; a detached one keeps it.
+    return _tensors.plain(tensor.detach(), what)
 
 
 class Target:
@@ -37,8 +38,7 @@ class Target:
 
     def __init__(self, tensor: torch.Tensor, what: str, keeps: bool = False) -> None:
         check_host(tensor, what)
-        if tensor.requires_grad:
-            tensor = tensor.detach()
+        tensor = tensor.detach()  # keeps the storage, which the caller may exchange meanwhile
         self._tensor = tensor
         if tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
             self.room = tensor
@@ -68,7 +68,7 @@ class Parts:
     def __init__(self, tensors: Sequence[torch.Tensor], what: str) -> None:
         for tensor in tensors:
             check_host(tensor, what)
-        self._tensors = tensors
+        self._tensors = [tensor.detach() for tensor in tensors]
         self.counts = [tensor.numel() for tensor in tensors]
 
     def joined(self) -> torch.Tensor:

@@ -20,8 +20,8 @@ from hvd import api, process_sets
 from hvd.errors import InvalidArgumentError, UnsupportedError
 from hvd.process_sets import ProcessSet
 from hvd.torch import state
+from hvd.torch.distributed import futures
 from hvd.torch.distributed.collectives import Collectives
-from hvd.torch.distributed.completion import Completions
 
 NAME = "hvd"
 
@@ -45,12 +45,17 @@ class HvdProcessGroup(Collectives, _BASE):
     """The ranks of a process group, over one of our process sets."""
 
     def __init__(
-        self, label: str, group_rank: int, ranks: Sequence[int], timeout: datetime.timedelta
+        self,
+        label: str,
+        group_rank: int,
+        ranks: Sequence[int],
+        timeout: datetime.timedelta,
+        store: Any,
     ) -> None:
         _BASE.__init__(self, group_rank, len(ranks))
         number = _set_of(ranks)
-        completions = Completions(label, keeps=_BASE is _c10d.ProcessGroup)
-        Collectives.__init__(self, label, number, ranks, timeout.total_seconds(), completions)
+        keeps = _BASE is _c10d.ProcessGroup
+        Collectives.__init__(self, label, number, ranks, timeout.total_seconds(), keeps, store)
 
 
 def _set_of(ranks: Sequence[int]) -> int:
@@ -83,7 +88,8 @@ def create(options: Any, unused: Any = None) -> HvdProcessGroup:
     if not ranks:
         _join(options.group_rank, options.group_size)
         ranks = list(range(options.group_size))
-    return HvdProcessGroup(str(options.group_id), options.group_rank, ranks, options.timeout)
+    label, rank = str(options.group_id), options.group_rank
+    return HvdProcessGroup(label, rank, ranks, options.timeout, options.store)
 
 
 def _join(rank: int, size: int) -> None:
@@ -191,6 +197,11 @@ def _prepare_new_groups() -> None:
 def register() -> None:
     """Makes the backend known to ``torch.distributed``; also its entry point. Again: does nothing.
 
+    Raises
+    ------
+    UnsupportedError
+        This PyTorch has no torch.distributed.
+
     >>> register()
     """
     if not dist.is_available():
@@ -203,3 +214,4 @@ def register() -> None:
         dist.Backend.register_backend(NAME, create, extended_api=True)
     dist.register_rendezvous_handler(NAME, _rendezvous)
     _prepare_new_groups()
+    futures.install()

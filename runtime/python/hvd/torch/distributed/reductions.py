@@ -76,7 +76,7 @@ class Reductions(Group):
         process_set = ProcessSet(self._ranks)
         process_set.process_set_id = self._set
         for tensor in tensors:
-            name = f"torch.{self._label}.sparse.{next(self._numbers)}"
+            name = f"{self._name()[0]}.sparse"
             with torch.no_grad():
                 tensor.copy_(sparse.sparse_allreduce(tensor, name, op, process_set).coalesce())
         future: torch.futures.Future = torch.futures.Future()

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from typing import Any
 
 import torch
 
-from hvd.errors import HvdError
 from hvd.state_handlers import (
     HANDLERS,
     HandledState,
@@ -17,7 +15,7 @@ from hvd.state_handlers import (
     SamplerStateHandler,
     StateHandler,
 )
-from hvd.torch.state import broadcast_optimizer_state, broadcast_parameters
+from hvd.torch.state import broadcast_module, broadcast_optimizer_state
 
 __all__ = [
     "ModelStateHandler",
@@ -56,7 +54,13 @@ class TorchState(HandledState):
 
 
 class ModelStateHandler(StateHandler):
-    """Parameters and buffers of a module."""
+    """Parameters and buffers of a module, and its ``get_extra_state()``.
+
+    Parameters
+    ----------
+    model
+        A copy of its state is kept.
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
@@ -69,12 +73,18 @@ class ModelStateHandler(StateHandler):
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
-        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        broadcast_module(self.value)
         self.save()
 
 
 class OptimizerStateHandler(StateHandler):
-    """State of an optimizer, learning rates included, and what compression keeps on this rank."""
+    """State of an optimizer, learning rates included, and what compression keeps on this rank.
+
+    Parameters
+    ----------
+    optimizer
+        A copy of its state is kept.
+    """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
@@ -101,10 +111,9 @@ class OptimizerStateHandler(StateHandler):
 def _end_step(optimizer: Any) -> None:
     """What is on its way belongs to the job that has failed."""
     for reducer in getattr(optimizer, "_hvd_reducers", ()):
-        with contextlib.suppress(HvdError):
-            reducer.wait()
-    if hasattr(optimizer, "_hvd_is_synchronized"):
-        optimizer._hvd_is_synchronized = False
+        reducer.abandon()
+    if hasattr(optimizer, "_hvd_end_step"):
+        optimizer._hvd_end_step()
 
 
 _registry: Registry = [
@@ -125,6 +134,11 @@ def get_handler_registry() -> Registry:
 
 def set_handler_registry(registry: Registry) -> None:
     """Replaces the pairs, for states made from now on.
+
+    Parameters
+    ----------
+    registry
+        Pairs of a type and its handler.
 
     >>> set_handler_registry(get_handler_registry())
     """

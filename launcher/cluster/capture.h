@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/environment.h"
+#include "base/result.h"
+
+namespace hvd {
+
+/// What a command wrote and how it ended.
+struct Captured {
+  int wait_status = 0;
+  std::string output;
+  std::string errors;
+
+  bool succeeded() const { return wait_status == 0; }
+  /// The last line that it wrote about its failure, or how it ended.
+  std::string last_words() const;
+};
+
+/// Runs a command (found in PATH of `environment`) to its end, with nothing to read. Past the
+/// deadline it is killed: kTimeout; likewise where the descriptor `interrupt` becomes readable. Not
+/// found: kUnsupported with the sentence of find_program.
+Result<Captured> capture(const std::vector<std::string>& words, const Environment& environment,
+                         Deadline deadline, int interrupt = -1);
+
+/// The same for a function, in a child process that ends with what it returns; `name` is what it is
+/// called in messages. It writes its output to the stream that it is given.
+Result<Captured> capture_call(const std::string& name,
+                              const std::function<int(std::FILE*)>& function, Deadline deadline,
+                              int interrupt = -1);
+
+}  // namespace hvd

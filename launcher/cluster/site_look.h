@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "base/environment.h"
+#include "launcher/cluster/live_cluster.h"
+#include "launcher/site/site.h"
+
+namespace hvd {
+
+/// Whether this machine is one of `site`: by what the site is recognised by; a site without such
+/// marks is any that has a slurm.conf.
+bool is_site_here(const SiteConfig& site, const Environment& environment);
+
+/// The live cluster of `site`, for a command that works without it as well. Nothing where this
+/// machine is not of the site, where Slurm is not here, or after a failure, of which one sentence
+/// is printed.
+std::optional<LiveCluster> look_at_site(const SiteConfig& site, const Environment& environment);
+
+}  // namespace hvd

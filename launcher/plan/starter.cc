@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/starter.h"
+
+namespace hvd {
+
+Status check_starter(const SiteConfig& site, Way way) {
+  if (way != Way::kSlurmShell || site.scheduler.launcher == "srun") return Status::ok();
+  return error(Code::kInvalidArgument,
+               "site {} starts the tasks of a job with {}: type `{} hvdrun PROGRAM`, and hvdrun "
+               "becomes each rank (--site generic takes srun)",
+               site.id, site.scheduler.launcher, site.scheduler.launcher);
+}
+
+}  // namespace hvd

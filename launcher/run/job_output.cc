@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/job_output.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include "base/format.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
+/// After the last byte of a line without an end: a prompt, most likely.
+constexpr std::chrono::milliseconds kPromptLimit{200};
+/// While the job ends its ranks are never held up by their output; what is beyond this is lost.
+constexpr std::size_t kMostUnread = std::size_t{64} * 1024 * 1024;
+
+/// True where standard output and standard error lead to the same place, and order matters.
+bool is_one_place() {
+  struct stat output {};
+  struct stat error {};
+  return ::fstat(STDOUT_FILENO, &output) == 0 && ::fstat(STDERR_FILENO, &error) == 0 &&
+         output.st_dev == error.st_dev && output.st_ino == error.st_ino;
+}
+
+/// True where somebody may sit before it and wait for a prompt.
+bool is_watched(int target) {
+  if (::isatty(target) == 1) return true;
+  struct stat found {};
+  const bool is_file = ::fstat(target, &found) == 0 && S_ISREG(found.st_mode);
+  return !is_file && ::isatty(STDIN_FILENO) == 1;
+}
+
+OutputStyle style_of(const JobOutputOptions& options, int target) {
+  OutputStyle style = options.style;
+  const bool folds = options.folds.value_or(::isatty(target) == 1);
+  style.folded_ranks = folds ? options.ranks : 0;
+  return style;
+}
+
+}  // namespace
+
+JobOutput::JobOutput(const JobOutputOptions& options)
+    : style_(options.style),
+      is_one_rank_(options.ranks == 1),
+      is_one_place_(is_one_place()),
+      standard_output_(std::make_shared<SinkTarget>(STDOUT_FILENO)),
+      standard_error_(std::make_shared<SinkTarget>(STDERR_FILENO)),
+      printer_(style_of(options, STDOUT_FILENO)),
+      error_printer_(style_of(options, STDERR_FILENO)),
+      files_(options.folder, wake_) {}
+
+Status JobOutput::watch_in(int epoll, std::uint64_t wake) {
+  epoll_ = epoll;
+  wake_->reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_->is_open()) return Status::system("eventfd", errno);
+  return watch(wake_->get(), wake);
+}
+
+Status JobOutput::watch(int fd, std::uint64_t what) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = what;
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0) return Status::ok();
+  return Status::system("epoll_ctl", errno);
+}
+
+Status JobOutput::start_files(const std::vector<Command>& commands,
+                              const std::function<bool(int)>& wait) {
+  std::vector<int> ranks;
+  for (const Command& command : commands) {
+    if (command.rank) ranks.push_back(*command.rank);
+  }
+  return files_.start(ranks, wait);
+}
+
+Status JobOutput::add_streams(const Command& command, UniqueFd& output, UniqueFd& error) {
+  HVD_TRY(add_stream(command, "out", STDOUT_FILENO, output));
+  return add_stream(command, "err", STDERR_FILENO, error);
+}
+
+Status JobOutput::add_stream(const Command& command, std::string_view suffix, int target,
+                             UniqueFd& writer) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::system("pipe", errno);
+  writer.reset(ends[1]);
+  const int rank = command.rank.value_or(kNoRank);
+  Stream stream{.pipe = UniqueFd(ends[0]),
+                .target = target,
+                .rank = rank,
+                .suffix = suffix,
+                .lines = OutputLines(rank, style_),
+                .shows_prompts = command.takes_stdin && is_watched(target)};
+  (void)::fcntl(stream.pipe.get(), F_SETFL, O_NONBLOCK);
+  HVD_TRY(watch(stream.pipe.get(), streams_.size()));
+  streams_.push_back(std::move(stream));
+  return Status::ok();
+}
+
+/// One read; false when there is nothing more for now.
+bool JobOutput::read_once(std::size_t index) {
+  Stream& stream = streams_[index];
+  if (!stream.pipe.is_open()) return false;
+  std::array<char, kReadBytes> buffer;
+  const ssize_t got = ::read(stream.pipe.get(), buffer.data(), buffer.size());
+  if (got < 0) return errno == EINTR;
+  stream.prompt = kForever;
+  if (got == 0) {
+    put(index, stream.lines.finish());
+    // The keeper's copy of the pipe would keep it in the epoll set.
+    (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, stream.pipe.get(), nullptr);
+    stream.pipe.reset();
+    return false;
+  }
+  const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+  if (stream.rank != kNoRank && files_.waiting() < kMostUnread) {
+    files_.add(stream.rank, stream.suffix, bytes);
+  }
+  put(index, stream.lines.feed(bytes));
+  if (stream.shows_prompts && stream.lines.has_open()) {
+    stream.prompt = Deadline::after(kPromptLimit);
+  }
+  for (const TaskLine& line : stream.lines.take_task_lines()) {
+    if (files_.waiting() < kMostUnread) files_.add(line.rank, stream.suffix, line.text);
+  }
+  for (std::string& notice : stream.lines.take_notices()) notices_.push_back(std::move(notice));
+  pause(stream);
+  return true;
+}
+
+void JobOutput::drain(std::size_t command) {
+  for (std::size_t index = 2 * command; index < 2 * command + 2; ++index) {
+    const int fd = streams_[index].pipe.get();
+    const int held = fd < 0 ? 0 : ::fcntl(fd, F_GETPIPE_SZ);
+    const auto most = static_cast<std::size_t>(std::max(held, 0)) / kReadBytes + 1;
+    for (std::size_t reads = 0; reads < most && read_once(index); ++reads) {
+    }
+  }
+}
+
+void JobOutput::drain_all() {
+  for (std::size_t i = 0; 2 * i < streams_.size(); ++i) drain(i);
+  for (std::size_t i = 0; i < streams_.size(); ++i) put(i, streams_[i].lines.finish());
+  const Clock::time_point end = Clock::time_point::max();
+  write(STDOUT_FILENO, printer_.advance(end));
+  write(STDERR_FILENO, error_printer_.advance(end));
+}
+
+void JobOutput::put(std::size_t index, const std::vector<OutputLine>& lines) {
+  if (lines.empty()) return;
+  has_more_ = true;
+  const int target = streams_[index].target;
+  write(target, printer_of(target).print(static_cast<int>(index), lines, Clock::now()));
+}
+
+void JobOutput::write(int target, const std::string& text) {
+  if (is_lost_ || text.empty()) return;
+  OutputSink& sink = sink_of(target);
+  if (sink.waiting() < kMostUnread) {
+    sink.add(target == STDERR_FILENO ? standard_error_ : standard_output_, text);
+  } else if (!std::exchange(has_complained_, true)) {
+    say("nobody reads the output: what the ranks write from here on is lost");
+  }
+}
+
+Status JobOutput::advance(Clock::time_point now) {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    if (streams_[i].prompt.is_forever() || now < streams_[i].prompt.time()) continue;
+    streams_[i].prompt = kForever;
+    put(i, streams_[i].lines.take_open());
+  }
+  write(STDOUT_FILENO, printer_.advance(now));
+  write(STDERR_FILENO, error_printer_.advance(now));
+  if (const std::string complaint = files_.take_complaint(now); !complaint.empty()) say(complaint);
+  return resume();
+}
+
+Deadline JobOutput::next() const {
+  Deadline next = printer_.next().earlier(error_printer_.next()).earlier(files_.next());
+  for (const Stream& stream : streams_) next = next.earlier(stream.prompt);
+  return next;
+}
+
+bool JobOutput::is_errors(int target) const { return target == STDERR_FILENO && !is_one_place_; }
+
+bool JobOutput::has_to_wait(const Stream& stream) {
+  return !is_ending_ && !is_lost_ && (sink_of(stream.target).is_full() || files_.is_full());
+}
+
+/// Ranks whose output nobody reads wait, as at the end of a full pipe; but not to end.
+void JobOutput::pause(Stream& stream) {
+  if (stream.is_paused || !has_to_wait(stream)) return;
+  stream.is_paused = true;
+  (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, stream.pipe.get(), nullptr);
+}
+
+Status JobOutput::resume() {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    Stream& stream = streams_[i];
+    if (!stream.is_paused || has_to_wait(stream)) continue;
+    stream.is_paused = false;
+    if (stream.pipe.is_open()) HVD_TRY(watch(stream.pipe.get(), i));
+  }
+  return Status::ok();
+}
+
+bool JobOutput::lost_reader() {
+  eventfd_t count = 0;
+  (void)::eventfd_read(wake_->get(), &count);
+  bool is_news = false;
+  for (OutputSink* sink : {&output_, &errors_}) {
+    const OutputSink::Failure failure = sink->take_failure();
+    if (failure.error_number == EPIPE) is_news = !std::exchange(is_lost_, true) || is_news;
+    if (failure.error_number != 0 && failure.error_number != EPIPE) complain_of(failure);
+  }
+  return is_news;
+}
+
+/// Any other failure than a lost reader (a full disk) is said once, and the job goes on.
+void JobOutput::complain_of(const OutputSink::Failure& failure) {
+  if (std::exchange(has_complained_, true)) return;
+  say(
+      format_text("standard {} cannot be written: {}; the job goes on, and what is not written is "
+                  "lost",
+                  failure.target == standard_error_ ? "error" : "output",
+                  std::generic_category().message(failure.error_number)));
+}
+
+void JobOutput::say(const std::string& text) {
+  const std::string line = printer_of(STDERR_FILENO).print_message("hvdrun: " + text + "\n");
+  sink_of(STDERR_FILENO).add(standard_error_, line);
+}
+
+/// True where the last lines of the rank stand before the user's eyes already.
+bool JobOutput::was_seen(std::size_t stream, int rank, std::size_t lines) {
+  if (is_lost_ || has_complained_) return false;
+  const int target = streams_[stream].target;
+  const bool is_one_screen = ::isatty(target) == 1 && ::isatty(STDERR_FILENO) == 1;
+  if (target != STDERR_FILENO && !is_one_place_ && !is_one_screen) return false;
+  if (style_.is_raw()) return is_one_rank_;
+  return printer_of(target).recent(static_cast<int>(stream), rank) >= lines;
+}
+
+std::size_t JobOutput::stream_of_last_lines(std::size_t command, int rank) {
+  const bool has_errors = !streams_[2 * command + 1].lines.last_lines(rank).empty();
+  return 2 * command + (has_errors ? 1 : 0);
+}
+
+void JobOutput::say_last_lines(std::size_t command, int rank) {
+  const std::size_t stream = stream_of_last_lines(command, rank);
+  const std::deque<std::string>& lines = last_lines(command, rank);
+  if (lines.empty() || was_seen(stream, rank, lines.size())) return;
+  const bool is_error = streams_[stream].target == STDERR_FILENO;
+  say(format_text("its last lines on standard {}:", is_error ? "error" : "output"));
+  for (const std::string& line : lines) say("  " + line);
+}
+
+}  // namespace hvd

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/plan/command.h"
+#include "launcher/run/output_files.h"
+#include "launcher/run/output_lines.h"
+#include "launcher/run/output_printer.h"
+#include "launcher/run/output_sink.h"
+
+namespace hvd {
+
+struct JobOutputOptions {
+  OutputStyle style;
+  std::optional<bool> folds;  ///< Absent: where the output is a terminal.
+  int ranks = 1;
+  std::string folder;  ///< --output-dir; empty: none.
+};
+
+/// All that the ranks and hvdrun itself write, from the ranks' pipes to the terminal and to files.
+/// Ranks whose output nobody takes wait, as at the end of a full pipe; the caller never does.
+/// Not thread-safe.
+class JobOutput {
+ public:
+  explicit JobOutput(const JobOutputOptions& options);
+
+  /// Watches the pipes in `epoll` (which outlives this), by their numbers; `wake`: the number of
+  /// what the writing threads say.
+  Status watch_in(int epoll, std::uint64_t wake);
+  /// Makes the files of --output-dir; see OutputFiles.
+  Status start_files(const std::vector<Command>& commands, const std::function<bool(int)>& wait);
+  /// Two streams by command; gives their writing ends.
+  Status add_streams(const Command& command, UniqueFd& output, UniqueFd& error);
+  bool is_stream(std::uint64_t number) const { return number < streams_.size(); }
+
+  void read(std::size_t stream) { (void)read_once(stream); }
+  /// Reads what that command said before it ended: no more than its pipes hold, for a process that
+  /// it left behind may go on for ever.
+  void drain(std::size_t command);
+  void drain_all();
+  /// Writes what waited long enough, lets ranks go on, complains. To be called in each round.
+  Status advance(Clock::time_point now);
+  /// When `advance` has something to do even if nothing else happens.
+  Deadline next() const;
+
+  /// To be called when `wake` comes. True, once: nobody reads our output any more.
+  bool lost_reader();
+  bool has_lost_reader() const { return is_lost_; }
+  /// The job comes to its end: no rank waits any more for who reads.
+  void stop_waiting() { is_ending_ = true; }
+  /// After the last line: the end of files.
+  void finish() { files_.finish(); }
+  /// All was written, or could not be.
+  bool is_written() const { return output_.is_empty() && errors_.is_empty() && files_.is_empty(); }
+
+  /// A message of hvdrun.
+  void say(const std::string& text);
+  /// What srun, or the hvdrun in its task 0, said since the last call.
+  std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
+  /// The last lines of a rank, of standard error where there are any.
+  const std::deque<std::string>& last_lines(std::size_t command, int rank) {
+    return streams_[stream_of_last_lines(command, rank)].lines.last_lines(rank);
+  }
+  /// Says the last lines of a rank, unless the user has just seen them where messages go.
+  void say_last_lines(std::size_t command, int rank);
+  /// True where a rank has written since the last call of mark().
+  bool has_more_since_mark() const { return has_more_; }
+  void mark() { has_more_ = false; }
+
+ private:
+  /// One output stream of one rank.
+  struct Stream {
+    UniqueFd pipe;
+    int target = -1;
+    int rank = kNoRank;
+    std::string_view suffix;  ///< Of its file: "out" or "err".
+    OutputLines lines;
+    bool shows_prompts = false;  ///< A line without an end is shown after a short time.
+    bool is_paused = false;      ///< Not read while nobody reads what it writes.
+    Deadline prompt = kForever;
+  };
+  Status add_stream(const Command& command, std::string_view suffix, int target, UniqueFd& writer);
+  Status watch(int fd, std::uint64_t what);
+  bool read_once(std::size_t index);
+  void put(std::size_t index, const std::vector<OutputLine>& lines);
+  void write(int target, const std::string& text);
+  void pause(Stream& stream);
+  Status resume();
+  bool has_to_wait(const Stream& stream);
+  bool is_errors(int target) const;
+  OutputSink& sink_of(int target) { return is_errors(target) ? errors_ : output_; }
+  OutputPrinter& printer_of(int target) { return is_errors(target) ? error_printer_ : printer_; }
+  std::size_t stream_of_last_lines(std::size_t command, int rank);
+  bool was_seen(std::size_t stream, int rank, std::size_t lines);
+  void complain_of(const OutputSink::Failure& failure);
+
+  OutputStyle style_;
+  bool is_one_rank_;
+  int epoll_ = -1;
+  const bool is_one_place_;
+  std::shared_ptr<UniqueFd> wake_ = std::make_shared<UniqueFd>();  ///< Of the sinks.
+  std::shared_ptr<SinkTarget> standard_output_;
+  std::shared_ptr<SinkTarget> standard_error_;
+  OutputPrinter printer_;
+  OutputPrinter error_printer_;
+  OutputSink output_{wake_};
+  OutputSink errors_{wake_};
+  OutputFiles files_;
+  std::vector<Stream> streams_;  ///< Two by command: output, error.
+  std::vector<std::string> notices_;
+  bool is_ending_ = false;
+  bool is_lost_ = false;
+  bool has_complained_ = false;  ///< Of output that cannot be written.
+  bool has_more_ = false;
+};
+
+}  // namespace hvd

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "bootstrap/pmi2_client.h"
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/tcp_store_server.h"
+
+namespace hvd {
+
+/// What a process keeps of its first meeting where that cannot be held twice: a PMI-2 server takes
+/// one client once, and a PMIx client that has ended need not begin again. Later starts of the
+/// process meet at the store of the first, which rank 0 then serves as long as it lives.
+/// One start at a time.
+struct KeptMeeting {
+  std::unique_ptr<TcpStoreServer> server = nullptr;  ///< In rank 0.
+  std::optional<Ticket> ticket = std::nullopt;
+  int size = 0;          ///< As Rendezvous::size.
+  std::string how = {};  ///< As MethodOffer::how.
+  /// A meeting that timed out goes on where it stopped: the server still owes an answer.
+  std::unique_ptr<Pmi2Client> pmi2 = nullptr;
+  bool has_put = false;
+  bool has_met = false;  ///< The ticket is known to all: later starts meet at its store.
+  /// What keeps this process from ever meeting this way.
+  Status failure = Status::ok();
+};
+
+/// A connection to the store of the first meeting. kPeerLost: the process that served it has ended.
+Result<Rendezvous> meet_again(const KeptMeeting& kept, Deadline deadline);
+
+/// Rank 0's half of a meeting that is kept: serves the store as long as `kept` lives.
+Status serve_kept(KeptMeeting& kept, const Environment& environment, Deadline deadline);
+
+}  // namespace hvd

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a job ends under hvdrun where output, signals or what was inherited get in the way.
+
+Usage: endings_test.py HVDRUN LIBHVD [unittest arguments]
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import jobs
+
+# A rank that saves its work when it is told to end, which takes a while.
+SAVES = """
+import os, signal, sys, time
+def save(number, frame):
+    time.sleep(2)
+    with open(sys.argv[1] + os.environ["HVD_RANK"], "w") as file:
+        file.write("saved")
+    os._exit(0)
+for number in signal.SIGINT, signal.SIGTERM:
+    signal.signal(number, save)
+print("ready", flush=True)
+while True:
+    print("at work", flush=True)
+    time.sleep(0.01)
+"""
+# The same with a helper, as a data loader has, which must not die before the work is saved.
+CAREFUL = "import subprocess\nhelper = subprocess.Popen(['sleep', '300'])\n" + SAVES.replace(
+    "    time.sleep(2)\n", "    time.sleep(2)\n    assert helper.poll() is None\n"
+)
+
+
+class GraceToSave(unittest.TestCase):
+    """Ranks that were told to end have the whole grace, whatever else happens to hvdrun."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.saved = os.path.join(folder.name, "rank-")
+
+    def start(self, *command, **options):
+        job = subprocess.Popen(
+            [jobs.arguments()[0], "-np", "2", "--grace", "20", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=jobs.clean_environment(),
+            **options,
+        )
+        self.addCleanup(job.__exit__, None, None, None)
+        self.addCleanup(job.kill)
+        ready = set()
+        while len(ready) < 2:
+            line = job.stdout.readline()
+            if "ready" in line:
+                ready.add(line)
+        return job
+
+    def assert_saved(self, job, code):
+        self.assertEqual(job.wait(jobs.LIMIT_S), code)
+        for rank in "0", "1":
+            self.assertTrue(os.path.exists(self.saved + rank), f"rank {rank} was killed unasked")
+
+    def test_where_the_reader_of_the_output_goes_first(self):
+        # Ctrl-C with `| tee`: tee dies of it, and the ranks still write.
+        job = self.start(sys.executable, "-c", SAVES, self.saved)
+        job.send_signal(signal.SIGINT)
+        job.stdout.close()
+        self.assert_saved(job, 130)
+
+    def test_where_a_signal_comes_twice(self):
+        # coreutils' timeout signals its child and then the group, to which the child belongs.
+        job = self.start(sys.executable, "-c", SAVES, self.saved)
+        job.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=jobs.LIMIT_S)
+        self.assert_saved(job, 143)
+
+    def test_where_the_terminal_hangs_up_meanwhile(self):
+        job = self.start(sys.executable, "-c", SAVES, self.saved)
+        job.send_signal(signal.SIGTERM)
+        time.sleep(1.1)
+        job.send_signal(signal.SIGHUP)
+        job.communicate(timeout=jobs.LIMIT_S)
+        self.assert_saved(job, 143)
+
+    def test_with_a_helper_process(self):
+        # A worker of a data loader dies of these signals; its end is an error in the rank.
+        job = self.start(sys.executable, "-c", CAREFUL, self.saved)
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=jobs.LIMIT_S)
+        self.assert_saved(job, 143)
+
+    def test_behind_a_shell(self):
+        # The shell dies of SIGTERM at once, and waits through SIGINT; Python is the one that saves,
+        # and its helper must not die before it has.
+        for shell, number in itertools.product(("bash", "sh"), (signal.SIGINT, signal.SIGTERM)):
+            with self.subTest(shell=shell, signal=number):
+                script = f'{shell} -c \'"$0" -c "$1" "$2"; true\' "$0" "$1" "$2"; true'
+                self.saved += shell + number.name
+                job = self.start(shell, "-c", script, sys.executable, CAREFUL, self.saved)
+                job.send_signal(number)
+                job.communicate(timeout=jobs.LIMIT_S)
+                self.assert_saved(job, 128 + number)
+
+    def test_a_request_for_a_checkpoint_passes_the_shell(self):
+        # SIGUSR1 kills a shell that has no trap for it, and so the rank.
+        program = SAVES.replace("signal.SIGINT, signal.SIGTERM", "signal.SIGUSR1,")
+        command = ("bash", "-c", '$0 -c "$1" $2; true', sys.executable, program, self.saved)
+        job = self.start(*command)
+        job.send_signal(signal.SIGUSR1)
+        job.communicate(timeout=jobs.LIMIT_S)
+        self.assert_saved(job, 0)
+
+    def test_a_second_signal_that_comes_too_soon_is_answered(self):
+        job = self.start(sys.executable, "-c", SAVES, self.saved)
+        job.send_signal(signal.SIGINT)
+        # Two that are pending at once would be one.
+        while "the ranks have" not in job.stderr.readline():
+            self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGINT)
+        _, errors = job.communicate(timeout=jobs.LIMIT_S)
+        self.assert_saved(job, 130)
+        # Where this test is held up for a second between the two, they are two.
+        self.assertIn("again within 1 s, which counts as once", errors)
+
+
+class OthersProcesses(unittest.TestCase):
+    """What is not below the ranks is left alone."""
+
+    def test_a_process_with_the_marker_that_is_no_descendant_lives_on(self):
+        # As a job that a rank submitted, or a server that it asked to start something, would.
+        with tempfile.TemporaryDirectory() as folder:
+            note = os.path.join(folder, "marker")
+            os.mkfifo(note)
+            script = 'echo $HVD_JOB_MARKER >"$0"; read x <"$0"'
+            job = subprocess.Popen(
+                [jobs.arguments()[0], "-np", "1", "sh", "-c", script, note],
+                stdin=subprocess.DEVNULL,
+                env=jobs.clean_environment(),
+            )
+            self.addCleanup(job.__exit__, None, None, None)
+            self.addCleanup(job.kill)
+            with open(note, encoding="ascii") as text:
+                marker = text.read().strip()
+            self.assertTrue(marker)
+            other = subprocess.Popen(
+                ["sleep", "300"], env=jobs.clean_environment(HVD_JOB_MARKER=marker)
+            )
+            self.addCleanup(other.wait)
+            self.addCleanup(other.kill)
+            with open(note, "w", encoding="ascii") as text:
+                text.write("end\n")
+            self.assertEqual(job.wait(jobs.LIMIT_S), 0)
+            self.assertIsNone(other.poll())
+
+
+class Inherited(unittest.TestCase):
+    """Signals that whoever started hvdrun had ignored."""
+
+    def run_with(self, ignored, act, *command):
+        job = subprocess.Popen(
+            [jobs.arguments()[0], *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=jobs.clean_environment(),
+            preexec_fn=lambda: signal.signal(ignored, signal.SIG_IGN),
+        )
+        self.addCleanup(job.__exit__, None, None, None)
+        self.addCleanup(job.kill)
+        act(job)
+        output, _ = job.communicate(timeout=jobs.LIMIT_S)
+        return job.returncode, output
+
+    def test_a_hang_up_under_nohup_ends_nothing(self):
+        def hang_up(job):
+            job.stdout.readline()
+            job.send_signal(signal.SIGHUP)
+
+        script = "echo begun; sleep 1; echo done"
+        code, output = self.run_with(signal.SIGHUP, hang_up, "-np", "1", "sh", "-c", script)
+        self.assertEqual((code, output), (0, "done\n"))
+
+    def test_ends_of_ranks_are_told_where_sigchld_is_ignored(self):
+        command = ("-np", "2", "--grace", "0.1", "sh", "-c", "exit 7")
+        self.assertEqual(self.run_with(signal.SIGCHLD, lambda job: None, *command)[0], 7)
+
+
+class Sinks(unittest.TestCase):
+    """Where output goes may be full, slow or gone; the job is not its prisoner."""
+
+    def test_a_full_disk_is_said_once_and_the_job_goes_on(self):
+        with tempfile.NamedTemporaryFile() as note, open("/dev/full", "wb") as full:
+            script = f"for i in 1 2 3; do echo $i; sleep 0.1; done; echo done >{note.name}"
+            done = subprocess.run(
+                [jobs.arguments()[0], "-np", "1", "--prefix", "sh", "-c", script],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=jobs.LIMIT_S,
+                env=jobs.clean_environment(),
+                check=False,
+            )
+            self.assertEqual(note.read(), b"done\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("No space left on device"), 1, done.stderr)
+
+    def test_a_sink_that_does_not_block_gets_all(self):
+        # Another program may switch the terminal, or the pipe, that we share to non-blocking.
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        job = subprocess.Popen(
+            [jobs.arguments()[0], "-np", "1", "seq", "200000"],
+            stdout=writer,
+            env=jobs.clean_environment(),
+        )
+        os.close(writer)
+        time.sleep(0.5)
+        with open(reader, encoding="ascii") as output:
+            self.assertEqual(sum(1 for _ in output), 200000)
+        self.assertEqual(job.wait(jobs.LIMIT_S), 0)
+
+    def start_unread(self, *command):
+        """Starts a job whose output is a FIFO that nobody reads; returns it and the FIFO's end."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        fifo = os.path.join(folder.name, "fifo")
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        with open(fifo, "wb") as writer:
+            job = subprocess.Popen(
+                [jobs.arguments()[0], "--grace", "2", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=jobs.clean_environment(),
+            )
+        self.addCleanup(job.__exit__, None, None, None)
+        self.addCleanup(job.kill)
+        return job, reader
+
+    def test_signals_are_served_where_nobody_reads(self):
+        job, reader = self.start_unread("-np", "2", "yes")
+        time.sleep(1)
+        job.send_signal(signal.SIGINT)
+        _, errors = job.communicate(timeout=jobs.LIMIT_S)
+        os.close(reader)
+        self.assertEqual(job.returncode, 130, errors)
+
+    def test_a_failure_ends_the_others_where_nobody_reads(self):
+        script = "[ $HVD_RANK = 1 ] || exec yes; sleep 1; exit 7"
+        job, reader = self.start_unread("-np", "2", "--prefix", "sh", "-c", script)
+        line = ""
+        while "failed first" not in line:
+            line = job.stderr.readline()
+            self.assertTrue(line)
+        os.set_blocking(reader, True)
+        with open(reader, "rb") as output:
+            while output.read(1024 * 1024):
+                pass
+        job.communicate(timeout=jobs.LIMIT_S)
+        self.assertEqual(job.returncode, 7)
+
+    def test_a_reader_that_comes_late_gets_all(self):
+        job, reader = self.start_unread("-np", "1", "seq", "400000")
+        time.sleep(1)
+        self.assertIsNone(job.poll())
+        os.set_blocking(reader, True)
+        with open(reader, encoding="ascii") as output:
+            self.assertEqual([int(line) for line in output], list(range(1, 400001)))
+        job.communicate(timeout=jobs.LIMIT_S)
+        self.assertEqual(job.returncode, 0)
+
+    def test_a_child_that_writes_for_ever_does_not_hold_up_the_end(self):
+        done = subprocess.run(
+            [jobs.arguments()[0], "-np", "1", "sh", "-c", "yes & exit 0"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=jobs.LIMIT_S,
+            env=jobs.clean_environment(),
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0)
+
+
+if __name__ == "__main__":
+    jobs.main()

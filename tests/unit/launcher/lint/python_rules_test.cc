@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes in Python programs, each beside a program that is right.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "launcher/lint/python_guards.h"
+#include "launcher/lint/python_program.h"
+
+namespace hvd {
+namespace {
+
+/// "error:3 note:5": what a rule finds in a program, with the lines.
+std::string seen(const std::string& rule, const std::string& text,
+                 const std::vector<std::string>& modules = {}) {
+  PythonProgram program{parse_python(text), {}};
+  for (const std::string& module : modules) program.modules.push_back(parse_python(module));
+  std::string all;
+  for (const Finding& finding : lint_python(program)) {
+    if (finding.rule != rule) continue;
+    all += (all.empty() ? "" : " ") + std::string(severity_name(finding.severity)) + ":" +
+           std::to_string(finding.line);
+  }
+  return all;
+}
+
+constexpr const char* kImports =
+    "import torch\nimport horovod.torch as hvd\nfrom torch.utils.data import DataLoader\n"
+    "from torch.utils.data.distributed import DistributedSampler\n";  // lines 1 to 4
+
+/// A program that does everything right; what a case adds begins on line 9.
+const std::string& right_program() {
+  static const std::string kText =
+      std::string(kImports) +
+      "hvd.init()\n"
+      "optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())\n"
+      "optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())\n"
+      "hvd.broadcast_parameters(model.state_dict(), root_rank=0)\n";
+  return kText;
+}
+
+struct PythonCase {
+  const char* text;
+  const char* found;
+};
+
+TEST(PythonRules, FindNothingInARightProgram) {
+  PythonProgram program{parse_python(right_program() + "print(hvd.rank())\n"), {}};
+  EXPECT_TRUE(lint_python(program).empty());
+}
+
+TEST(PythonRules, FindFilesThatAllRanksWrite) {
+  const PythonCase cases[] = {
+      {"torch.save(model.state_dict(), 'a.pt')\n", "error:9"},
+      {"for epoch in range(3):\n    train()\n    torch.save(model, f'{epoch}.pt')\n", "error:11"},
+      {"if best < loss:\n    model.save('a.keras')\n", "error:10"},
+      {"def save():\n    torch.save(model, 'a')\nsave()\n", "error:10"},
+      {"def main():\n  torch.save(model, 'a')\nif __name__ == '__main__':\n  main()\n", "error:10"},
+      {"model = net.cuda(hvd.local_rank())\ntorch.save(model, 'a.pt')\n", "error:10"},
+      {"if hvd.rank() == 0:\n    print(1)\ntorch.save(model, 'a.pt')\n", "error:11"},
+      {"if hvd.rank() == 0:\n    torch.save(model, 'a.pt')\n", ""},
+      {"if hvd.rank() == 0: torch.save(model, 'a.pt')\n", ""},
+      {"hvd.rank() == 0 and torch.save(model, 'a.pt')\n", ""},
+      {"if hvd.rank() != 0:\n    pass\nelse:\n    torch.save(model, 'a.pt')\n", ""},
+      {"def save():\n    if hvd.rank() != 0:\n        return\n    torch.save(model, 'a')\nsave()\n",
+       ""},
+      {"def save():\n    torch.save(model, 'a')\nif hvd.rank() == 0:\n    save()\n", ""},
+      {"me = hvd.rank()\nif me == 0:\n    torch.save(model, 'a.pt')\n", ""},
+      {"first = hvd.rank() == 0\nif first and best:\n    torch.save(model, 'a.pt')\n", ""},
+      {"def first():\n    return hvd.rank() == 0\nif first():\n    torch.save(model, 'a')\n", ""},
+      {"torch.save(model, f'a-{hvd.rank()}.pt')\n", ""},
+      {"path = 'a-%d.pt' % hvd.rank()\ntorch.save(model, path)\n", ""},
+      {"@rank_zero_only\ndef save():\n    torch.save(model, 'a')\nsave()\n", ""},
+      {"# torch.save(model, 'a.pt')\ns = 'torch.save(model, 1)'\n", ""},
+      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n",
+       "note:11"},
+      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n"
+       "if hvd.rank() == 0:\n  callbacks.append(Saves())\n",
+       ""},
+      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n"
+       "callbacks.append(Saves())\n",
+       "error:11"},
+      {"import keras\nlist = [keras.callbacks.ModelCheckpoint('a')]\n", "error:10"},
+      {"import keras\nif hvd.rank() == 0:\n  x += [keras.callbacks.ModelCheckpoint('a')]\n", ""},
+  };
+  for (const PythonCase& one : cases) {
+    EXPECT_EQ(seen("saved-by-all", right_program() + one.text), one.found) << one.text;
+  }
+}
+
+TEST(PythonRules, FindDataThatIsNotSplit) {
+  const PythonCase unsplit[] = {
+      {"loader = DataLoader(data, batch_size=8, shuffle=True)\n", "warning:9"},
+      {"loader = DataLoader(\n    data,\n    shuffle=True,\n)\n", "warning:9"},
+      {"loader = DataLoader(data, sampler=own)\n", ""},
+      {"loader = DataLoader(data, shuffle=False)\n", ""},
+      {"loader = DataLoader(data, **options)\n", ""},
+      {"mine = Subset(data, range(hvd.rank(), len(data), hvd.size()))\n"
+       "loader = DataLoader(mine, shuffle=True)\n",
+       ""},
+  };
+  const std::string without_sampler = right_program();
+  for (const PythonCase& one : unsplit) {
+    std::string text = without_sampler;
+    const std::string import = "from torch.utils.data.distributed import DistributedSampler\n";
+    text.replace(text.find(import), import.size(), "\n");
+    EXPECT_EQ(seen("unsplit-data", text + one.text), one.found) << one.text;
+  }
+  EXPECT_EQ(seen("unsplit-data", right_program() + "DataLoader(data, shuffle=True)\n"), "note:9");
+  const PythonCase samplers[] = {
+      {"s = DistributedSampler(data)\n", "error:9"},
+      {"s = DistributedSampler(data, num_replicas=hvd.size())\n", "error:9"},
+      {"s = DistributedSampler(data, num_replicas=hvd.size(), rank=hvd.rank())\n", ""},
+      {"s = DistributedSampler(data, hvd.size(), hvd.rank())\n", ""},
+      {"s = DistributedSampler(data, **options)\n", ""},
+      {"torch.distributed.init_process_group('gloo')\ns = DistributedSampler(data)\n", ""},
+  };
+  for (const PythonCase& one : samplers) {
+    EXPECT_EQ(seen("sampler-without-rank", right_program() + one.text), one.found) << one.text;
+  }
+}
+
+TEST(PythonRules, FindGpusThatAreChosenByTheRankOfTheJob) {
+  const PythonCase cases[] = {
+      {"torch.cuda.set_device(hvd.rank())\n", "error:9"},
+      {"me = hvd.rank()\ntorch.cuda.set_device(me)\n", "error:10"},
+      {"device = torch.device(f'cuda:{hvd.rank()}')\n", "error:9"},
+      {"model.cuda(hvd.rank())\n", "error:9"},
+      {"config.gpu_options.visible_device_list = str(hvd.rank())\n", "error:9"},
+      {"tf.config.set_visible_devices(gpus[hvd.rank()], 'GPU')\n", "error:9"},
+      {"torch.cuda.set_device(hvd.local_rank())\n", ""},
+      {"torch.cuda.set_device(hvd.rank() % torch.cuda.device_count())\n", ""},
+      {"me = hvd.local_rank()\ntorch.cuda.set_device(me)\n", ""},
+      {"config.gpu_options.visible_device_list = str(hvd.local_rank())\n", ""},
+      {"torch.cuda.set_device(args.gpu)\n", ""},
+  };
+  for (const PythonCase& one : cases) {
+    EXPECT_EQ(seen("gpu-by-rank", right_program() + one.text), one.found) << one.text;
+  }
+}
+
+TEST(PythonRules, FindStepsThatWereLeftOut) {
+  const std::string imports = kImports;
+  const std::string wrapped =
+      "hvd.init()\nhvd.rank(), hvd.size()\noptimizer = "
+      "hvd.DistributedOptimizer(optimizer)\n";  // lines 5 to 7
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped), "error:7");
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped + "np.broadcast_to(a, b)\n"), "error:7");
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped + "hvd.broadcast_optimizer_state(o, 0)\n"),
+            "error:7");
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped + "hvd.broadcast(epoch, root_rank=0)\n"),
+            "error:7");
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped + "torch.manual_seed(1)\n"), "note:7");
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped + "torch.manual_seed(hvd.rank())\n"), "error:7");
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped + "# hvd.broadcast_parameters\n"), "error:7");
+  for (const char* right : {"hvd.broadcast_parameters(model.state_dict(), root_rank=0)\n",
+                            "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]\n",
+                            "for p in model.parameters():\n    hvd.broadcast_(p.data, 0)\n",
+                            "for w in weights:\n    w.assign(hvd.broadcast(w.weight, 0))\n",
+                            "state = hvd.elastic.TorchState(model)\n",
+                            "model.load(hvd.broadcast_object(model.state_dict()))\n"}) {
+    EXPECT_EQ(seen("no-broadcast", imports + wrapped + right), "") << right;
+  }
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped, {"hvd.broadcast_parameters(a)\n"}), "");
+  EXPECT_EQ(seen("no-broadcast", imports + "hvd.init()\nhvd.allreduce(x)\n"), "");
+
+  EXPECT_EQ(seen("no-init", imports + "print(hvd.rank())\n"), "error:5");
+  EXPECT_EQ(seen("no-init", imports + "def main():\n    print(hvd.rank())\nmain()\n"), "error:6");
+  EXPECT_EQ(seen("no-init", imports + "hvd.init()\nprint(hvd.rank())\n"), "");
+  EXPECT_EQ(seen("no-init", imports + "print(hvd.rank())\n", {"import hvd\nhvd.init()\n"}), "");
+  EXPECT_EQ(seen("no-init", imports + "def part():\n    return hvd.rank()\n"), "");  // a module
+  EXPECT_EQ(seen("no-init", "from hvd.torch import init, rank\ninit()\nprint(rank())\n"), "");
+
+  EXPECT_EQ(seen("unscaled-rate", imports + "hvd.init()\nhvd.DistributedOptimizer(o)\n"), "note:6");
+  EXPECT_EQ(seen("unscaled-rate", imports + wrapped), "");
+}
+
+TEST(PythonRules, SayWhatTheyCannotJudge) {
+  EXPECT_EQ(seen("not-judged", "import torch\nprint(1)\n"), "note:0");
+  EXPECT_EQ(seen("not-judged", "import torch.distributed as d\nd.init_process_group()\n"),
+            "note:0");
+  EXPECT_EQ(seen("not-judged", "import helper\nhelper.main()\n", {"import hvd\n"}), "");
+  EXPECT_EQ(seen("not-judged", std::string("import hvd\nhvd.init()\nhvd.size()\n") +
+                                   "hvd.DistributedOptimizer(o)\n"),
+            "note:4");
+}
+
+TEST(PythonTokens, SkipStringsAndCommentsAndJoinLines) {
+  const std::vector<PythonLine> lines = read_python(
+      "\xEF\xBB\xBF# first\n"
+      "a = f(1,  # (\n"
+      "  'x # y', '''\n)\n''')\n"
+      "if a: \\\n  b\n"
+      "\tc = rb'\\''; d = \"\\\\\"\n"
+      "e = 'open\nf");
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_EQ(lines[0].line, 2);
+  EXPECT_EQ(lines[0].tokens.size(), 10U);
+  EXPECT_EQ(lines[1].line, 6);
+  EXPECT_EQ(lines[1].tokens.back().text, "b");
+  EXPECT_EQ(lines[2].indent, 8);
+  EXPECT_EQ(lines[2].tokens[2].text, "\\'");
+  EXPECT_EQ(lines[2].tokens.back().text, "\\\\");
+  EXPECT_EQ(lines[4].tokens[0].text, "f");
+}
+
+TEST(PythonScript, KnowsWhoIsCalled) {
+  const PythonScript script = parse_python(
+      "import torch\nimport torch.nn as nn, os\nfrom torch.utils.data import (\n  DataLoader as "
+      "L,\n"
+      "  Dataset)\nfrom . import own\nL(x, *y, k=f(1))\nnn.Linear(1)\na().save(2)\n");
+  std::string paths;
+  for (const PythonCall& call : script.calls) paths += call.path + " ";
+  EXPECT_EQ(paths, "torch.utils.data.DataLoader f torch.nn.Linear a save ");
+  EXPECT_EQ(script.calls[0].arguments.size(), 3U);
+  EXPECT_NE(find_argument(script.calls[0], "k"), nullptr);
+  EXPECT_TRUE(hides_arguments(script.calls[0]));
+  EXPECT_FALSE(script.calls[4].is_named);
+  EXPECT_TRUE(is_of_hvd("self.hvd.rank"));
+  EXPECT_FALSE(is_of_hvd("hvdx.rank"));
+}
+
+}  // namespace
+}  // namespace hvd

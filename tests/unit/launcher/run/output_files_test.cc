@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/output_files.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace hvd {
+namespace {
+
+bool wait_for(int fd) {
+  pollfd wait{fd, POLLIN, 0};
+  return ::poll(&wait, 1, -1) == 1;
+}
+
+class OutputFilesTest : public testing::Test {
+ protected:
+  OutputFilesTest() {
+    EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
+    (void)std::signal(SIGPIPE, SIG_IGN);
+  }
+  ~OutputFilesTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string read(const std::string& name) const {
+    std::ifstream file(folder_ + "/1/" + name);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  void await_written(const OutputFiles& files) const {
+    while (!files.is_empty()) ASSERT_TRUE(wait_for(wake_->get()));
+  }
+
+  std::string folder_ = testing::TempDir() + "/files.XXXXXX";
+  std::shared_ptr<UniqueFd> wake_ = std::make_shared<UniqueFd>(::eventfd(0, EFD_CLOEXEC));
+};
+
+TEST_F(OutputFilesTest, WritesWhatItIsGiven) {
+  OutputFiles files(folder_, wake_);
+  ASSERT_TRUE(files.start({0}, wait_for).is_ok());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/1/rank-0.err"));
+  files.add(0, "out", "a");
+  files.add(0, "out", "b\n");
+  files.add(7, "out", "late\n");
+  files.finish();
+  await_written(files);
+  EXPECT_EQ(read("rank-0.out"), "ab\n");
+  EXPECT_EQ(read("rank-7.out"), "late\n");
+  EXPECT_TRUE(files.next().is_forever());
+}
+
+TEST_F(OutputFilesTest, RefusesAFolderThatCannotBeMade) {
+  std::ofstream(folder_ + "/file") << "x";
+  OutputFiles files(folder_ + "/file/below", wake_);
+  EXPECT_THAT(files.start({0}, wait_for).message(), testing::HasSubstr("--output-dir: mkdir "));
+}
+
+TEST_F(OutputFilesTest, ComplainsOnceOfAFullDisk) {
+  OutputFiles files(folder_, wake_);
+  ASSERT_TRUE(files.start({}, wait_for).is_ok());
+  std::filesystem::create_symlink("/dev/full", folder_ + "/1/rank-0.out");
+  files.add(0, "out", "lost\n");
+  await_written(files);
+  EXPECT_THAT(files.take_complaint(Clock::now()),
+              testing::HasSubstr("rank-0.out: No space left on device; the job goes on"));
+  files.add(0, "out", "lost\n");
+  await_written(files);
+  EXPECT_EQ(files.take_complaint(Clock::now()), "");
+}
+
+TEST_F(OutputFilesTest, HoldsNobodyUpWhereAFileDoesNotAnswerAndSaysSo) {
+  OutputFiles files(folder_, wake_);
+  ASSERT_TRUE(files.start({}, wait_for).is_ok());
+  // Nobody reads it: to open it for writing takes for ever, as where a server is gone.
+  const std::string fifo = folder_ + "/1/rank-0.out";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  files.add(0, "out", "unread\n");
+  EXPECT_FALSE(files.is_full());
+  files.add(0, "out", std::string(2 << 20, 'x'));
+  EXPECT_TRUE(files.is_full());
+  const Clock::time_point now = Clock::now();
+  EXPECT_EQ(files.take_complaint(now), "");
+  EXPECT_EQ(files.next().time(), now + std::chrono::seconds(10));
+  EXPECT_THAT(files.take_complaint(now + std::chrono::seconds(10)),
+              testing::HasSubstr("has taken nothing for 10 s"));
+  EXPECT_EQ(files.take_complaint(now + std::chrono::seconds(99)), "") << "said once";
+  EXPECT_TRUE(files.next().is_forever());
+  EXPECT_FALSE(files.is_empty());
+  // The thread that is left behind ends with the wait for a reader.
+  const UniqueFd reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+}
+
+TEST_F(OutputFilesTest, GivesUpAStartThatIsNotWaitedFor) {
+  OutputFiles files(folder_, wake_);
+  const Status status = files.start({0}, [](int done) { return !wait_for(done); });
+  EXPECT_EQ(status.code(), Code::kAborted);
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/count_tests.py tells of Meson's logs.   count_tests_test.py COUNT_TESTS_PY"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = sys.argv.pop(1)
+
+GTEST = """[ RUN      ] Star.Joins
+[       OK ] Star.Joins (0 ms)
+[ RUN      ] Star.Tells
+star_test.cc:91: Failure
+Value of: last_error()
+[  FAILED  ] Star.Tells (5 ms)
+[  PASSED  ] 1 test.
+[  FAILED  ] 1 test, listed below:
+[  FAILED  ] Star.Tells
+"""
+UNITTEST = f"""--- rank 0: exit code 1
+.F
+{"=" * 70}
+FAIL: test_sums (__main__.Sums)
+{"-" * 70}
+Traceback (most recent call last):
+  File "sums_cases.py", line 7, in test_sums
+AssertionError: 4 != 5
+
+{"-" * 70}
+Ran 2 tests in 0.003s
+
+FAILED (failures=1)
+"""
+STACK = "".join(f'  File "/home/me/hvd/place_{i}.py", line {i} in run\n' for i in range(9))
+HUNG = f"""--- rank 0: exit code 0
+OK
+--- rank 1: exit code -6
+Fatal Python error: Aborted
+
+Current thread 0x00007fc3c5de72c0 (most recent call first):
+{STACK}
+Extension modules: torch._C, numpy.random
+"""
+
+
+def record(name: str, result: str, text: str) -> str:
+    """A line of Meson's log."""
+    return json.dumps({"name": name, "result": result, "stdout": text, "duration": 7.2})
+
+
+class CountTests(unittest.TestCase):
+    """Totals, and what is told of a failure."""
+
+    def told(self, *arguments: str, records: list[str]) -> str:
+        """What the script prints of a log."""
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder, "testlog.json")
+            log.write_text("\n".join(records))
+            command = [sys.executable, "-B", SCRIPT, *arguments, str(log)]
+            return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def test_totals(self) -> None:
+        records = [record("a", "FAIL", GTEST), record("b", "FAIL", UNITTEST), record("c", "OK", "")]
+        self.assertEqual(self.told(records=records), "3 2 0\n")
+
+    def test_names_the_cases_and_what_they_said(self) -> None:
+        records = [record("a", "FAIL", GTEST), record("b", "FAIL", UNITTEST), record("c", "OK", "")]
+        told = self.told("--failed", records=records)
+        self.assertIn("  a (FAIL, 7 s)\n    Star.Tells\n    star_test.cc:91: Failure\n", told)
+        self.assertIn("  b (FAIL, 7 s)\n    FAIL: test_sums (__main__.Sums)\n", told)
+        self.assertIn("    AssertionError: 4 != 5\n", told)
+        self.assertNotIn("  c (", told)
+
+    def test_of_ranks_that_hung_the_codes_and_the_places(self) -> None:
+        told = self.told("--failed", records=[record("d", "FAIL", HUNG)])
+        self.assertIn("--- rank 1: exit code -6\n", told)
+        self.assertIn('  File "place_0.py", line 0 in run\n', told)
+        self.assertLess(len(told.splitlines()), 8)
+
+    def test_of_another_program_the_last_words(self) -> None:
+        told = self.told("--failed", records=[record("d", "TIMEOUT", "waits\n" * 50)])
+        self.assertEqual(told.count("waits"), 12)
+
+
+if __name__ == "__main__":
+    unittest.main()
