@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -63,6 +64,7 @@ class DriverGpu final : public Gpu {
       : driver_(driver), calls_(driver.functions()), index_(index), images_(images) {}
   Result<std::array<std::uint8_t, 16>> uuid_of(vendor::DeviceNumber number) const;
   Status find_facts();
+  bool is_known_and_free(StreamHandle stream) const;
   void pop();
   /// Sets what this thread must not call while streams are captured; `mode`: to this, from what.
   Status exchange_rules(vendor::CaptureMode& mode);
@@ -87,6 +89,7 @@ class DriverGpu final : public Gpu {
   const DriverFunctions& calls_;
   const int index_;
   const KernelImages images_;
+  std::uint64_t id_ = 0;  ///< Of no other GPU that was ever opened here.
   vendor::DeviceNumber number_{};
   vendor::Context context_{};
   GpuFacts facts_;

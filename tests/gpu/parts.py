@@ -98,6 +98,9 @@ def torch_parts(python: str, ranks: int, quick: list[str]) -> list[Part]:
     """hvd.torch: figures beside torch.distributed, a killed rank, and its cases."""
     start = [python, str(ROOT / "tests" / "python" / "ranks.py")]
     cases = [*start, "--ranks", str(ranks), "--timeout", "140", "gpu_cases.py"]
+    loops = [*start, "--ranks", str(ranks), "--timeout", "140", "gpu_loops_cases.py"]
+    alone = [*start, "--ranks", "1", "--timeout", "140", "gpu_loops_cases.py"]
+    segments = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     bench = [python, str(HERE / "torch_bench.py")]
     needs = ("torch",)
     return [
@@ -107,6 +110,9 @@ def torch_parts(python: str, ranks: int, quick: list[str]) -> list[Part]:
         ],
         Part("killed-rank", [*start, "gpu_failure_cases.py"], 90, needs=needs),
         Part("torch-cases", cases, 150, needs=needs),
+        Part("torch-loops", loops, 150, needs=needs),
+        Part("torch-loops-segments", [*loops, "Streams", "Graphs"], 90, 0, segments, needs=needs),
+        Part("torch-loops-alone", alone, 90, needs=needs),
     ]
 
 
@@ -130,10 +136,10 @@ def parts_of(options: argparse.Namespace, found: Found, scratch: Path) -> list[P
     step, allreduce, *waits_and_graphs = steps_of
     memcheck, memcheck_world, *racecheck = sanitizer_parts(build, ranks, found.sanitizer)
     torch = torch_parts(found.python, ranks, ["--quick"] if options.quick else [])
-    hooks, torch_step, torch_allreduce, killed, cases = torch
+    hooks, torch_step, torch_allreduce, killed, cases, loops, *more_loops = torch
     return [
         *kernel_parts(build, lists, bench),
-        *(nccl, table, step, allreduce, hooks, torch_step, killed, cases),
-        *(*waits_and_graphs, staged, concurrent(allreduce), concurrent(torch_step), memcheck),
-        *(torch_allreduce, three, table_graphs, memcheck_world, concurrent(step), *racecheck),
+        *(nccl, table, step, allreduce, hooks, torch_step, killed, cases, loops),
+        *(*more_loops, *waits_and_graphs, staged, concurrent(allreduce), concurrent(torch_step), memcheck),
+        *(torch_allreduce, concurrent(torch_allreduce), three, table_graphs, memcheck_world, concurrent(step), *racecheck),
     ]

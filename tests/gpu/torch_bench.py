@@ -2,7 +2,8 @@
 """hvd.torch on GPUs beside torch.distributed over NCCL: torch_bench.py TABLE [--quick], by hvdrun.
 
 hooks      host time of submitting 161 gradients, and of synchronize() until it returns
-step       one training step of ResNet-50: DistributedOptimizer beside DistributedDataParallel
+step       training steps of ResNet-50 and BERT-base: DistributedOptimizer beside
+           DistributedDataParallel
 allreduce  sizes from 1 KB to 1 GB beside all_reduce
 Rank 0 prints rows "table | case | ours | theirs | ratio"; medians of the slowest rank, ours and theirs
 in turns. --quick: little data, to see that it works; over the double of the driver, too, where
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -26,7 +28,8 @@ import hvd.torch as hvd
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples" / "pytorch"), str(ROOT / "tests" / "python")]
 
-from gpu_seam import IS_DOUBLE, own_device  # noqa: E402 (the path comes first)
+from bert_base import VOCABULARY, BertBase  # noqa: E402 (the path comes first)
+from gpu_seam import IS_DOUBLE, own_device  # noqa: E402
 from resnet50 import ResNet50  # noqa: E402
 
 QUICK = "--quick" in sys.argv
@@ -109,37 +112,69 @@ def hooks(device: torch.device) -> None:
     row("hooks", "synchronize() returns, us of the host", slowest(wait))
 
 
-def step(device: torch.device) -> None:
-    join_nccl(device)
-    count, pixels = (2, 32) if QUICK else (16, 224)
+class Workload(NamedTuple):
+    """What a step trains, and on what."""
+
+    name: str
+    make: Callable[[], torch.nn.Module]
+    loss: Callable[[torch.nn.Module], torch.Tensor]
+
+
+def workloads(device: torch.device) -> list[Workload]:
+    count, pixels, words, layers = (2, 32, 8, 1) if QUICK else (16, 224, 128, 12)
     images = torch.randn(count, 3, pixels, pixels, device=device)
     labels = torch.randint(1000, (count,), device=device)
+    tokens = torch.randint(VOCABULARY, (count, words), device=device)
 
-    def stepping(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    def of_images(model: torch.nn.Module) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(model(images), labels)
+
+    def of_images_in_bfloat16(model: torch.nn.Module) -> torch.Tensor:
+        with torch.autocast(device.type, torch.bfloat16):
+            return of_images(model)
+
+    def of_words(model: torch.nn.Module) -> torch.Tensor:
+        with torch.autocast(device.type, torch.bfloat16):
+            return model(tokens).float().square().mean()
+
+    def bert() -> torch.nn.Module:
+        return BertBase(layers, dropout=0.0)
+
+    return [
+        Workload(f"ResNet-50, {count} images", ResNet50, of_images),
+        Workload(f"ResNet-50 in bfloat16, {count} images", ResNet50, of_images_in_bfloat16),
+        Workload(f"BERT-base in bfloat16, {count} x {words} words", bert, of_words),
+    ]
+
+
+def step(device: torch.device) -> None:
+    join_nccl(device)
+
+    def stepping(
+        work: Workload, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    ) -> Callable[[], None]:
         def one() -> None:
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(images), labels).backward()
+            work.loss(model).backward()
             optimizer.step()
 
         return one
 
-    torch.manual_seed(0)
-    mine, theirs = ResNet50().to(device), ResNet50().to(device)
-    optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(mine.parameters(), lr=0.01), mine.named_parameters()
-    )
-    hvd.broadcast_parameters(mine.state_dict(), 0)
-    wrapped = torch.nn.parallel.DistributedDataParallel(
-        theirs,
-        gradient_as_bucket_view=True,
-        broadcast_buffers=False,  # nor does the optimizer of ours send them
-    )
-    plain = torch.optim.SGD(theirs.parameters(), lr=0.01)
-    row(
-        "step",
-        f"ResNet-50, {count} images, us",
-        *compare(15, stepping(mine, optimizer), stepping(wrapped, plain)),
-    )
+    for work in workloads(device):
+        torch.manual_seed(0)
+        mine, theirs = work.make().to(device), work.make().to(device)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(mine.parameters(), lr=0.01), mine.named_parameters()
+        )
+        hvd.broadcast_parameters(mine.state_dict(), 0)
+        wrapped = torch.nn.parallel.DistributedDataParallel(
+            theirs,
+            gradient_as_bucket_view=True,
+            broadcast_buffers=False,  # nor does the optimizer of ours send them
+        )
+        plain = torch.optim.SGD(theirs.parameters(), lr=0.01)
+        ours = stepping(work, mine, optimizer)
+        row("step", f"{work.name}, us", *compare(8, ours, stepping(work, wrapped, plain)))
 
 
 def allreduce(device: torch.device) -> None:

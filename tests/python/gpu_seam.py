@@ -143,6 +143,25 @@ def another_stream() -> Iterator[None]:
         gpus.current = before
 
 
+_side: list[Any] = []
+
+
+@contextlib.contextmanager
+def side_stream(is_used: bool) -> Iterator[None]:
+    """Within it a second stream of torch is the current one, behind what the first has; behind it
+    the first waits for the second. Nothing of that where it is not used, or on the double."""
+    if IS_DOUBLE or not is_used:
+        yield
+        return
+    if not _side:
+        _side.append(torch.cuda.Stream())
+    main = torch.cuda.current_stream()
+    _side[0].wait_stream(main)
+    with torch.cuda.stream(_side[0]):
+        yield
+    main.wait_stream(_side[0])
+
+
 def _empty_streams_after_waits(number: int) -> None:
     driver = Driver(number)
     wait_stream, wait_for_gradients = api.wait_stream, Gradients.wait_stream

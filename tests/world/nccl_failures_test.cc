@@ -330,6 +330,17 @@ TEST_F(NcclFailures, ToRegisterIsNoneWhereHvdNcclRegisterIs0) {
   ::unsetenv("HVD_NCCL_REGISTER");
 }
 
+TEST_F(NcclFailures, IsWhatBlockingCallsOfNcclWouldBecome) {
+  ASSERT_EQ(::setenv("NCCL_COMM_BLOCKING", "1", 1), 0);
+  NcclRanks world({2});
+  world.run([](int rank, Engine& engine) {
+    EXPECT_THAT(sum(rank, engine, "x").message(),
+                HasSubstr("NCCL_COMM_BLOCKING is set, which makes each call of NCCL wait for all "
+                          "ranks: unset it, or set it to 0"));
+  });
+  ::unsetenv("NCCL_COMM_BLOCKING");
+}
+
 TEST_F(NcclFailures, IsNotWhatAnOrderlyEndLooksLike) {
   {
     NcclRanks world({1, 1});

@@ -84,6 +84,20 @@ TEST_F(NcclSteps, RegisterMemoryOnce) {
   EXPECT_EQ(calls("ncclCommInitRankConfig"), communicators);
 }
 
+TEST_F(NcclSteps, MakeNoWindowsThatConnectNodes) {
+  double_nccl_set_version(22903);
+  {
+    NcclRanks world({2});
+    train(world, 3);
+  }
+  const int of_one_node = calls("ncclCommWindowRegister");
+  EXPECT_GT(of_one_node, 0);
+  NcclRanks world({1, 1});
+  train(world, 3);
+  EXPECT_EQ(calls("ncclCommWindowRegister"), of_one_node);
+  EXPECT_GT(calls("ncclCommRegister"), 0);
+}
+
 TEST_F(NcclSteps, RegisterNothingForOneRank) {
   NcclRanks world({1});
   train(world, 3);

@@ -58,7 +58,7 @@ Result<bool> NcclBucket::reserve(std::size_t bytes, StreamHandle stream) {
       batches_since_ = 0;
     }
     current_ = std::move(piece);
-  } else if (registers_ && bytes > 0) {
+  } else if (registers() && bytes > 0) {
     HVD_TRY(tell_nccl(*current_));
   }
   return true;
@@ -68,7 +68,7 @@ Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {
   auto piece = std::make_unique<Piece>();
   piece->bytes = bytes;
   const NcclCalls& calls = communicator_.library().calls();
-  if (registers_ && calls.mem_alloc != nullptr && calls.mem_free != nullptr) {
+  if (registers() && calls.mem_alloc != nullptr && calls.mem_free != nullptr) {
     // Other memory cannot be bound to that of the other ranks, which would wait for it.
     HVD_TRY(communicator_.check(calls.mem_alloc(&piece->memory, bytes), "no memory for a bucket"));
     piece->is_nccls = true;
@@ -76,7 +76,7 @@ Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {
   if (!piece->is_nccls) {
     HVD_TRY_ASSIGN(piece->memory, communicator_.gpu().allocate(bytes));
   }
-  if (registers_) {
+  if (registers()) {
     const Status status = make_window(*piece);
     if (!status.is_ok()) {
       free(*piece, Deadline::after(kDevicePatience));
@@ -91,7 +91,8 @@ Result<std::unique_ptr<NcclBucket::Piece>> NcclBucket::make(std::size_t bytes) {
 /// communicator: that is of no more use then, so the batch fails.
 Status NcclBucket::make_window(Piece& piece) {
   const NcclCalls& calls = communicator_.library().calls();
-  if (calls.comm_window_register == nullptr) return tell_nccl(piece);
+  const bool has_windows = registration_ == NcclRegistration::kWindows;
+  if (!has_windows || calls.comm_window_register == nullptr) return tell_nccl(piece);
   const ncclResult_t result = calls.comm_window_register(
       communicator_.handle(), piece.memory, piece.bytes, &piece.window, kSymmetricWindow);
   return unless_refused(result, communicator_.check(result, "cannot make a window of a bucket"));

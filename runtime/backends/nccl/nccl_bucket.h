@@ -10,6 +10,13 @@
 
 namespace hvd {
 
+/// How NCCL is told of memory, so that GPUs and NICs reach it without a copy.
+enum class NcclRegistration {
+  kNone,
+  kEachRank,  ///< ncclCommRegister: each rank by itself.
+  kWindows,   ///< ncclCommWindowRegister: all ranks together, where NCCL has it.
+};
+
 /// The memory that a communicator's packed tensors go through. One stream is all there is, so the
 /// batches take turns in one piece of memory. It grows, on all ranks alike, and what it was before
 /// is given back after some batches, again on all ranks alike: NCCL finds the place of a window in
@@ -21,9 +28,8 @@ class NcclBucket {
   /// How much is allocated where `bytes` are needed: twice as much as before while it is little.
   static std::size_t capacity_for(std::size_t bytes);
 
-  /// `registers`: NCCL is told of the memory, so that GPUs and NICs reach it without a copy.
-  NcclBucket(NcclCommunicator& communicator, bool registers)
-      : communicator_(communicator), registers_(registers) {}
+  NcclBucket(NcclCommunicator& communicator, NcclRegistration registration)
+      : communicator_(communicator), registration_(registration) {}
   NcclBucket(const NcclBucket&) = delete;
   NcclBucket& operator=(const NcclBucket&) = delete;
   ~NcclBucket() { release(); }
@@ -50,12 +56,13 @@ class NcclBucket {
     GpuEventPtr last_use = nullptr;
   };
   Result<std::unique_ptr<Piece>> make(std::size_t bytes);
+  bool registers() const { return registration_ != NcclRegistration::kNone; }
   Status make_window(Piece& piece);
   Status tell_nccl(Piece& piece);
   void free(Piece& piece, Deadline deadline);
 
   NcclCommunicator& communicator_;
-  bool registers_;
+  NcclRegistration registration_;
   std::unique_ptr<Piece> current_;
   std::unique_ptr<Piece> retired_;  ///< What it was before it grew.
   int batches_since_ = 0;           ///< Batches since then.

@@ -15,8 +15,8 @@ NcclHoldings::NcclHoldings(const NcclLibrary& library, Gpu& gpu, Options options
       gpu_(gpu),
       stream_(stream),
       communicator_(library_, gpu),
-      bucket_(communicator_, options.registers),
-      spare_(communicator_, false),
+      bucket_(communicator_, options.registration),
+      spare_(communicator_, NcclRegistration::kNone),
       watcher_(std::make_unique<EventWatcher>()) {
   if (options.uses_graphs) graphs_ = std::make_unique<NcclGraphs>(gpu, stream);
 }

@@ -19,7 +19,7 @@ namespace hvd {
 class NcclHoldings {
  public:
   struct Options {
-    bool registers = true;
+    NcclRegistration registration = NcclRegistration::kWindows;
     bool uses_graphs = false;
   };
   /// The GPU is the thread's CurrentGpu.

@@ -80,6 +80,8 @@ std::string nccl_version_text(int version);
 class NcclLibrary {
  public:
   static constexpr int kOrdering = 22600;  ///< 2.26: NCCL_LAUNCH_ORDER_IMPLICIT.
+  /// 2.29: windows connect the ranks of several nodes where the fabric has GIN.
+  static constexpr int kConnectingWindows = 22900;
   static constexpr int kOldest = 21800;  ///< 2.18: groups and splits of non-blocking communicators.
 
   /// kUnsupported, with what to do, where there is none or one that is too old.

@@ -28,6 +28,7 @@ Result<NcclSettings> NcclSettings::from(const Environment& environment) {
   settings.uses_graphs = graphs.value_or(0) != 0;
   settings.ras = ras_address(environment);
   settings.wants_order = is_on_for_nccl(environment, "NCCL_LAUNCH_ORDER_IMPLICIT");
+  settings.blocks = is_on_for_nccl(environment, "NCCL_COMM_BLOCKING");
   settings.host_id = environment.get("NCCL_HOSTID").value_or("");
   return settings;
 }
@@ -48,6 +49,12 @@ Status NcclSession::open(const Environment& environment, Device device) {
   if (context_.gpus == nullptr) {
     return error(Code::kUnsupported, "this process serves no GPU");
   }
+  // It overrides what a communicator asks for, and calls would wait for other ranks under a lock.
+  if (settings_.blocks) {
+    return error(Code::kInvalidArgument,
+                 "NCCL_COMM_BLOCKING is set, which makes each call of NCCL wait for all ranks: unset "
+                 "it, or set it to 0");
+  }
   HVD_TRY_ASSIGN(gpu_, context_.gpus->open(device));
   HVD_TRY_ASSIGN(library_, NcclLibrary::open(environment));
   context_.gpus->note_library();
@@ -55,12 +62,21 @@ Status NcclSession::open(const Environment& environment, Device device) {
   return Status::ok();
 }
 
+/// From NCCL 2.29 on the ranks of a window connect across nodes (GIN), where InfiniBand has what that
+/// needs, and a connection that fails is the end of the communicator.
+NcclRegistration NcclSession::registration() const {
+  if (!registers()) return NcclRegistration::kNone;
+  const bool connects = library_->version() >= NcclLibrary::kConnectingWindows;
+  return connects && context_.communicator.node_count() > 1 ? NcclRegistration::kEachRank
+                                                            : NcclRegistration::kWindows;
+}
+
 Status NcclSession::begin(const ncclUniqueId& id) {
   const CurrentGpu current(*gpu_);
   HVD_TRY(current.status());
   HVD_TRY_ASSIGN(holdings_, NcclHoldings::open(
                                 *library_, *gpu_,
-                                {.registers = registers(), .uses_graphs = settings_.uses_graphs}));
+                                {.registration = registration(), .uses_graphs = settings_.uses_graphs}));
   return communicator().begin(id, context_.communicator.rank, context_.communicator.size);
 }
 

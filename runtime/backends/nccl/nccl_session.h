@@ -21,6 +21,7 @@ struct NcclSettings {
   bool registers = true;     ///< HVD_NCCL_REGISTER.
   bool uses_graphs = false;  ///< HVD_GPU_GRAPHS=1.
   bool wants_order = false;  ///< NCCL_LAUNCH_ORDER_IMPLICIT=1.
+  bool blocks = false;       ///< NCCL_COMM_BLOCKING=1.
   std::string host_id;       ///< NCCL_HOSTID.
   std::string ras;           ///< Where NCCL's RAS is; empty: nowhere.
   NcclPlanOptions plan;
@@ -88,6 +89,8 @@ class NcclSession {
   }
   /// Whether NCCL is told of buckets. A rank by itself has nobody who would reach them.
   bool registers() const { return settings_.registers && context_.communicator.size > 1; }
+  /// How.
+  NcclRegistration registration() const;
   /// Null: HVD_GPU_GRAPHS is off.
   NcclGraphs* graphs() { return holdings_->graphs(); }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,9 @@ namespace {
 /// All ranks have the batch; others may still have to wait for another set that connects (which has
 /// a limit of its own), or for what their device does.
 constexpr std::chrono::minutes kBucketTime{10};
+/// So long a group of calls is looked at without a pause: NCCL's thread takes it up in less, and a
+/// sleep and a wake-up would cost as much again.
+constexpr std::chrono::microseconds kGroupSpin{150};
 
 class NcclTask : public Task {
  public:
@@ -235,7 +239,13 @@ class NcclTask : public Task {
     const Status status = launch().communicate(rounds.empty() ? plan_.steps : rounds[round_].steps);
     if (!status.is_ok()) return doubt(status);
     stage_ = Stage::kGroup;
-    return settle([this] { return end_round(); });
+    const Deadline spins = Deadline::after(kGroupSpin);
+    for (;;) {
+      const Progress progress = settle([this] { return end_round(); });
+      const bool waits = progress == Progress::kBlocked && stage_ == Stage::kGroup;
+      if (!waits || spins.has_passed()) return progress;
+      std::this_thread::yield();
+    }
   }
 
   Progress end_round() {

@@ -24,7 +24,7 @@ class Owner {
       : current_(gpu),
         library_(NcclLibrary::open(Environment::of_process()).value()),
         communicator_(library_, gpu),
-        bucket_(std::in_place, communicator_, true),
+        bucket_(std::in_place, communicator_, NcclRegistration::kWindows),
         stream_(stream) {
     EXPECT_TRUE(communicator_.begin(id, rank, size).is_ok());
     settle();

@@ -30,6 +30,7 @@
   X(context_release, cuDevicePrimaryCtxRelease)               \
   X(context_push, cuCtxPushCurrent)                           \
   X(context_pop, cuCtxPopCurrent)                             \
+  X(current, cuCtxGetCurrent)                                 \
   X(stream_priorities, cuCtxGetStreamPriorityRange)           \
   X(stream_create, cuStreamCreateWithPriority)                \
   X(stream_destroy, cuStreamDestroy)                          \

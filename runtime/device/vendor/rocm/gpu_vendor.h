@@ -31,6 +31,7 @@
   X(context_release, hipDevicePrimaryCtxRelease)               \
   X(context_push, hipCtxPushCurrent)                           \
   X(context_pop, hipCtxPopCurrent)                             \
+  X(current, hipGetDevice)                                     \
   X(stream_priorities, hipDeviceGetStreamPriorityRange)        \
   X(stream_create, hipStreamCreateWithPriority)                \
   X(stream_destroy, hipStreamDestroy)                          \
