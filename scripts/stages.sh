@@ -8,9 +8,8 @@
 #   build-static a static hvdrun
 # shellcheck disable=SC2154  # root and build come from lib.sh
 clang_tree=$root/build-clang
-# Most of a sanitized build's time goes into headers, templates that many files instantiate, optimisation and debug
-# information. So the files of a target are compiled together; the main build compiles, and clang-tidy reads, each alone.
-sanitized_options=(-Dunity=on -Dunity_size=40 -Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false)
+# Lines of the program, and no more: the rest of the debug information costs as much as the optimisation.
+sanitized_options=(-Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false)
 
 # sanitized_tests DIR command-prefix... -- option of meson test...
 sanitized_tests() {
@@ -60,7 +59,7 @@ stage_static() {
 # A wheel from the source distribution, as pip makes it, tried in an environment of its own. The compiler cache has
 # all of it from the main build, whose flags are the same.
 stage_wheel() {
-  local dir=$root/build-wheel tools=$root/build-tools wheels gpu_roots settings=(--config-setting=setup-args=-Dwerror=true)
+  local dir=$root/build-wheel tools=$root/build-tools wheels gpu_roots option settings=()
   [ -x "$tools/bin/python" ] || "$HVD_PYTHON" -m venv "$tools" || return 1
   quietly "$dir/pip.log" timeout 120 "$tools/bin/python" -m pip install --progress-bar off build || {
     say "PyPI gave no build (no network?); the log is $dir/pip.log"
@@ -68,7 +67,9 @@ stage_wheel() {
   }
   rm -rf "$dir/dist"
   gpu_roots=$("$root/scripts/gpu_packages.sh" --roots)
-  [ -z "$gpu_roots" ] || settings+=(--config-setting=setup-args=-Dgpu_roots="$gpu_roots")
+  for option in -Dwerror=true "${unity[@]}" ${gpu_roots:+-Dgpu_roots="$gpu_roots"}; do
+    settings+=(--config-setting=setup-args="$option")
+  done
   step build quietly "$dir/build.log" "$tools/bin/python" -m build "${settings[@]}" --outdir "$dir/dist" "$root" || return 1
   wheels=("$dir"/dist/*.whl)
   say "$(cd "$dir/dist" && du -h --apparent-size ./* | tr '\n\t' '  ')"
@@ -78,7 +79,7 @@ stage_wheel() {
 
 stage_tidy() {
   local tree=$root/build-tidy files
-  CC=clang-14 CXX=clang++-14 configure "$tree" -Dbuildtype=release || return 1
+  CC=clang-14 CXX=clang++-14 configure "$tree" -Dbuildtype=release -Dunity=off || return 1
   compile "$tree" launcher/options/revision.h || return 1
   cd "$root" || return 1
   mapfile -t files < <(git ls-files 'runtime/*.cc' 'launcher/*.cc' 'examples/*.cc' ':!examples/cpp/torch_*.cc')

@@ -51,7 +51,8 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
   }
   placement.ranks = {rank};
   HVD_TRY_ASSIGN(const VisibleGpus gpus,
-                 visible_gpus(allocation.environment, allocation.gpus_on_machine));
+                 visible_gpus(environment_of_ranks(options, allocation.environment),
+                              allocation.gpus_on_machine));
   if (!knows_place) {
     placement.notes.emplace_back("GPU and CPUs: left alone, the place on the node is unknown");
     return placement;
@@ -136,7 +137,8 @@ Result<Placement> place_locally(const RunOptions& options, const Allocation& all
   placement.reports_bindings = options.bind.report;
   placement.this_host = allocation.host;
   HVD_TRY_ASSIGN(VisibleGpus gpus,
-                 visible_gpus(allocation.environment, allocation.gpus_on_machine));
+                 visible_gpus(environment_of_ranks(options, allocation.environment),
+                              allocation.gpus_on_machine));
   gpus.is_private = false;  // All the ranks that start here share what this process was given.
   const int gpu_count = static_cast<int>(gpus.entries.size());
   placement.size = options.ranks.value_or(std::max(1, gpu_count));

@@ -109,6 +109,7 @@ void use_nic(const Machine& machine, int nic, RankPlacement& rank) {
 }
 
 Status give_gpus(Machine& machine, int local_size, Placement& placement) {
+  const Environment environment = environment_of_ranks(machine.options, machine.environment());
   const VisibleGpus& visible = machine.visible;
   placement.gpus_per_node = static_cast<int>(visible.entries.size());
   placement.gpu_variable = visible.variable;
@@ -125,7 +126,7 @@ Status give_gpus(Machine& machine, int local_size, Placement& placement) {
   for (RankPlacement& rank : placement.ranks) {
     const std::size_t place = machine.place_of(rank);
     HVD_TRY_ASSIGN(const auto entry,
-                   choose_gpu(machine.environment(), visible, static_cast<int>(place), local_size));
+                   choose_gpu(environment, visible, static_cast<int>(place), local_size));
     if (matches) {
       if (entry) use_gpu(machine, matching.ranks[place].entry, rank);
       use_nic(machine, matching.ranks[place].nic, rank);
@@ -246,6 +247,14 @@ Status give_cpus(const Machine& machine, Placement& placement) {
 }
 
 }  // namespace
+
+Environment environment_of_ranks(const RunOptions& options, const Environment& environment) {
+  Environment changed = environment;
+  for (const VariableOption& variable : options.variables) {
+    if (variable.value) changed.set(variable.name, *variable.value);
+  }
+  return changed;
+}
 
 Result<std::optional<int>> asked_cpus(const RunOptions& options, const Environment& environment) {
   if (options.cpus_per_rank) return options.cpus_per_rank;

@@ -11,6 +11,9 @@ namespace hvd {
 Status give_resources(const RunOptions& options, const Allocation& allocation,
                       const VisibleGpus& visible, int local_size, Placement& placement);
 
+/// What the ranks have of an environment once -x has changed it.
+Environment environment_of_ranks(const RunOptions& options, const Environment& environment);
+
 /// CPUs that the user asked for each rank, of hvdrun or of Slurm; nothing: not said.
 Result<std::optional<int>> asked_cpus(const RunOptions& options, const Environment& environment);
 

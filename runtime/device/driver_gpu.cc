@@ -207,11 +207,13 @@ Status DriverGpu::check_stream(StreamHandle stream) {
   if (code != vendor::kSuccess) {
     return about(driver_.failure(calls_.stream_is_capturing.name, code));
   }
-  return about(error(Code::kUnsupported,
-                     "{} is being captured into a graph, which cannot agree with other ranks when "
-                     "it runs; call collectives before or after the capture, or give a stream that "
-                     "is not captured (PyTorch: outside of torch.cuda.graph)",
-                     name_of(stream)));
+  return about(
+      error(Code::kUnsupported,
+            "{} is being captured into a graph, which cannot agree with other ranks when "
+            "it runs; call collectives before or after the capture, or give a stream that "
+            "is not captured (PyTorch: outside of torch.cuda.graph, and of what torch.compile "
+            "compiles with mode=\"reduce-overhead\")",
+            name_of(stream)));
 }
 
 Result<vendor::Event> DriverGpu::take_event() {

@@ -88,6 +88,16 @@ TEST(Placement, GpusAreDividedOverVirtualNodesToo) {
   for (const RankPlacement& rank : placement.ranks) EXPECT_EQ(rank.gpu, rank.rank);
 }
 
+TEST(Placement, VariablesOfTheCommandLineCount) {
+  RunOptions shared = with_ranks(4);
+  shared.variables = {{"HVD_SHARE_GPU", "1"}};
+  const Placement placement = place(shared, laptop({}, 2)).value();
+  for (const RankPlacement& rank : placement.ranks) EXPECT_EQ(rank.gpu, rank.rank % 2);
+  RunOptions hidden = with_ranks(4);
+  hidden.variables = {{"CUDA_VISIBLE_DEVICES", ""}};
+  EXPECT_FALSE(place(hidden, laptop({}, 2)).value().ranks[1].gpu.has_value());
+}
+
 TEST(Placement, RefusesWhatCannotBe) {
   EXPECT_THAT(place(with_ranks(2, 3), laptop()).status().message(),
               HasSubstr("--nodes 3 is more than -np 2"));

@@ -282,16 +282,5 @@ def _keep_order() -> None:
             effect.register(EffectType.ORDERED)
 
 
-def _keep_out_of_cuda_graphs() -> None:
-    """Lets ``mode="reduce-overhead"`` cut its CUDA graphs at the operators, where this PyTorch can:
-    a replayed graph would not ask the other ranks. Its tag for that is not seen on effects."""
-    from torch._inductor import config
-
-    cut_at = getattr(config, "custom_should_partition_ops", None)
-    if cut_at is not None:
-        config.custom_should_partition_ops = [*cut_at, *(f"hvd::{name}" for name in SCHEMAS)]
-
-
 _operators = _define()
 _keep_order()
-_keep_out_of_cuda_graphs()
