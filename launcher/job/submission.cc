@@ -73,7 +73,7 @@ Environment submission_environment(const Environment& environment) {
         launch_env::kLossPipe}) {
     outside.unset(name);
   }
-  for (const std::string& name : masters_of_other_steps(environment, "")) outside.unset(name);
+  for (const std::string& name : marked_for_other_steps(environment, "")) outside.unset(name);
   if (environment.has(launch_env::kRank)) {  // then these are of the same rank
     for (const std::string_view name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
       outside.unset(name);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::array kSetByHvdrun{
     launch_env::kRank,      launch_env::kSize,     launch_env::kLocalRank, launch_env::kLocalSize,
     launch_env::kNode,      launch_env::kStore,    launch_env::kJobKey,    launch_env::kVirtualNode,
-    launch_env::kJobMarker, launch_env::kLossPipe, launch_env::kMasterOf,
+    launch_env::kJobMarker, launch_env::kLossPipe, launch_env::kMasterOf,  launch_env::kRankOf,
 };
 
 Status check_variable(const VariableOption& variable) {

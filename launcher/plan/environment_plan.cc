@@ -111,18 +111,27 @@ void add_identity(const RankPlacement& rank, const Placement& placement, Variabl
 /// Who the rank is by the names that torchrun gives: torch.distributed, Accelerate and others read
 /// them. What the user typed or exported for the ranks stands.
 void offer_torch_identity(const RankPlacement& rank, const Placement& placement,
-                          const Variables& shared, Variables& variables) {
+                          const Environment& user, const std::string& step, const Variables& shared,
+                          Variables& variables) {
+  const bool is_task = placement.way == Way::kTask;
+  const auto is_given = [&](std::string_view name) {
+    return names(shared, name) || (is_task && user.has(name));
+  };
   const auto offer_number = [&](std::string_view name, int number, std::string_view why) {
-    if (number < 0 || names(shared, name)) return;
+    if (number < 0 || is_given(name)) return;
     variables.push_back({std::string(name), std::to_string(number), "default",
                          std::string(why) + ", for torch.distributed", false});
   };
-  // Not in a task: steps and jobs that it starts would inherit them beside identities of their own.
-  if (placement.way != Way::kLocal) return;
-  if (!names(shared, "RANK") && !names(shared, "WORLD_SIZE")) {
+  if (placement.size > 0 && !is_given("RANK") && !is_given("WORLD_SIZE")) {
     offer_number("RANK", rank.rank, "rank of the job");
     offer_number("WORLD_SIZE", placement.size, "ranks of the job");
+    // Steps and jobs that a task starts inherit them, and have identities of their own.
+    if (is_task) {
+      variables.push_back(
+          ours(launch_env::kRankOf, mark_rank(step, rank.rank), "whose RANK it is"));
+    }
   }
+  if (!placement.knows_places) return;
   offer_number("LOCAL_RANK", rank.local_rank, "rank on its node");
   offer_number("LOCAL_WORLD_SIZE", rank.local_size, "ranks on its node");
 }
@@ -282,7 +291,7 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
   const std::string step = step_of_ranks(placement.way, user);
   EnvironmentPlan plan;
   plan.cleared = cleared_variables(placement.way, user);
-  const std::vector<std::string> left_over = masters_of_other_steps(user, step);
+  const std::vector<std::string> left_over = marked_for_other_steps(user, step);
   for (const std::string& name : left_over) user.unset(name);
   for (const RankPlacement& rank : placement.ranks) {
     Variables variables;
@@ -295,7 +304,7 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
   offer_machine(machine, user, placement.way, plan);
   offer_local_master(job, user, plan.all);
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
-    offer_torch_identity(placement.ranks[i], placement, plan.all, plan.each_rank[i]);
+    offer_torch_identity(placement.ranks[i], placement, user, step, plan.all, plan.each_rank[i]);
   }
   // Jobs that this one starts inside its ranks need a port of their own.
   const std::string mark = mark_masters(plan.all, user, step.empty() ? job.marker : step);

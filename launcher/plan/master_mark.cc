@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "topology/identity.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -40,18 +41,25 @@ std::string own_value(const std::vector<PlannedVariable>& planned, std::string_v
                                                                        : std::string();
 }
 
-}  // namespace
-
-std::string slurm_step_name(const Environment& environment) {
-  const auto job = environment.get("SLURM_JOB_ID");
-  auto step = environment.get("SLURM_STEP_ID");
-  if (!step) step = environment.get("SLURM_STEPID");
-  return job && step ? format_text("{}.{}", *job, *step) : std::string();
+std::vector<std::string> identity_of_other_steps(const Environment& environment,
+                                                 std::string_view step) {
+  if (!environment.has(launch_env::kRankOf)) return {};
+  const RankMark mark = read_rank_mark(environment);
+  if (!step.empty() && mark.step == step) return {};
+  std::vector<std::string> names{std::string(launch_env::kRankOf)};
+  if (mark.is_right) names.insert(names.end(), kTorchIdentity.begin(), kTorchIdentity.end());
+  return names;
 }
 
-std::vector<std::string> masters_of_other_steps(const Environment& environment,
+}  // namespace
+
+std::string mark_rank(const std::string& step, int rank) {
+  return format_text("{}/{}", step, rank);
+}
+
+std::vector<std::string> marked_for_other_steps(const Environment& environment,
                                                 std::string_view step) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = identity_of_other_steps(environment, step);
   if (!environment.has(launch_env::kMasterOf)) return names;
   const MasterMark mark = read_mark(environment);
   if (!step.empty() && mark.step == step) return names;

@@ -44,8 +44,8 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
   rank.node = std::max(0, identity.node);
   rank.host = allocation.host;
   placement.notes.push_back("identity: " + describe_identity(identity));
-  const bool knows_place = identity.local_rank >= 0 && identity.local_size > 0;
-  if (knows_place) {
+  placement.knows_places = identity.local_rank >= 0 && identity.local_size > 0;
+  if (placement.knows_places) {
     rank.local_rank = identity.local_rank;
     rank.local_size = identity.local_size;
   }
@@ -53,7 +53,7 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
   HVD_TRY_ASSIGN(const VisibleGpus gpus,
                  visible_gpus(environment_of_ranks(options, allocation.environment),
                               allocation.gpus_on_machine));
-  if (!knows_place) {
+  if (!placement.knows_places) {
     placement.notes.emplace_back("GPU and CPUs: left alone, the place on the node is unknown");
     return placement;
   }

@@ -38,6 +38,7 @@ struct Placement {
   Way way = Way::kLocal;
   int size = 1;  ///< Ranks of the job.
   int node_count = 1;
+  bool knows_places = true;  ///< Which of its node's ranks each is; some launchers do not say it.
   std::string this_host;
   std::vector<std::string> hosts;   ///< By node, as far as known; virtual nodes share one.
   std::vector<int> ranks_per_node;  ///< Way::kSlurmShell, where Slurm said it.

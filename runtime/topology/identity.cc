@@ -139,6 +139,14 @@ bool speaks(const LaunchSource& source, const Environment& environment) {
   return source.mark.empty() || environment.has(source.mark);
 }
 
+/// True where hvdrun has set RANK and its like for a task of another step, from which this process
+/// inherited them.
+bool is_inherited(const LaunchSource& source, const Environment& environment) {
+  if (source.rank != "RANK" || !source.mark.empty()) return false;
+  const RankMark mark = read_rank_mark(environment);
+  return mark.is_right && mark.step != slurm_step_name(environment);
+}
+
 /// "PMI_RANK (MPICH)"; for what Slurm tells in its layout, that variable.
 std::string variable(const LaunchSource& source, std::string_view name) {
   return format_text("{} ({})", name.empty() ? kSlurmLayout : name, source.name);
@@ -168,7 +176,8 @@ Result<IdentityClaim> read_claim(const LaunchSource& source, const Environment& 
   HVD_TRY(read(environment, source.node_count, 1, claim.node_count));
   if (source.name == kSlurmStep) HVD_TRY(read_slurm_layout(environment, claim));
   HVD_TRY(check_range(source, claim));
-  claim.outer = serves_another_step(source, environment) || is_mpi_singleton(source, environment);
+  claim.outer = serves_another_step(source, environment) || is_mpi_singleton(source, environment) ||
+                is_inherited(source, environment);
   return claim;
 }
 
@@ -312,6 +321,20 @@ bool in_slurm_step(const Environment& environment) {
   const bool is_step =
       parsed.ec == std::errc() && parsed.ptr == end && step >= 0 && step <= kMaxStepId;
   return is_step && !step_is_elsewhere(environment);
+}
+
+std::string slurm_step_name(const Environment& environment) {
+  const auto job = environment.get("SLURM_JOB_ID");
+  auto step = environment.get("SLURM_STEP_ID");
+  if (!step) step = environment.get("SLURM_STEPID");
+  return job && step ? format_text("{}.{}", *job, *step) : std::string();
+}
+
+RankMark read_rank_mark(const Environment& environment) {
+  const std::string text = environment.get(launch_env::kRankOf).value_or("");
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) return {};
+  return {text.substr(0, slash), environment.get("RANK") == text.substr(slash + 1)};
 }
 
 bool in_slurm_shell(const Environment& environment) {

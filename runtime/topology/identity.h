@@ -53,6 +53,16 @@ bool is_started_by(const Identity& identity, std::string_view source);
 /// the step's nodes are the job's.
 bool in_slurm_step(const Environment& environment);
 
+/// "JOB.STEP" of the step that this process is a task of; empty: Slurm does not say both.
+std::string slurm_step_name(const Environment& environment);
+
+/// HVD_RANK_OF in its parts.
+struct RankMark {
+  std::string step;       ///< For whose task hvdrun has set RANK and its like.
+  bool is_right = false;  ///< RANK is still what it set.
+};
+RankMark read_rank_mark(const Environment& environment);
+
 /// True in a batch or salloc shell: a Slurm allocation, but no task of a step.
 bool in_slurm_shell(const Environment& environment);
 

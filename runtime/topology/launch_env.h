@@ -34,6 +34,9 @@ inline constexpr std::string_view kLossPipe = "HVD_LOSS_PIPE";
 /// "JOB.STEP/ADDRESS:PORT": MASTER_ADDR and MASTER_PORT of these values are hvdrun's, for the tasks
 /// of that Slurm step, and not the user's own. Either may be empty.
 inline constexpr std::string_view kMasterOf = "HVD_MASTER_OF";
+/// "JOB.STEP/RANK": RANK of this value, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE are hvdrun's,
+/// for a task of that step, and not the user's own.
+inline constexpr std::string_view kRankOf = "HVD_RANK_OF";
 /// Folder of the rendezvous file (default ~/.cache/hvd), for steps without PMI-2 or hvdrun.
 inline constexpr std::string_view kRendezvousDir = "HVD_RENDEZVOUS_DIR";
 /// Network interfaces, comma-separated, under which other hosts may reach this one. The user sets

@@ -140,6 +140,21 @@ def parts_of(options: argparse.Namespace, found: Found, scratch: Path) -> list[P
     return [
         *kernel_parts(build, lists, bench),
         *(nccl, table, step, allreduce, hooks, torch_step, killed, cases, loops),
-        *(*more_loops, *waits_and_graphs, staged, concurrent(allreduce), concurrent(torch_step), memcheck),
-        *(torch_allreduce, concurrent(torch_allreduce), three, table_graphs, memcheck_world, concurrent(step), *racecheck),
+        *(
+            *more_loops,
+            *waits_and_graphs,
+            staged,
+            concurrent(allreduce),
+            concurrent(torch_step),
+            memcheck,
+        ),
+        *(
+            torch_allreduce,
+            concurrent(torch_allreduce),
+            three,
+            table_graphs,
+            memcheck_world,
+            concurrent(step),
+            *racecheck,
+        ),
     ]

@@ -4,6 +4,7 @@
 import json
 import re
 import shutil
+import subprocess
 import unittest
 
 import slurm_test
@@ -255,6 +256,29 @@ class TestHvdrun(slurm_test.SlurmTest):
                 ["salloc", "-Q", "-N2", "-n4", *mpirun, *hvdrun, "bash", "-c", show]
             )
             self.assertEqual(output.count("[ ]"), 4, output)
+
+    def test_torch_distributed_alone_is_one_world(self):
+        if (
+            subprocess.run(
+                [slurm_test.PYTHON, "-c", "import torch"], capture_output=True
+            ).returncode
+            != 0
+        ):
+            self.skipTest(f"{slurm_test.PYTHON} has no torch")
+        program = (
+            "import torch, torch.distributed as dist; dist.init_process_group('gloo'); "
+            "given = torch.ones(1); dist.all_reduce(given); print('sum', int(given))"
+        )
+        command = [slurm_test.HVDRUN, "--site", "generic", slurm_test.PYTHON, "-c", program]
+        for way in (["srun", "-N2", "-n2"], ["salloc", "-N2", "-n2"]):
+            with self.subTest(way=way[0]):
+                self.assertEqual(self.run_ok([*way, *command]).count("sum 2"), 2)
+
+    def test_a_step_inside_a_task_has_ranks_of_its_own(self):
+        nested = "srun --overlap -N2 -n2 " + str(_PROBE)
+        outer = ["salloc", "-Q", "-N2", "-n2", "srun", "-N1", "-n1", "--overlap"]
+        output = self.run_ok([*outer, slurm_test.HVDRUN, "bash", "-c", nested])
+        self.assertEqual(output.count("size=2"), 2, output)
 
     def test_digits_over_four_nodes(self):
         output = self.run_ok(["srun", "-N4", slurm_test.HVDRUN, _DIGITS], timeout=120)

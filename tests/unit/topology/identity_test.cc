@@ -224,6 +224,24 @@ TEST(Identity, MarksTheStepAroundMpirunAsOuter) {
   EXPECT_TRUE(result.value()->details[1].outer);
 }
 
+/// hvdrun sets RANK and its like in tasks, and what a task starts inherits them.
+TEST(Identity, SetsAsideTheRankOfAnotherStep) {
+  std::map<std::string, std::string, std::less<>> variables{
+      {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"HVD_RANK_OF", "7.4/3"}, {"SLURM_JOB_ID", "8"}};
+  EXPECT_FALSE(derive_identity(Environment(variables)).value().has_value()) << "of a batch shell";
+  variables.insert({{"SLURM_STEP_ID", "0"},
+                    {"SLURM_PROCID", "1"},
+                    {"SLURM_LOCALID", "1"},
+                    {"SLURM_NODEID", "0"},
+                    {"SLURM_STEP_NUM_TASKS", "2"}});
+  const auto identity = derive_identity(Environment(variables));
+  ASSERT_TRUE(identity.is_ok()) << identity.status().message();
+  EXPECT_EQ(identity.value()->rank, 1);
+  EXPECT_EQ(identity.value()->size, 2);
+  variables.insert_or_assign("RANK", "0");  // the user's own by now
+  EXPECT_FALSE(derive_identity(Environment(variables)).is_ok());
+}
+
 TEST(Identity, IsDescribedWithAllThatAgreeAndAllAround) {
   const auto text = [](const Variables& variables) {
     return describe_identity(*derive_identity(Environment(variables)).value());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MASTER_ADDR and MASTER_PORT that hvdrun set for one step, seen from within it and from others.
+// MASTER_ADDR and MASTER_PORT, RANK and its like that hvdrun set for one step, seen from within it
+// and from others.
 #include "launcher/plan/master_mark.h"
 
 #include <gmock/gmock.h>
@@ -130,10 +131,52 @@ TEST(MasterMark, IsNotHandedToSrunByAShell) {
 TEST(MasterMark, ThatCannotBeReadTakesNothingAway) {
   for (const char* mark : {"", "x", "7.9", ":/", "7.9/:"}) {
     const Environment environment(with(kOfStepNine, {{"HVD_MASTER_OF", mark}}));
-    EXPECT_EQ(masters_of_other_steps(environment, "7.4"), std::vector<std::string>{"HVD_MASTER_OF"})
+    EXPECT_EQ(marked_for_other_steps(environment, "7.4"), std::vector<std::string>{"HVD_MASTER_OF"})
         << mark;
   }
-  EXPECT_THAT(masters_of_other_steps(Environment(), ""), IsEmpty());
+  EXPECT_THAT(marked_for_other_steps(Environment(), ""), IsEmpty());
+}
+
+TEST(RankMark, StandsBesideTheNamesOfTorchrun) {
+  EXPECT_THAT(started_with(srun_task({})),
+              AllOf(Contains("RANK=1"), Contains("WORLD_SIZE=2"), Contains("LOCAL_RANK=0"),
+                    Contains("LOCAL_WORLD_SIZE=1"), Contains("HVD_RANK_OF=7.4/1")));
+}
+
+TEST(RankMark, IsMissingWhereTheUserSaysWhoTheRankIs) {
+  const auto given = started_with(srun_task({{"RANK", "1"}, {"WORLD_SIZE", "2"}}));
+  EXPECT_THAT(given, AllOf(Contains("RANK=1"), Contains("LOCAL_RANK=0"),
+                           Not(Contains(StartsWith("HVD_RANK_OF=")))));
+  RunOptions options;
+  options.variables = {{"WORLD_SIZE", "2"}};
+  EXPECT_THAT(started_with(srun_task({}), options),
+              AllOf(Contains("WORLD_SIZE=2"), Not(Contains(StartsWith("RANK=")))));
+}
+
+TEST(RankMark, MakesWayInAnotherStepAndInAnotherJob) {
+  const Variables left{
+      {"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
+  for (const char* mark : {"7.9/5", "6.4/5"}) {
+    EXPECT_THAT(started_with(srun_task(with(left, {{"HVD_RANK_OF", mark}}))),
+                AllOf(Contains("RANK=1"), Contains("WORLD_SIZE=2"), Contains("LOCAL_RANK=0"),
+                      Contains("LOCAL_WORLD_SIZE=1"), Contains("HVD_RANK_OF=7.4/1")))
+        << mark;
+  }
+}
+
+TEST(RankMark, HoldsWithinItsStep) {
+  const auto lines = started_with(srun_task(
+      {{"HVD_RANK_OF", "7.4/1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}));
+  EXPECT_THAT(lines, AllOf(Contains("RANK=1"), Contains("LOCAL_WORLD_SIZE=1"),
+                           Contains("HVD_RANK_OF=7.4/1")));
+}
+
+TEST(RankMark, LeavesOutAPlaceThatIsNotKnown) {
+  Allocation task = srun_task({});
+  task.environment = Environment({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}});
+  task.identity = derive_identity(task.environment).value();
+  EXPECT_THAT(started_with(task), AllOf(Contains("RANK=1"), Contains("WORLD_SIZE=4"),
+                                        Not(Contains(StartsWith("LOCAL_RANK=")))));
 }
 
 TEST(BootstrapInterfaces, OfTheSiteDoNotComeBeforeTheUsersInterfaces) {
