@@ -244,6 +244,29 @@ void add_nodes(const ScriptFacts& facts, std::vector<Finding>& findings) {
       std::move(finding), by_qos ? qos->provenance : provenance_of(*facts.partition, "max_nodes")));
 }
 
+/// A job that its QoS is too large for.
+void add_minima(const ScriptFacts& facts, std::vector<Finding>& findings) {
+  const SiteQos* qos = find_qos(*facts.partition, facts.request.qos);
+  const Directive* named = find_directive(facts.file, "qos");
+  const auto add = [&](const Directive* directive, const char* unit, int asked,
+                       const std::optional<int>& least, const std::string& field) {
+    if (directive == nullptr) directive = named;
+    if (directive == nullptr || !least || asked >= *least) return;
+    Finding finding = directive_finding("below-minimum", *directive);
+    finding.why =
+        format_text("{} {} in all, and {} takes {} or more", asked, unit, qos->name, *least);
+    finding.fix = format_text("ask for {} {}, or for another QoS", *least, unit);
+    findings.push_back(held_against(std::move(finding), provenance_of(*qos, field)));
+  };
+  if (qos == nullptr) return;
+  const int nodes = facts.request.nodes.value_or(1);
+  add(find_directive(facts.file, "nodes"), "nodes", nodes, qos->min_nodes, "min_nodes");
+  const std::optional<int> gpus = facts.request.gpus_on_node();
+  if (!gpus && !facts.request.gpus) return;
+  add(gpu_directive(facts.file), "GPUs", facts.request.gpus.value_or(gpus.value_or(0) * nodes),
+      qos->min_gpus, "min_gpus");
+}
+
 }  // namespace
 
 std::vector<Finding> check_limits(const ScriptFacts& facts) {
@@ -255,6 +278,7 @@ std::vector<Finding> check_limits(const ScriptFacts& facts) {
   add_cores(facts, findings);
   add_gpus(facts, findings);
   add_nodes(facts, findings);
+  add_minima(facts, findings);
   return findings;
 }
 

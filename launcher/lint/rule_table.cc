@@ -103,6 +103,7 @@ constexpr std::array kRules = std::to_array<LintRule>({
      true},
     {"too-many-cores", kError, "More cores than a node has", "the job can never start", true},
     {"too-many-gpus", kError, "More GPUs than a node has", "the job can never start", false},
+    {"below-minimum", kError, "A job smaller than its QoS takes", "the job is refused", false},
     {"too-many-nodes", kError, "More nodes than the partition gives", "the job can never start",
      false},
     {"idle-gpus", kNote, "GPUs of the node that the job does not ask for",

@@ -156,6 +156,27 @@ TEST(JobRules, WantTheOptionsThatTheSiteWants) {
   EXPECT_EQ(found("missing-account", "export A=1\nsrun x\n", site), "");  // no header
 }
 
+TEST(JobRules, FindJobsThatAreTooSmallForTheirQos) {
+  SiteConfig site = test_jean_zay();
+  SiteQos large;
+  large.name = "large";
+  large.max_time = "20:00:00";
+  large.min_nodes = 4;
+  large.min_gpus = 16;
+  large.provenance = test_provenance();
+  site.partitions[0].qos.push_back(large);
+  const std::string usual = "#SBATCH -t 1:00:00 --hint=nomultithread --gres=gpu:4 ";
+  const Case cases[] = {
+      {"below-minimum", "--qos=large -N 2\nsrun x\n", "error"},
+      {"below-minimum", "--qos=large\nsrun x\n", "error"},
+      {"below-minimum", "--qos=large -N 4\nsrun x\n", ""},
+      {"below-minimum", "-N 1\nsrun x\n", ""},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(found(one.rule, usual + one.lines, site), one.severity) << one.lines;
+  }
+}
+
 TEST(JobRules, MendThreadsWithTheCores) {
   SiteConfig site = test_jean_zay();
   const std::string head =
