@@ -85,7 +85,7 @@ class Loop {
     for (const auto& [id, connection] : connections_) {
       const bool writes = !connection.unsent.empty();
       waits.push_back({.fd = connection.socket.get(),
-                       .events = static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN),
+                       .events = static_cast<short>(writes ? POLLOUT : POLLIN),
                        .revents = 0});
       ids.push_back(id);
     }
@@ -173,8 +173,11 @@ class Loop {
       has_served_.store(true);
       return;
     }
-    if (!flush(connection) || !receive(connection)) return drop(id);
-    while (true) {
+    if (!flush(connection)) return drop(id);
+    // Who does not read its answers gets no more of them to be kept here.
+    if (!connection.unsent.empty()) return;
+    if (!receive(connection)) return drop(id);
+    while (connection.unsent.empty()) {
       std::uint32_t length = 0;
       if (connection.received.size() < sizeof length) return;
       std::memcpy(&length, connection.received.data(), sizeof length);

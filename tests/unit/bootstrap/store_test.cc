@@ -2,6 +2,7 @@
 #include "bootstrap/store.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@
 #include "bootstrap/store_message.h"
 #include "bootstrap/tcp_store.h"
 #include "bootstrap/tcp_store_server.h"
+#include "transport/handshake.h"
 #include "transport/socket_io.h"
 
 namespace hvd {
@@ -168,6 +170,30 @@ TEST(TcpStore, TellsTwoProcessesWithOneRank) {
       EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
     }
   }
+}
+
+TEST(TcpStore, TakesNoMoreFromWhoReadsNoAnswers) {
+  const TcpWorld world;
+  auto reader = world.client();
+  ASSERT_TRUE(reader->set("key", std::string(512, 'x'), in_ten_seconds()).is_ok());
+  UniqueFd mute(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(mute.get(), world.address.raw(), world.address.length()), 0);
+  ASSERT_TRUE(
+      shake_hands(mute.get(), Handshake::Side::kClient, world.key, in_ten_seconds()).is_ok());
+  const Bytes request =
+      encode(store_message::Request{.verb = store_message::Verb::kWait, .key = "key"});
+  ByteWriter frame;
+  frame.put(static_cast<std::uint32_t>(request.size()));
+  frame.put_raw(request);
+  // The kernel holds some megabytes of them, and of answers.
+  constexpr int kMost = 400'000;
+  int sent = 0;
+  for (pollfd room{.fd = mute.get(), .events = POLLOUT, .revents = 0};
+       sent < kMost && ::poll(&room, 1, 500) == 1; ++sent) {
+    if (::send(mute.get(), frame.bytes().data(), frame.bytes().size(), MSG_NOSIGNAL) < 0) break;
+  }
+  EXPECT_LT(sent, kMost);
+  EXPECT_EQ(reader->wait("key", in_ten_seconds()).value().size(), 512U) << "others are served";
 }
 
 TEST(TcpStore, SaysWhenTheServerIsGone) {
