@@ -51,9 +51,10 @@ Status NcclSession::open(const Environment& environment, Device device) {
   }
   // It overrides what a communicator asks for, and calls would wait for other ranks under a lock.
   if (settings_.blocks) {
-    return error(Code::kInvalidArgument,
-                 "NCCL_COMM_BLOCKING is set, which makes each call of NCCL wait for all ranks: unset "
-                 "it, or set it to 0");
+    return error(
+        Code::kInvalidArgument,
+        "NCCL_COMM_BLOCKING is set, which makes each call of NCCL wait for all ranks: unset "
+        "it, or set it to 0");
   }
   HVD_TRY_ASSIGN(gpu_, context_.gpus->open(device));
   HVD_TRY_ASSIGN(library_, NcclLibrary::open(environment));
@@ -62,8 +63,8 @@ Status NcclSession::open(const Environment& environment, Device device) {
   return Status::ok();
 }
 
-/// From NCCL 2.29 on the ranks of a window connect across nodes (GIN), where InfiniBand has what that
-/// needs, and a connection that fails is the end of the communicator.
+/// From NCCL 2.29 on the ranks of a window connect across nodes (GIN), where InfiniBand has what
+/// that needs, and a connection that fails is the end of the communicator.
 NcclRegistration NcclSession::registration() const {
   if (!registers()) return NcclRegistration::kNone;
   const bool connects = library_->version() >= NcclLibrary::kConnectingWindows;
@@ -74,9 +75,9 @@ NcclRegistration NcclSession::registration() const {
 Status NcclSession::begin(const ncclUniqueId& id) {
   const CurrentGpu current(*gpu_);
   HVD_TRY(current.status());
-  HVD_TRY_ASSIGN(holdings_, NcclHoldings::open(
-                                *library_, *gpu_,
-                                {.registration = registration(), .uses_graphs = settings_.uses_graphs}));
+  HVD_TRY_ASSIGN(holdings_, NcclHoldings::open(*library_, *gpu_,
+                                               {.registration = registration(),
+                                                .uses_graphs = settings_.uses_graphs}));
   return communicator().begin(id, context_.communicator.rank, context_.communicator.size);
 }
 
