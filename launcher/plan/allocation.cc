@@ -86,6 +86,7 @@ Status read_way(Allocation& allocation) {
     return Status::ok();
   }
   if (allocation.identity) {
+    HVD_TRY(refuse_left_over(*allocation.identity, environment));
     allocation.way = Way::kTask;
     return read_slurm_step(allocation);
   }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plan/slurm_job.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "topology/hostlist.h"
 #include "topology/identity.h"
+#include "topology/launch_source.h"
 #include "topology/task_map.h"
 
 namespace hvd {
@@ -66,6 +70,34 @@ Result<SlurmJob> read_slurm_job(const Environment& environment) {
   HVD_TRY_ASSIGN(job.hosts, read_hosts(environment, "SLURM_JOB_NODELIST"));
   HVD_TRY_ASSIGN(job.tasks_per_node, read_tasks(environment, "SLURM_TASKS_PER_NODE"));
   return job;
+}
+
+Status refuse_left_over(const Identity& identity, const Environment& environment) {
+  if (identity.size != 1 || !in_slurm_shell(environment)) return Status::ok();
+  // What runs says more than that: mpirun has its daemon, hvdrun its store.
+  const auto source =
+      std::find_if(kLaunchSources.begin(), kLaunchSources.end(),
+                   [&](const LaunchSource& one) { return one.name == identity.source; });
+  const bool is_alive = source == kLaunchSources.end() || source->layer == LauncherLayer::kMpirun ||
+                        environment.has(launch_env::kStore);
+  const auto job = read_slurm_job(environment);
+  if (is_alive || !job.is_ok()) return Status::ok();
+  const auto& tasks = job.value().tasks_per_node;
+  const int count = std::max(std::accumulate(tasks.begin(), tasks.end(), 0),
+                             static_cast<int>(job.value().hosts.size()));
+  if (count < 2) return Status::ok();
+  std::string names(source->rank);
+  for (const std::string_view name : {source->size, source->mark}) {
+    if (!name.empty() && environment.has(name)) names.append(" ").append(name);
+  }
+  return error(
+      Code::kInvalidArgument,
+      "{}={} says that this is the only rank of a job, and this is a shell of Slurm job {} "
+      "with {} tasks: type `unset {}` where an earlier program has left them, or `hvdrun "
+      "-np 1 PROGRAM` for one rank on this machine",
+      source->size.empty() ? source->rank : source->size,
+      environment.get(source->size.empty() ? source->rank : source->size).value_or(""),
+      environment.get("SLURM_JOB_ID").value_or("?"), count, names);
 }
 
 bool in_pty_shell(const Environment& environment, long long pid, bool has_terminal) {

@@ -6,6 +6,7 @@
 
 #include "base/environment.h"
 #include "base/result.h"
+#include "topology/identity.h"
 
 namespace hvd {
 
@@ -19,6 +20,10 @@ struct SlurmJob {
 /// Reads SLURM_JOB_NODELIST and SLURM_TASKS_PER_NODE, in a heterogeneous job those of each part.
 /// What is missing or malformed is kInvalidArgument, with the line to type instead.
 Result<SlurmJob> read_slurm_job(const Environment& environment);
+
+/// An identity of one rank that variables of an earlier launch leave behind (a notebook's, a
+/// container's), in a shell of a job of several tasks: they would make one rank of that job.
+Status refuse_left_over(const Identity& identity, const Environment& environment);
 
 /// True where this process runs in the one-task step of `srun --pty bash`, and is not its task:
 /// what is typed there may use all that the step was given. `pid` is this process's.

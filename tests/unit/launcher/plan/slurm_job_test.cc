@@ -135,6 +135,41 @@ TEST(SlurmJob, SaysNothingWhereRanksOfNpAreMeantForThisMachine) {
   EXPECT_TRUE(warnings_of(of_hvdrun, 8).empty()) << "a rank that starts ranks";
 }
 
+/// What hvdrun says to the identity that such variables make in the shell of a job.
+std::string said_to_left_overs(Variables shell, const Variables& left) {
+  shell.insert(left.begin(), left.end());
+  const Environment environment(shell);
+  return refuse_left_over(derive_identity(environment).value().value(), environment).message();
+}
+
+TEST(SlurmJob, RefusesTheOnlyRankOfAnotherLaunch) {
+  const Variables job{{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "jz[1-2]"}};
+  EXPECT_EQ(said_to_left_overs(job, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}),
+            "WORLD_SIZE=1 says that this is the only rank of a job, and this is a shell of Slurm "
+            "job 7 with 2 tasks: type `unset RANK WORLD_SIZE` where an earlier program has left "
+            "them, or `hvdrun -np 1 PROGRAM` for one rank on this machine");
+  const Variables torchrun{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", "x"}};
+  EXPECT_THAT(said_to_left_overs(job, torchrun), HasSubstr("RANK WORLD_SIZE TORCHELASTIC_RUN_ID"));
+  EXPECT_THAT(said_to_left_overs(job, {{"HVD_RANK", "0"}, {"HVD_SIZE", "1"}}),
+              HasSubstr("unset HVD_RANK HVD_SIZE"));
+  const Variables of_tasks{
+      {"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "jz1"}, {"SLURM_TASKS_PER_NODE", "4"}};
+  EXPECT_THAT(said_to_left_overs(of_tasks, {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}),
+              HasSubstr("with 4 tasks: type `unset PMI_RANK PMI_SIZE`"));
+}
+
+TEST(SlurmJob, TakesTheOnlyRankOfALaunchThatRuns) {
+  const Variables job{{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "jz[1-2]"}};
+  EXPECT_EQ(said_to_left_overs(job, {{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "");
+  const Variables hvdrun{{"HVD_RANK", "0"}, {"HVD_SIZE", "1"}, {"HVD_STORE", "127.0.0.1:5"}};
+  EXPECT_EQ(said_to_left_overs(job, hvdrun), "");
+  const Variables mpirun{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}};
+  EXPECT_EQ(said_to_left_overs(job, mpirun), "");
+  const Variables one{{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "jz1"}};
+  EXPECT_EQ(said_to_left_overs(one, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "");
+  EXPECT_EQ(said_to_left_overs({}, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "");
+}
+
 TEST(SlurmJob, ARefusalOfRanksOfNpNamesTheOtherNodesToo) {
   Allocation allocation;
   allocation.environment =
