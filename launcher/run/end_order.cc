@@ -37,6 +37,16 @@ std::vector<RankEnded> EndOrder::take(Clock::time_point now) {
   return taken;
 }
 
+std::optional<int> EndOrder::loss_of(int rank) const {
+  const auto found = lost_by_.find(rank);
+  return found == lost_by_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<std::pair<int, int>> EndOrder::any_loss() const {
+  if (lost_by_.empty()) return std::nullopt;
+  return *lost_by_.begin();
+}
+
 Deadline EndOrder::next() const {
   if (waiting_.empty()) return kForever;
   return Deadline::at(waiting_.front().limit);

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -22,6 +24,10 @@ class EndOrder {
   void ended(const RankEnded& report, Clock::time_point now);
   /// The ends whose time has come, in the order in which they count.
   std::vector<RankEnded> take(Clock::time_point now);
+  /// Whom a rank has lost; none: it did not say so.
+  std::optional<int> loss_of(int rank) const;
+  /// A rank that has lost another one; none: no rank did.
+  std::optional<std::pair<int, int>> any_loss() const;
   /// When `take` has more to give even if nothing else happens.
   Deadline next() const;
 

@@ -22,6 +22,12 @@ class TcpJobStore : public JobStore {
   std::string address() const override { return server_->loopback_address(); }
   std::string key() const override { return key_.to_hex(); }
   bool was_reached() const override { return server_->has_served(); }
+  void rank_ended(int rank, const std::string& host, const std::string& how) override {
+    server_->rank_ended(rank, error(Code::kPeerLost,
+                                    "rank {} on host {} has ended ({}) and does not come to "
+                                    "hvd.init()",
+                                    rank, host, how));
+  }
 
  private:
   std::unique_ptr<TcpStoreServer> server_;

@@ -18,6 +18,8 @@ class JobStore {
   virtual std::string address() const = 0;  ///< HVD_STORE
   virtual std::string key() const = 0;      ///< HVD_JOB_KEY
   virtual bool was_reached() const = 0;     ///< Whether a rank has ever come, as hvd.init() does.
+  /// The process of a rank has ended, as `how` says ("exit code 3"): nobody waits for it any more.
+  virtual void rank_ended(int rank, const std::string& host, const std::string& how) = 0;
 };
 
 }  // namespace hvd

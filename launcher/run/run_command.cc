@@ -150,7 +150,7 @@ void report_step(const Allocation& allocation) {
 
 int supervise_job(const RunOptions& options, const Placement& placement,
                   const std::vector<Command>& commands, const std::string& marker,
-                  const std::string& slurm_job, LossPipe* losses) {
+                  const std::string& slurm_job, const RankChannels& channels) {
   SupervisorOptions supervision;
   JobOutputOptions& output = supervision.output;
   output.style.from_srun = placement.way == Way::kSlurmShell;
@@ -167,7 +167,7 @@ int supervise_job(const RunOptions& options, const Placement& placement,
                          "SLURM_JOB_ID=" + slurm_job};
   }
   supervision.verbose = options.verbose;
-  const Result<int> code = supervise(commands, supervision, losses);
+  const Result<int> code = supervise(commands, supervision, channels);
   return code.is_ok() ? code.value() : refuse(code.status());
 }
 
@@ -204,7 +204,7 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
   }
   const int code = supervise_job(options, placement, commands, job.marker,
                                  allocation.environment.get("SLURM_JOB_ID").value_or(""),
-                                 losses ? &*losses : nullptr);
+                                 {losses ? &*losses : nullptr, store.get()});
   if (code == 0 && store != nullptr && !store->was_reached()) {
     print_messages(apart_note(placement.size, options.command));
   }

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -47,10 +48,11 @@ constexpr std::chrono::seconds kPatience{5};  ///< With a file system, without a
 class Supervisor {
  public:
   Supervisor(const std::vector<Command>& commands, const SupervisorOptions& options,
-             LossPipe* losses)
+             const RankChannels& channels)
       : commands_(commands),
         options_(options),
-        losses_(losses),
+        losses_(channels.losses),
+        store_(channels.store),
         ending_(options.grace),
         output_(options.output) {}
 
@@ -64,6 +66,7 @@ class Supervisor {
     while (running_ > 0) HVD_TRY(wait_and_serve());
     end_keeper();
     output_.drain_all();
+    warn_of_hidden_failure();
     if (!first_failure_.empty() && output_.has_more_since_mark()) {
       say(format_text("the cause, as said above: {}", first_failure_));
     }
@@ -244,7 +247,15 @@ class Supervisor {
         if (is_rank) ends_.loses(loss.by, loss.lost);
       }
     }
-    for (const RankEnded& report : ended) ends_.ended(report, Clock::now());
+    for (const RankEnded& report : ended) {
+      ends_.ended(report, Clock::now());
+      const auto index = static_cast<std::size_t>(report.index);
+      ways_of_end_[index] = describe_end(report.status);
+      const Command& command = commands_[index];
+      if (store_ != nullptr && command.rank) {
+        store_->rank_ended(*command.rank, command.host, ways_of_end_[index]);
+      }
+    }
     if (!alive && running_ > 0) keeper_lost();
   }
 
@@ -292,10 +303,47 @@ class Supervisor {
     report_first_failure(0, failure->rank, failure->host, failure->what);
   }
 
+  /// The rank for which another one gave up, where that one did not fail itself; "": there is none.
+  std::string lost_before(int rank) const {
+    std::optional<int> lost = ends_.loss_of(rank);
+    // At most once around: ranks may have lost each other.
+    for (std::size_t i = 0; lost && i < commands_.size(); ++i) {
+      const auto next = ends_.loss_of(*lost);
+      if (!next) break;
+      lost = next;
+    }
+    if (!lost || *lost == rank || *lost < 0) return {};
+    const auto index = static_cast<std::size_t>(*lost);
+    if (index >= commands_.size()) return {};
+    const auto end = ways_of_end_.find(index);
+    return end == ways_of_end_.end()
+               ? format_text("rank {} on host {} was lost, and is still there (stopped, or hung)",
+                             *lost, commands_[index].host)
+               : format_text("rank {} on host {} ended while others worked with it: {}", *lost,
+                             commands_[index].host, end->second);
+  }
+
+  /// A program whose exit code a shell has hidden.
+  void warn_of_hidden_failure() {
+    const auto loss = ends_.any_loss();
+    if (ending_.exit_code() != 0 || ending_.is_told() || !loss) return;
+    say(
+        format_text("warning: rank {} lost rank {}, and all programs ended with exit code 0\n"
+                    "hint: a pipe in a shell hides the exit code of what is before it: `set -o "
+                    "pipefail` in bash",
+                    loss->first, loss->second));
+  }
+
   void report_first_failure(std::size_t index, int rank, const std::string& host,
                             const std::string& what) {
-    say(format_text("rank {} on host {} failed first: {}", rank, host, what));
-    first_failure_ = format_text("rank {} on host {}, {}", rank, host, what);
+    const std::string cause = lost_before(rank);
+    if (cause.empty()) {
+      say(format_text("rank {} on host {} failed first: {}", rank, host, what));
+    } else {
+      say(format_text("{}; rank {} on host {} failed then: {}", cause, rank, host, what));
+    }
+    first_failure_ =
+        cause.empty() ? format_text("rank {} on host {}, {}", rank, host, what) : cause;
     output_.say_last_lines(index, rank);
     const std::string hint =
         package_hint(output_.last_lines(index, rank), ranks_program(commands_[index]),
@@ -355,6 +403,7 @@ class Supervisor {
   const std::vector<Command>& commands_;
   const SupervisorOptions& options_;
   LossPipe* losses_;  ///< May be null: srun's tasks are no children of ours.
+  JobStore* store_;   ///< Likewise.
   EndOrder ends_;
   TaskFailureOrder task_failures_;
   Ending ending_;
@@ -364,15 +413,16 @@ class Supervisor {
   JobOutput output_;
   std::optional<Keeper> keeper_;
   std::size_t running_ = 0;
-  std::string first_failure_;  ///< As told to the user; empty: none.
-  std::string step_;           ///< "JOB.STEP" of our srun; empty: not known (yet).
+  std::map<std::size_t, std::string> ways_of_end_;  ///< By index of the command.
+  std::string first_failure_;                       ///< As told to the user; empty: none.
+  std::string step_;  ///< "JOB.STEP" of our srun; empty: not known (yet).
 };
 
 }  // namespace
 
 Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options,
-                      LossPipe* losses) {
-  return Supervisor(commands, options, losses).run();
+                      const RankChannels& channels) {
+  return Supervisor(commands, options, channels).run();
 }
 
 }  // namespace hvd

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "launcher/plan/command.h"
 #include "launcher/run/job_output.h"
+#include "launcher/run/job_store.h"
 #include "launcher/run/loss_pipe.h"
 
 namespace hvd {
@@ -19,11 +20,16 @@ struct SupervisorOptions {
   bool verbose = false;
 };
 
+/// What connects hvdrun with ranks that are children of its own; null with those of srun.
+struct RankChannels {
+  LossPipe* losses = nullptr;  ///< Where they say whom they lost.
+  JobStore* store = nullptr;   ///< Where they meet.
+};
+
 /// Runs the commands to their end: passes on output, signals and the first failure, and leaves no
 /// process behind. Returns hvdrun's exit code: the first failing rank's own (128 + signal), 128 +
 /// signal when hvdrun was told to end, else 0.
-/// `losses`: where ranks that are children of ours say whom they lost; may be null.
 Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options,
-                      LossPipe* losses);
+                      const RankChannels& channels);
 
 }  // namespace hvd

@@ -91,8 +91,9 @@ std::optional<Status> StoreBoard::unheard_failure(int rank) {
       first = &failure;
     }
   }
-  if (first == nullptr) return std::nullopt;
-  return first->why;
+  if (first != nullptr) return first->why;
+  if (ended_.empty()) return std::nullopt;
+  return ended_.begin()->second;
 }
 
 std::optional<Status> StoreBoard::check_entry(const Round& round, const Request& request) const {
@@ -188,6 +189,13 @@ std::vector<StoreBoard::Answer> StoreBoard::fail_joining(int rank, const Status&
 
 std::vector<StoreBoard::Answer> StoreBoard::fail_joining(const Status& why) {
   return fail_joining(kStoreItself, why);
+}
+
+std::vector<StoreBoard::Answer> StoreBoard::rank_ended(int rank, const Status& why) {
+  ended_.emplace(rank, why);
+  // What it said itself, or what ended with it, is the cause.
+  if (failures_.contains(rank)) return {};
+  return fail_joining(rank, why);
 }
 
 std::vector<StoreBoard::Answer> StoreBoard::fail_attempt(Attempt attempt, const Status& why) {

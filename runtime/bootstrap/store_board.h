@@ -42,6 +42,8 @@ class StoreBoard {
   std::vector<Answer> forget(Client client);
   /// The store itself cannot serve all ranks: those who join hear of it, now or later.
   std::vector<Answer> fail_joining(const Status& why);
+  /// The process of a rank has ended for good: who joins from now on would wait in vain.
+  std::vector<Answer> rank_ended(int rank, const Status& why);
 
  private:
   using Attempt = std::uint64_t;  ///< 0: of clients that have joined none.
@@ -103,6 +105,7 @@ class StoreBoard {
   std::map<Client, Attempt> watching_;
   std::map<int, Failure> failures_;     ///< Before all have joined, by rank; -1: of the store.
   std::map<int, std::uint64_t> heard_;  ///< The last failure that each rank was told of.
+  std::map<int, Status> ended_;         ///< Ranks whose processes are no more.
   Attempt last_attempt_ = 0;
   std::uint64_t last_failure_ = 0;
 };

@@ -16,6 +16,7 @@
 
 #include "base/descriptor_limit.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "bootstrap/local_host.h"
 #include "bootstrap/store_board.h"
 #include "transport/handshake.h"
@@ -42,11 +43,20 @@ struct Connection {
 /// The poll loop and everything it owns.
 class Loop {
  public:
-  Loop(Listener listener, int stop, const JobKey& key)
-      : listener_(std::move(listener)), stop_(stop), key_(key) {}
+  Loop(Listener listener, int stop, UniqueFd bell, const JobKey& key)
+      : listener_(std::move(listener)), stop_(stop), bell_(std::move(bell)), key_(key) {}
 
   /// From any thread.
   bool has_served() const { return has_served_.load(); }
+  /// From any thread.
+  void rank_ended(int rank, Status why) {
+    {
+      Lock lock(mutex_);
+      news_.emplace_back(rank, std::move(why));
+    }
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(bell_.get(), &one, sizeof one);
+  }
 
   void run() {
     while (step(false)) {
@@ -80,7 +90,9 @@ class Loop {
         {.fd = draining ? -1 : stop_, .events = POLLIN, .revents = 0},
         {.fd = draining || !listens_again_.has_passed() ? -1 : listener_.fd(),
          .events = POLLIN,
-         .revents = 0}};
+         .revents = 0},
+        {.fd = bell_.get(), .events = POLLIN, .revents = 0}};
+    const std::size_t others = waits.size();
     std::vector<StoreBoard::Client> ids;
     for (const auto& [id, connection] : connections_) {
       const bool writes = !connection.unsent.empty();
@@ -93,12 +105,25 @@ class Loop {
     if (count < 0 && errno != EINTR) return false;
     if (waits[0].revents != 0) return false;
     if (waits[1].revents != 0) accept_all();
+    // What a rank said before its end comes first.
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (waits[i + 2].revents != 0) serve(ids[i]);
+      if (waits[i + others].revents != 0) serve(ids[i]);
     }
+    if (waits[2].revents != 0) take_news();
     answer(board_.expire());
     drop_silent();
     return true;
+  }
+
+  void take_news() {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(bell_.get(), &count, sizeof count);
+    std::vector<std::pair<int, Status>> news;
+    {
+      Lock lock(mutex_);
+      news = std::exchange(news_, {});
+    }
+    for (const auto& [rank, why] : news) answer(board_.rank_ended(rank, why));
   }
 
   void accept_all() {
@@ -239,6 +264,7 @@ class Loop {
 
   Listener listener_;
   int stop_;
+  UniqueFd bell_;  ///< Rung for news.
   JobKey key_;
   std::map<StoreBoard::Client, Connection> connections_;
   StoreBoard::Client next_id_ = 1;
@@ -248,6 +274,8 @@ class Loop {
   bool exhausted_ = false;  ///< It was said.
   Deadline listens_again_ = Deadline::after(std::chrono::seconds(0));
   std::atomic<bool> has_served_{false};
+  Mutex mutex_;
+  std::vector<std::pair<int, Status>> news_ HVD_GUARDED_BY(mutex_);  ///< Ranks that have ended.
 };
 
 }  // namespace
@@ -256,17 +284,19 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const JobKey& key,
                                                               std::uint16_t port) {
   HVD_TRY_ASSIGN(Listener listener, Listener::open(port));
   UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop.is_open()) return Status::system("cannot create an eventfd", errno);
+  UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop.is_open() || !bell.is_open()) return Status::system("cannot create an eventfd", errno);
   return std::unique_ptr<TcpStoreServer>(
-      new TcpStoreServer(std::move(listener), std::move(stop), key));
+      new TcpStoreServer(std::move(listener), std::move(stop), std::move(bell), key));
 }
 
-TcpStoreServer::TcpStoreServer(Listener listener, UniqueFd stop, const JobKey& key)
+TcpStoreServer::TcpStoreServer(Listener listener, UniqueFd stop, UniqueFd bell, const JobKey& key)
     : port_(listener.port()), stop_(std::move(stop)) {
   // Shared by the thread and the questions of the owner.
-  const auto loop = std::make_shared<Loop>(std::move(listener), stop_.get(), key);
+  const auto loop = std::make_shared<Loop>(std::move(listener), stop_.get(), std::move(bell), key);
   thread_ = std::thread([loop] { loop->run(); });
   has_served_ = [loop] { return loop->has_served(); };
+  rank_ended_ = [loop](int rank, Status why) { loop->rank_ended(rank, std::move(why)); };
 }
 
 TcpStoreServer::~TcpStoreServer() {

@@ -35,13 +35,16 @@ class TcpStoreServer {
   std::string loopback_address() const;
   /// Whether a client that knows the key has ever come.
   bool has_served() const { return has_served_(); }
+  /// The process of a rank has ended for good: ranks that wait for it, now or later, get `why`.
+  void rank_ended(int rank, Status why) { rank_ended_(rank, std::move(why)); }
 
  private:
-  TcpStoreServer(Listener listener, UniqueFd stop, const JobKey& key);
+  TcpStoreServer(Listener listener, UniqueFd stop, UniqueFd bell, const JobKey& key);
   std::uint16_t port_;
   UniqueFd stop_;
   std::thread thread_;
   std::function<bool()> has_served_;
+  std::function<void(int, Status)> rank_ended_;
 };
 
 }  // namespace hvd

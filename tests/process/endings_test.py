@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +37,60 @@ while True:
 CAREFUL = "import subprocess\nhelper = subprocess.Popen(['sleep', '300'])\n" + SAVES.replace(
     "    time.sleep(2)\n", "    time.sleep(2)\n    assert helper.poll() is None\n"
 )
+
+
+# Rank 1 ends as its arguments say: before hvd.init(), or in the middle of the work.
+LEAVES = """
+import os, sys, time
+when, code = sys.argv[1], int(sys.argv[2])
+is_one = os.environ["HVD_RANK"] == "1"
+if when == "before" and is_one:
+    time.sleep(0.3)
+    sys.exit(code)
+import hvd
+hvd.init(start_timeout=60)
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    if is_one:
+        os._exit(code)
+    hvd.barrier()
+"""
+
+
+class WhoWasIt(unittest.TestCase):
+    """The rank that went first is named, by the others and by hvdrun, whatever its exit code."""
+
+    def run_leaving(self, *command: str) -> subprocess.CompletedProcess:
+        job = jobs.start(["-np", "3"], list(command))
+        output, errors = job.communicate(timeout=jobs.LIMIT_S)
+        return subprocess.CompletedProcess(command, job.returncode, output, errors)
+
+    def test_a_rank_that_does_not_come_to_init_is_told_to_all(self):
+        for code in "5", "0":
+            with self.subTest(code=code):
+                began = time.monotonic()
+                done = self.run_leaving(sys.executable, "-c", LEAVES, "before", code)
+                self.assertLess(time.monotonic() - began, 40, "they did not wait for it")
+                said = re.findall(
+                    rf"rank 1 on host \S+ has ended \(exit code {code}\)", done.stdout + done.stderr
+                )
+                self.assertGreaterEqual(len(said), 2, done.stdout + done.stderr)
+                self.assertNotEqual(done.returncode, 0)
+
+    def test_a_rank_that_leaves_with_0_is_named(self):
+        done = self.run_leaving(sys.executable, "-c", LEAVES, "amid", "0")
+        self.assertRegex(
+            done.stderr,
+            r"hvdrun: rank 1 on host \S+ ended while others worked with it: exit code 0; rank [02] on",
+        )
+        self.assertEqual(done.returncode, 1)
+
+    def test_a_pipe_that_hides_a_failure_is_told(self):
+        script = f'{sys.executable} -c "$0" amid 7 2>&1 | cat'
+        done = self.run_leaving("bash", "-c", script, LEAVES)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "hvdrun: warning: rank [02] lost rank 1, and all programs")
+        self.assertIn("set -o pipefail", done.stderr)
 
 
 class GraceToSave(unittest.TestCase):

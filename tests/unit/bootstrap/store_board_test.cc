@@ -42,6 +42,9 @@ class Talk {
   void watch(StoreBoard::Client client) { take(board_.handle(client, {.verb = Verb::kWatch})); }
   void forget(StoreBoard::Client client) { take(board_.forget(client)); }
   void expire() { take(board_.expire()); }
+  void end(int rank, const std::string& why) {
+    take(board_.rank_ended(rank, Status(Code::kPeerLost, why)));
+  }
   void exhaust(const std::string& why) { take(board_.fail_joining(Status(Code::kSystem, why))); }
 
   /// What the client was answered since the last question; "" for nothing.
@@ -202,6 +205,25 @@ TEST(StoreBoard, TwoProcessesOfOneRankStopAllThatWait) {
   talk.join(2, 2, 4);
   EXPECT_TRUE(says(talk.heard(0), "rank 2 believes in a world of 4 ranks, others in 3"));
   EXPECT_TRUE(says(talk.heard(2), "rank 2 believes in a world of 4 ranks, others in 3"));
+}
+
+TEST(StoreBoard, TellsAllThatARankHasEndedNowAndLater) {
+  Talk talk;
+  talk.join(1, 0, 3);
+  talk.end(2, "rank 2 has ended");
+  EXPECT_EQ(talk.heard(1), "peer lost rank 2 has ended");
+  for (const int client : {2, 3}) {  // it never comes again
+    talk.join(static_cast<StoreBoard::Client>(client), 1, 3);
+    EXPECT_EQ(talk.heard(static_cast<StoreBoard::Client>(client)), "peer lost rank 2 has ended");
+  }
+}
+
+TEST(StoreBoard, WhatARankSaidBeforeItsEndIsTheCause) {
+  Talk talk;
+  talk.join(1, 0, 2);
+  talk.fail(2, 1, 2, "no memory");
+  talk.end(1, "rank 1 has ended");
+  EXPECT_EQ(talk.heard(1), "system error no memory");
 }
 
 TEST(StoreBoard, TellsAllThatTheStoreHasNoRoom) {
