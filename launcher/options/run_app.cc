@@ -39,6 +39,9 @@ Result<std::vector<VariableOption>> parse_variables(const std::vector<std::strin
                    "-x '{}' names no variable: type -x NAME or -x NAME=value", text);
     }
     HVD_TRY(check_variable(variable));
+    // The last one counts, as for env: a wrapper may append its own.
+    std::erase_if(variables,
+                  [&](const VariableOption& other) { return other.name == variable.name; });
     variables.push_back(std::move(variable));
   }
   return variables;

@@ -143,11 +143,16 @@ struct GiveUp {
 struct Shutdown {};
 /// Between nodes: I am alive.
 struct Heartbeat {};
+/// Between nodes: why my process is about to end; told once its connection has.
+struct LastWords {
+  std::string text;
+};
 
 /// What members, leaders and the root tell each other, over boards and tree links alike.
-using ControlMessage = std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left,
-                                    Lost, Shutdown, Heartbeat, SetAdded, SetRemoved, Joining,
-                                    Joined, JoinEnd, Urge, Frozen, Thawed, GiveUp, Evict, Evicted>;
+using ControlMessage =
+    std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left, Lost, Shutdown,
+                 Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd, Urge, Frozen, Thawed,
+                 GiveUp, Evict, Evicted, LastWords>;
 
 Bytes encode(const ControlMessage& message);
 /// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come

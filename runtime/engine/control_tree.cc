@@ -77,7 +77,9 @@ bool ControlTree::receive(Edge& edge, const std::function<void(int, ControlMessa
       drop(edge, message.status().message());
       break;
     }
-    if (!std::holds_alternative<Heartbeat>(message.value())) {
+    if (auto* words = std::get_if<LastWords>(&message.value())) {
+      edge.last_words = std::move(words->text);
+    } else if (!std::holds_alternative<Heartbeat>(message.value())) {
       received(edge.from, std::move(message).value());
     }
   }
@@ -137,6 +139,7 @@ void ControlTree::warn_of(Edge& edge, Clock::duration silence) {
 
 void ControlTree::drop(Edge& edge, std::string text) {
   const int rank = edge.link->link().peer_rank();
+  if (!edge.last_words.empty()) text = edge.last_words;
   losses_.push_back({rank, format_text("rank {} on host {} is lost: {}", rank,
                                        edge.link->link().peer_host(), text)});
   edge.link->link().shut_down();

@@ -69,6 +69,7 @@ class ControlTree {
     Clock::time_point heard;
     Clock::time_point spoke;
     bool has_warned = false;  ///< Of this silence.
+    std::string last_words = {};
   };
 
   void send(Edge& edge, const Bytes& message);

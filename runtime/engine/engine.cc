@@ -266,7 +266,9 @@ void Engine::Impl::abort(const std::string& cause) {
 
 void Engine::Impl::leave_farewell(const std::string& cause) {
   Lock lock(progress_);
-  if (!is_over()) negotiation_->leave_farewell(cause);
+  if (is_over()) return;
+  negotiation_->leave_farewell(cause);
+  static_cast<void>(negotiation_->flush());
 }
 
 void Engine::Impl::abandon_after_fork() {

@@ -145,6 +145,7 @@ class Engine::Impl {
   void peer_gone(int rank, const std::string& cause, bool certain) HVD_REQUIRES(progress_);
   std::string lost_text(int rank, const std::string& cause) const;
   void suspect(int rank, std::string text) HVD_REQUIRES(progress_);
+  bool blames_first_of_node() HVD_REQUIRES(progress_);
   void end_epoch(const Status& status) HVD_REQUIRES(progress_);
   void settle(SetPlane& plane, bool on_gpu, const Status& status, Deadline deadline)
       HVD_REQUIRES(progress_);

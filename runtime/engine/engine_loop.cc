@@ -298,6 +298,7 @@ void Engine::Impl::tick_if_due() {
   if (now < suspicion_->due + options_.link_timeout && awaits_answer()) return;
   const Suspicion suspicion = *std::exchange(suspicion_, std::nullopt);
   if (left_.contains(suspicion.rank) && broken_.empty()) return;
+  if (blames_first_of_node()) return;
   negotiation_->spread_loss(suspicion.rank, suspicion.text);
 }
 

@@ -190,6 +190,21 @@ void Engine::Impl::suspect(int rank, std::string text) {
   suspicion_ = Suspicion{rank, std::move(text), due};
 }
 
+/// What other nodes say comes through the first rank of this one. Where that is stopped, a
+/// connection that ended is most often of ranks that have given it up: it is the cause.
+bool Engine::Impl::blames_first_of_node() {
+  if (world_.local_rank == 0) return false;
+  const auto state = state_of_local_rank(0);
+  const std::string_view stop = state ? describe_stop(*state) : std::string_view();
+  if (stop.empty()) return false;
+  const int first = world_.nodes[static_cast<std::size_t>(world_.node)].front();
+  negotiation_->spread_loss(
+      first, lost_text(first, format_text("its process is {}, and a rank that needs it has ended "
+                                          "its connection",
+                                          stop)));
+  return true;
+}
+
 void Engine::Impl::peer_gone(int rank, const std::string& cause, bool certain) {
   // What it said before it went comes first; other sets may keep us moving for ever.
   for (int steps = 0; steps < kLastWords && step(); ++steps) {

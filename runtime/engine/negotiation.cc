@@ -176,6 +176,8 @@ void Negotiation::leave_farewell(std::string_view text) {
   std::copy_n(text.begin(), length, member.farewell.begin());
   // release: pairs with the acquire in farewell_of(); publishes the text.
   member.farewell_length.store(static_cast<std::uint32_t>(length), std::memory_order_release);
+  // The ranks of other nodes see the end of a connection, which says nothing.
+  if (is_leader()) tree_.flood(LastWords{std::string(text)});
 }
 
 std::string Negotiation::farewell_of(int local_rank) const {

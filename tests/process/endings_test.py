@@ -85,6 +85,33 @@ class WhoWasIt(unittest.TestCase):
         )
         self.assertEqual(done.returncode, 1)
 
+    def test_an_exception_is_told_on_other_nodes(self):
+        fails = (
+            "import os, hvd\nhvd.init(start_timeout=60)\n"
+            "if os.environ['HVD_RANK'] == '1':\n    raise ValueError('boom')\n"
+            "while True:\n    hvd.barrier()\n"
+        )
+        job = jobs.start(["-np", "3", "--nodes", "3"], [sys.executable, "-c", fails])
+        _, errors = job.communicate(timeout=jobs.LIMIT_S)
+        said = r"rank 1 on host \S+ is lost: its program ended with ValueError: boom"
+        self.assertEqual(len(set(re.findall(rf"\[\d\].*{said}", errors))), 2, errors)
+
+    def test_the_first_rank_of_a_node_that_stands_still_is_blamed_by_all(self):
+        stops = (
+            "import os, signal, hvd\nhvd.init(start_timeout=60)\nhvd.barrier()\n"
+            "if os.environ['HVD_RANK'] == '2':\n    os.kill(os.getpid(), signal.SIGSTOP)\n"
+            "while True:\n    hvd.barrier()\n"
+        )
+        job = jobs.start(
+            ["-np", "4", "--nodes", "2", "--grace", "2"],
+            [sys.executable, "-c", stops],
+            HVD_SILENCE_TIMEOUT_SECONDS="2",
+        )
+        _, errors = job.communicate(timeout=jobs.LIMIT_S)
+        lost = re.findall(r"PeerLostError: rank (\d) on host", errors)
+        self.assertEqual(lost, ["2"] * 3, errors)
+        self.assertRegex(errors, "hvdrun: rank 2 on host \\S+ was lost, and is still there")
+
     def test_a_pipe_that_hides_a_failure_is_told(self):
         script = f'{sys.executable} -c "$0" amid 7 2>&1 | cat'
         done = self.run_leaving("bash", "-c", script, LEAVES)

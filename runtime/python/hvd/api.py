@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from hvd import _lib
 from hvd._lib import quick, waiting
-from hvd.errors import BY_STATUS, HvdError, NotInitializedError
+from hvd.errors import BY_STATUS, HvdError, InvalidArgumentError, NotInitializedError
 
 # A wait returns to the interpreter this often, so that Ctrl-C and other signals get through.
 SLICE_SECONDS = 0.2
@@ -356,6 +356,13 @@ def tensor_struct(
     )
 
 
+def name_bytes(name: str) -> bytes:
+    """A tensor's name as the library takes it; it would end at a NUL, and meet another's."""
+    if "\0" in name:
+        raise InvalidArgumentError(f"rank {rank()}: the name {name!r} has a NUL character in it")
+    return name.encode()
+
+
 def submit(
     kind: int,
     tensors: Sequence[_lib.Tensor] = (),
@@ -378,7 +385,7 @@ def submit(
     array = (_lib.Tensor * len(tensors))(*tensors)
     request = _lib.Request(
         _lib.sizeof(_lib.Request),
-        name.encode() if name else None,
+        name_bytes(name) if name else None,
         kind,
         process_set,
         op,

@@ -59,7 +59,7 @@ class Gradients:
         api.check(
             quick.hvd_gradients_create(
                 _lib.byref(options),
-                (_lib.c_char_p * count)(*[name.encode() for name in names]),
+                (_lib.c_char_p * count)(*[api.name_bytes(name) for name in names]),
                 (_lib.Tensor * count)(*tensors),
                 count,
                 _lib.byref(self._set),

@@ -66,7 +66,7 @@ class _Single:
         tensor.input = source
         tensor.output = target
         kind, name, op, scales, process_set, root, wire, priority = work
-        request.name = name.encode() if name else None
+        request.name = api.name_bytes(name) if name else None
         request.kind = kind
         request.reduce_op = op
         request.prescale, request.postscale = scales

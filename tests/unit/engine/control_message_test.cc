@@ -34,7 +34,8 @@ std::vector<ControlMessage> one_of_each() {
           Thawed{17, "text"},
           GiveUp{"text"},
           Evict{{18, 19}},
-          Evicted{20}};
+          Evicted{20},
+          LastWords{"its program ended with ValueError"}};
 }
 
 TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {

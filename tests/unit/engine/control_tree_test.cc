@@ -77,6 +77,19 @@ TEST(ControlTree, LosesANeighbourThatNeverReads) {
       << losses[0].text;
 }
 
+TEST(ControlTree, TellsWhyANeighbourHasEndedOnceItHas) {
+  Pair pair;
+  ASSERT_TRUE(pair.child->send(encode(LastWords{"its program ended with ValueError"})).is_ok());
+  const auto received = [](int, ControlMessage) { ADD_FAILURE() << "it is not over yet"; };
+  pair.tree.poll(received);
+  EXPECT_FALSE(pair.tree.has_losses());
+  pair.child.reset();
+  pair.tree.poll(received);
+  const std::vector<Lost> losses = pair.tree.take_losses();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].text, "rank 4 on host node2 is lost: its program ended with ValueError");
+}
+
 TEST(ControlTree, HeartbeatsDoNotPileUpWhereNobodyReads) {
   Pair pair;
   pair.tree.send_down(Failure{.name = "t", .text = std::string(1 << 20, 'x')});

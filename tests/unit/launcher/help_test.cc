@@ -234,6 +234,16 @@ TEST(CommandLine, TakesLettersThatAreWrittenTogether) {
   EXPECT_TRUE(std::holds_alternative<PrintAndExit>(parse_command_line({"-h", "-hosts"}).value()));
 }
 
+TEST(CommandLine, TheLastValueOfAVariableCounts) {
+  const Result<CommandLine> parsed =
+      parse_command_line({"-x", "A=1", "-x", "B=2", "-x", "A=3", "-x", "B", "prog"});
+  ASSERT_TRUE(parsed.is_ok()) << parsed.status().message();
+  const auto& variables = std::get<RunOptions>(parsed.value()).variables;
+  ASSERT_EQ(variables.size(), 2U);
+  EXPECT_EQ(variables[0].name + "=" + variables[0].value.value_or("?"), "A=3");
+  EXPECT_EQ(variables[1].name + "=" + variables[1].value.value_or("the shell's"), "B=the shell's");
+}
+
 TEST(CommandLine, LeavesTheProgramItsOptions) {
   const Result<CommandLine> parsed =
       parse_command_line({"-np", "2", "prog", "--help", "-np", "--describe"});
