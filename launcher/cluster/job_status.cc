@@ -17,6 +17,9 @@ constexpr std::array<std::string_view, 10> kEndStates{
     "BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE", "FAILED",
     "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
 
+/// What Slurm says in place of a signal where a node could not set the job up.
+constexpr int kNotSetUp = 53;
+
 int number(std::string_view text, int fallback) {
   int value = fallback;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -70,7 +73,7 @@ bool JobStatus::has_ended() const {
 
 int JobStatus::shell_code() const {
   if (state == "COMPLETED") return 0;
-  if (signal != 0) return exit_code_of_signal(signal);
+  if (signal != 0 && signal != kNotSetUp) return exit_code_of_signal(signal);
   return exit_code != 0 ? exit_code : kExitFailure;
 }
 
@@ -99,7 +102,11 @@ std::string describe_job(const JobStatus& status, const std::string& place) {
                  [](char c) { return c == '_' ? ' ' : static_cast<char>(c | 0x20); });
   std::string text = format_text("job {} is {}", status.id, state);
   if (status.has_ended()) text = format_text("job {} ended: {}", status.id, state);
-  if (status.has_ended() && status.state != "COMPLETED") {
+  if (status.signal == kNotSetUp && status.has_ended()) {
+    text += ", the node could not start it (0:53): the folder of its output" +
+            (status.output.empty() ? std::string() : " (" + status.output + ")") +
+            ", or the folder that it runs in, is not there or not writable";
+  } else if (status.has_ended() && status.state != "COMPLETED") {
     text += status.signal != 0 ? ", " + describe_signal(status.signal)
                                : format_text(", exit code {}", status.exit_code);
   }

@@ -86,6 +86,14 @@ Environment submission_environment(const Environment& environment) {
   return outside;
 }
 
+std::string folder_of_output(const std::string& output, const std::string& working) {
+  const std::size_t slash = output.rfind('/');
+  if (slash == std::string::npos || slash == 0) return {};
+  const std::string folder = output.substr(0, slash);
+  if (folder.find('%') != std::string::npos) return {};
+  return folder.front() == '/' ? folder : working + "/" + folder;
+}
+
 std::string describe_environment(const Environment& environment) {
   std::string text;
   for (const auto& [name, value] : environment.variables()) {

@@ -50,4 +50,8 @@ struct SubmissionPlaces {
 std::vector<std::string> sbatch_command(const JobOptions& options, const SubmissionPlaces& places,
                                         const std::vector<ContradictedLine>& contradicted = {});
 
+/// The folder that sbatch expects to be there for the job's output, which it does not make: without
+/// it the job ends without a word. "": there is none to make, or its name depends on the job.
+std::string folder_of_output(const std::string& output, const std::string& working);
+
 }  // namespace hvd

@@ -84,6 +84,15 @@ Result<std::string> submit(const PreparedJob& job, const JobOptions& options,
                            Captured& answer) {
   const std::vector<std::string> command =
       sbatch_command(options, places, contradicted_lines(job.plan, environment));
+  if (const std::string output = folder_of_output(options.output, places.working);
+      !output.empty()) {
+    std::error_code failure;
+    std::filesystem::create_directories(output, failure);
+    if (failure) {
+      return error(Code::kSystem, "cannot make {}, the folder of --output: {}", output,
+                   failure.message());
+    }
+  }
   LaunchFiles files;
   files.script = job.text;
   files.environment = describe_environment(environment);

@@ -54,6 +54,9 @@ TEST(JobStatus, GivesTheExitCodeOfAShell) {
       {"TIMEOUT", "0:15", 143, "job 1 ended: timeout, signal 15 (Terminated)"},
       {"CANCELLED", "0:0", 1, "job 1 ended: cancelled, exit code 0"},
       {"NODE_FAIL", "0:0", 1, "job 1 ended: node fail, exit code 0"},
+      {"FAILED", "0:53", 1,
+       "job 1 ended: failed, the node could not start it (0:53): the folder of its output, or the "
+       "folder that it runs in, is not there or not writable"},
       {"OUT_OF_MEMORY", "1:0", 1, "job 1 ended: out of memory, exit code 1"},
   };
   for (const EndCase& end : cases) {

@@ -38,6 +38,15 @@ TEST(Submission, LeavesOutWhatAnOuterJobSaidOfItself) {
   EXPECT_EQ(submission_environment(login).variables(), login.variables());
 }
 
+TEST(Submission, KnowsTheFolderThatItsOutputNeeds) {
+  EXPECT_EQ(folder_of_output("logs/%j.out", "/home/me"), "/home/me/logs");
+  EXPECT_EQ(folder_of_output("/scratch/a/b.out", "/home/me"), "/scratch/a");
+  EXPECT_EQ(folder_of_output("%x/%j.out", "/home/me"), "") << "sbatch alone knows the name";
+  EXPECT_EQ(folder_of_output("%j.out", "/home/me"), "");
+  EXPECT_EQ(folder_of_output("/out", "/home/me"), "");
+  EXPECT_EQ(folder_of_output("", "/home/me"), "");
+}
+
 TEST(Submission, KeepsAMasterOfTheUsersOwn) {
   const Environment inside({{"SLURM_JOB_ID", "1"},
                             {"HVD_MASTER_OF", "1.0/n1:20001"},
