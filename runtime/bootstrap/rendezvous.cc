@@ -21,6 +21,8 @@ namespace hvd {
 namespace {
 
 constexpr std::string_view kTicketMark = "hvd-ticket-2";
+/// So long a rank takes a file that is no ticket, and cannot be one, for a leftover.
+constexpr std::chrono::seconds kLeftOverTime{10};
 constexpr std::size_t kMaxTicketBytes = 16384;
 
 Result<std::string> home_folder(const Environment& environment) {
@@ -178,16 +180,19 @@ Result<Rendezvous> meet_by_file(const FileMeeting& meeting, const Environment& e
     rendezvous.file = std::make_unique<std::string>(path);
     return rendezvous;
   }
+  // What an earlier job left there, rank 0 replaces as it comes.
+  const Deadline of_rank_0 = Deadline::after(kLeftOverTime);
   int step_ms = 1;
   Status last;
   for (;;) {
     const auto text = read_private_file(path, kMaxTicketBytes);
-    if (!text.is_ok() && text.status().code() != Code::kTimeout) return text.status();
+    const bool is_strange = !text.is_ok() && text.status().code() != Code::kTimeout;
+    if (is_strange && of_rank_0.has_passed()) return text.status();
     last = text.status();
     if (text.is_ok()) {
       const auto ticket = parse_ticket(text.value());
-      if (!ticket.is_ok()) return ticket.status().with_context(path);
-      auto joined = join_checked(ticket.value(), meeting, deadline);
+      auto joined = ticket.is_ok() ? join_checked(ticket.value(), meeting, deadline)
+                                   : ticket.status().with_context(path);
       if (joined.is_ok()) return joined;
       last = joined.status();
     }

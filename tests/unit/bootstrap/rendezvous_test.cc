@@ -118,6 +118,32 @@ struct SilentPort {
   std::string text;
 };
 
+/// What a crash, a full disk or somebody else left under its name.
+TEST(RendezvousFile, ThatIsNoTicketIsReadAgain) {
+  for (const bool is_link : {false, true}) {
+    SCOPED_TRACE(is_link ? "a link" : "an empty file");
+    FileMeeting meeting = meeting_of(1);
+    meeting.name.stem = is_link ? "hvd-left-link" : "hvd-left-file";
+    ::unlink(meeting.path().c_str());
+    if (is_link) {
+      ASSERT_EQ(::symlink("/dev/null", meeting.path().c_str()), 0);
+    } else {
+      ASSERT_TRUE(write_private_file(meeting.path(), "").is_ok());
+    }
+    std::thread late([&] {
+      std::this_thread::sleep_for(milliseconds(100));
+      FileMeeting first = meeting;
+      first.rank = 0;
+      const auto served = meet_by_file(first, Environment(), soon());
+      ASSERT_TRUE(served.is_ok()) << served.status().message();
+      std::this_thread::sleep_for(milliseconds(500));
+    });
+    const auto joined = meet_by_file(meeting, Environment(), soon());
+    EXPECT_TRUE(joined.is_ok()) << joined.status().message();
+    late.join();
+  }
+}
+
 TEST(RendezvousFile, OfASilentHostIsReadAgain) {
   const SilentPort silent;
   FileMeeting first = meeting_of(0);
