@@ -164,6 +164,15 @@ class Acceptor {
   bool refused_one_ = false;
 };
 
+/// Who cannot connect knows why: it speaks before those who only wait for it, and they before all
+/// that wait for the end of the start. By a sixteenth of the time that is left, a second at most.
+Deadline ahead_of(Deadline deadline, int steps) {
+  if (deadline.is_forever()) return deadline;
+  const Clock::duration left = std::max(deadline.time() - Clock::now(), Clock::duration::zero());
+  return Deadline::at(deadline.time() -
+                      steps * std::min<Clock::duration>(left / 16, std::chrono::seconds(1)));
+}
+
 /// Makes the links to lower ranks.
 class Connector {
  public:
@@ -246,9 +255,9 @@ Result<Links> build_mesh(int rank, const Listener& listener, const JobKey& key,
   for (const MeshPeer& peer : peers) {
     if (peer.id.peer_rank > rank) expected.emplace(peer.id, &peer);
   }
-  Acceptor acceptor(listener, key, std::move(expected), deadline);
+  Acceptor acceptor(listener, key, std::move(expected), ahead_of(deadline, 1));
   std::thread thread([&acceptor] { acceptor.run(); });
-  const Connector connector(rank, listener, key, deadline);
+  const Connector connector(rank, listener, key, ahead_of(deadline, 2));
   Links links;
   Status failure;
   for (const MeshPeer& peer : peers) {

@@ -165,6 +165,17 @@ TEST(Mesh, NamesBothEndsOfTheWayToAPeerThatRefusesToTheEnd) {
   EXPECT_NE(links.status().message().find(way), std::string::npos) << links.status().message();
 }
 
+/// At the deadline those who wait for this rank say that it did not come, and no more.
+TEST(Mesh, SaysWhyItCannotConnectBeforeTheStartIsOver) {
+  const auto mine = Listener::open();
+  ASSERT_TRUE(mine.is_ok());
+  const RawServer closed(false);
+  const Deadline start = Deadline::after(std::chrono::seconds(4));
+  EXPECT_FALSE(
+      build_mesh(1, mine.value(), JobKey::random(), {peer_at(0, closed.port())}, start).is_ok());
+  EXPECT_FALSE(start.has_passed());
+}
+
 TEST(Mesh, AnotherJobsKeyStaysAnotherAtOnce) {
   const auto mine = Listener::open();
   ASSERT_TRUE(mine.is_ok());
