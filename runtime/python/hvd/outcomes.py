@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 from hvd.errors import DeadlineError, HvdError, RankFailedError
 
 # "hvdrun: rank 2 on host jz2 failed first: exit code 7"
-_FIRST_FAILURE = re.compile(r"^hvdrun: rank (\d+) on host (\S+) failed first: (.*)$", re.M)
+_FIRST_FAILURE = re.compile(
+    r"^hvdrun: rank (\d+) on host (\S+) (?:failed first|ended while others worked with it): ([^;\n]*)",
+    re.M,
+)
 
 
 class Records(NamedTuple):
