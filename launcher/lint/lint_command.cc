@@ -122,6 +122,10 @@ std::vector<LintedFile> lint_launched(const std::string& path, const SbatchFile&
 Status lint_file(const std::string& path, const SiteChoice& choice, const LintOptions& options,
                  std::vector<LintedFile>& files) {
   HVD_TRY_ASSIGN(const std::string text, read_script(path));
+  if (is_only_python(path, text)) {
+    files.push_back(lint_program(path, text));
+    return Status::ok();
+  }
   SbatchFile file = parse_sbatch_file(text);
   const FileKind kind = kind_of_file(path, file);
   if (kind == FileKind::kOther) {

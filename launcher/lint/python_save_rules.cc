@@ -50,7 +50,7 @@ std::vector<Finding> check_python_saves(const PythonFacts& facts) {
     if (!place) continue;
     const PythonArgument* file = find_argument(call, keyword_of_file(call), place);
     if (file != nullptr && facts.guards.is_made_from_rank(call.line_index, file->value)) continue;
-    const Reach reach = facts.guards.reach(call.line_index);
+    const Reach reach = facts.reach.at(call.line_index, call.begin);
     if (reach == Reach::kSome) continue;
     Finding finding{.rule = "saved-by-all",
                     .severity = Severity::kError,

@@ -40,7 +40,7 @@ void add_unsplit_data(const PythonFacts& facts, const PythonCall& call,
   const bool splits_other = std::any_of(
       facts.script.names.begin(), facts.script.names.end(),
       [](std::string_view name) { return name.find("DistributedSampler") != name.npos; });
-  if (splits_other || facts.guards.reach(call.line_index) == Reach::kSome) {
+  if (splits_other || facts.reach.at(call.line_index, call.begin) == Reach::kSome) {
     finding.severity = Severity::kNote;
   }
   findings.push_back(std::move(finding));

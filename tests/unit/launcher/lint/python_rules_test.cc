@@ -5,88 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "launcher/lint/python_guards.h"
-#include "launcher/lint/python_program.h"
+#include "lint_programs.h"
 
 namespace hvd {
 namespace {
 
-/// "error:3 note:5": what a rule finds in a program, with the lines.
-std::string seen(const std::string& rule, const std::string& text,
-                 const std::vector<std::string>& modules = {}) {
-  PythonProgram program{parse_python(text), {}};
-  for (const std::string& module : modules) program.modules.push_back(parse_python(module));
-  std::string all;
-  for (const Finding& finding : lint_python(program)) {
-    if (finding.rule != rule) continue;
-    all += (all.empty() ? "" : " ") + std::string(severity_name(finding.severity)) + ":" +
-           std::to_string(finding.line);
-  }
-  return all;
-}
-
-constexpr const char* kImports =
-    "import torch\nimport horovod.torch as hvd\nfrom torch.utils.data import DataLoader\n"
-    "from torch.utils.data.distributed import DistributedSampler\n";  // lines 1 to 4
-
-/// A program that does everything right; what a case adds begins on line 9.
-const std::string& right_program() {
-  static const std::string kText =
-      std::string(kImports) +
-      "hvd.init()\n"
-      "optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())\n"
-      "optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())\n"
-      "hvd.broadcast_parameters(model.state_dict(), root_rank=0)\n";
-  return kText;
-}
-
-struct PythonCase {
-  const char* text;
-  const char* found;
-};
-
 TEST(PythonRules, FindNothingInARightProgram) {
   PythonProgram program{parse_python(right_program() + "print(hvd.rank())\n"), {}};
   EXPECT_TRUE(lint_python(program).empty());
-}
-
-TEST(PythonRules, FindFilesThatAllRanksWrite) {
-  const PythonCase cases[] = {
-      {"torch.save(model.state_dict(), 'a.pt')\n", "error:9"},
-      {"for epoch in range(3):\n    train()\n    torch.save(model, f'{epoch}.pt')\n", "error:11"},
-      {"if best < loss:\n    model.save('a.keras')\n", "error:10"},
-      {"def save():\n    torch.save(model, 'a')\nsave()\n", "error:10"},
-      {"def main():\n  torch.save(model, 'a')\nif __name__ == '__main__':\n  main()\n", "error:10"},
-      {"model = net.cuda(hvd.local_rank())\ntorch.save(model, 'a.pt')\n", "error:10"},
-      {"if hvd.rank() == 0:\n    print(1)\ntorch.save(model, 'a.pt')\n", "error:11"},
-      {"if hvd.rank() == 0:\n    torch.save(model, 'a.pt')\n", ""},
-      {"if hvd.rank() == 0: torch.save(model, 'a.pt')\n", ""},
-      {"hvd.rank() == 0 and torch.save(model, 'a.pt')\n", ""},
-      {"if hvd.rank() != 0:\n    pass\nelse:\n    torch.save(model, 'a.pt')\n", ""},
-      {"def save():\n    if hvd.rank() != 0:\n        return\n    torch.save(model, 'a')\nsave()\n",
-       ""},
-      {"def save():\n    torch.save(model, 'a')\nif hvd.rank() == 0:\n    save()\n", ""},
-      {"me = hvd.rank()\nif me == 0:\n    torch.save(model, 'a.pt')\n", ""},
-      {"first = hvd.rank() == 0\nif first and best:\n    torch.save(model, 'a.pt')\n", ""},
-      {"def first():\n    return hvd.rank() == 0\nif first():\n    torch.save(model, 'a')\n", ""},
-      {"torch.save(model, f'a-{hvd.rank()}.pt')\n", ""},
-      {"path = 'a-%d.pt' % hvd.rank()\ntorch.save(model, path)\n", ""},
-      {"@rank_zero_only\ndef save():\n    torch.save(model, 'a')\nsave()\n", ""},
-      {"# torch.save(model, 'a.pt')\ns = 'torch.save(model, 1)'\n", ""},
-      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n",
-       "note:11"},
-      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n"
-       "if hvd.rank() == 0:\n  callbacks.append(Saves())\n",
-       ""},
-      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n"
-       "callbacks.append(Saves())\n",
-       "error:11"},
-      {"import keras\nlist = [keras.callbacks.ModelCheckpoint('a')]\n", "error:10"},
-      {"import keras\nif hvd.rank() == 0:\n  x += [keras.callbacks.ModelCheckpoint('a')]\n", ""},
-  };
-  for (const PythonCase& one : cases) {
-    EXPECT_EQ(seen("saved-by-all", right_program() + one.text), one.found) << one.text;
-  }
 }
 
 TEST(PythonRules, FindDataThatIsNotSplit) {
