@@ -158,6 +158,68 @@ TEST(PythonSaves, AreGuardedByVariablesThatHoldTheRank) {
   });
 }
 
+TEST(PythonSaves, AreNoneWhereTheFileIsOfTheProcess) {
+  expect_saves({
+      {"import io\nbuffer = io.BytesIO()\ntorch.save(model, buffer)\n", ""},
+      {"import io\nclass A:\n  def f(self):\n    self.b = io.BytesIO()\n    torch.save(1, self.b)\n"
+       "A().f()\n",
+       ""},
+      {"import tempfile\nwith tempfile.NamedTemporaryFile() as f:\n    torch.save(model, f.name)\n",
+       ""},
+      {"import tempfile\nfd, name = tempfile.mkstemp()\ntorch.save(model, name)\n", ""},
+      {"import os, tempfile\nwhere = tempfile.mkdtemp()\n"
+       "torch.save(model, os.path.join(where, 'a'))\n",
+       ""},
+      {"import io\ndef save(to):\n    torch.save(model, to)\nsave(io.BytesIO())\n", ""},
+      {"import io\nf = io.BytesIO()\ntorch.save(model, f)\nf = 'a.pt'\ntorch.save(model, f)\n",
+       "error:13"},
+      {"torch.save(model, stream)\n", "note:9"},
+      {"def save(to):\n    torch.save(model, to)\nsave(there)\n", "note:10"},
+      {"def save(to):\n    torch.save(model, to)\nsave('a.pt')\n", "error:10"},
+      {"to = args.output\ntorch.save(model, to)\n", "error:10"},
+      {"to = root / 'a.pt'\ntorch.save(model, to)\n", "error:10"},
+      {"torch.save(model, path)\n", "error:9"},
+      {"torch.save(model, args.output)\n", "error:9"},
+  });
+}
+
+TEST(PythonSaves, AreThoseOfEachLibrary) {
+  const std::string imports =
+      "import pickle\nimport numpy as np\nimport tensorflow as tf\n";  // lines 9 to 11
+  const PythonCase cases[] = {
+      {"model.export('a')\n", "error:12"},
+      {"tf.train.Checkpoint(model=model).save('a')\n", "error:12"},
+      {"point = tf.train.Checkpoint(model=net, optimizer=o)\npoint.save('a')\n", "error:13"},
+      {"point = tf.train.Checkpoint(model=net)\nkeep = tf.train.CheckpointManager(point, 'a', 3)\n"
+       "keep.save()\n",
+       "error:14"},
+      {"point = tf.train.Checkpoint(model=net)\n"
+       "keep = tf.train.CheckpointManager(point, f'a{hvd.rank()}', 3)\nkeep.save()\n",
+       ""},
+      {"point = tf.train.Checkpoint(step=step)\npoint.save('a')\n", "note:13"},
+      {"point.save('a')\n", ""},
+      {"with open('a', 'wb') as f:\n    pickle.dump(params, f)\n", "error:13"},
+      {"with open('a', 'wb') as f:\n    pickle.dump({'w': model.state_dict()}, f)\n", "error:13"},
+      {"with open('a', 'wb') as f:\n    pickle.dump(losses, f)\n", "note:13"},
+      {"with open(f'a{hvd.rank()}', 'wb') as f:\n    pickle.dump(params, f)\n", ""},
+      {"pickle.dump(params, open('a', 'wb'))\n", "error:12"},
+      {"with open('a', 'wb') as f:\n    f.write(pickle.dumps(params))\n", "error:12"},
+      {"with open('a', 'wb') as f:\n    f.write(b'1')\n", "note:12"},
+      {"with open('a', 'rb') as f:\n    params = pickle.load(f)\n", ""},
+      {"with open('a', 'w') as f:\n    f.write('1')\n", ""},
+      {"if hvd.rank() == 0:\n  with open('a', 'wb') as f:\n    pickle.dump(params, f)\n", ""},
+      {"np.savez('a', **params)\n", "error:12"},
+      {"np.save('a', model.get_weights())\n", "error:12"},
+      {"loss = evaluate(model)\nnp.save('a', loss)\n", "note:13"},
+      {"np.save('a', model(x))\n", "note:12"},
+      {"np.save('a', predict(model, x))\n", "note:12"},
+      {"torch.onnx.export(model, x, 'a.onnx')\n", "error:12"},
+  };
+  for (const PythonCase& one : cases) {
+    EXPECT_EQ(seen("saved-by-all", right_program() + imports + one.text), one.found) << one.text;
+  }
+}
+
 TEST(PythonSaves, AreNotJudgedWhereAnUnknownCallerStandsBehindSeveralWays) {
   expect_saves({
       {"def entry():\n    a()\n    b()\ndef a():\n    save()\ndef b():\n    save()\n"
