@@ -55,6 +55,19 @@ TEST(PythonRules, FindGpusThatAreChosenByTheRankOfTheJob) {
       {"model.cuda(hvd.rank())\n", "error:9"},
       {"config.gpu_options.visible_device_list = str(hvd.rank())\n", "error:9"},
       {"tf.config.set_visible_devices(gpus[hvd.rank()], 'GPU')\n", "error:9"},
+      {"me = hvd.rank()\ntf.config.set_visible_devices(gpus[me], 'GPU')\n", "error:10"},
+      {"me = hvd.rank()\ndevice = torch.device(f'cuda:{me}')\n", "error:10"},
+      {"me = hvd.rank()\nmodel.to(f'cuda:{me}')\n", "error:10"},
+      {"me = hvd.rank()\ndevice = torch.device('cuda:%d' % me)\n", "error:10"},
+      {"me = hvd.rank()\ndevice = torch.device('cuda:' + str(me))\n", "error:10"},
+      {"import tensorflow as tf\nme, n = hvd.rank(), hvd.size()\nwith tf.device(f'/gpu:{me}'):\n"
+       "  pass\n",
+       "error:11"},
+      {"def use(gpu):\n  torch.cuda.set_device(gpu)\nuse(hvd.rank())\n", "error:10"},
+      {"def use(gpu):\n  pass\nuse(hvd.rank())\ntorch.cuda.set_device(gpu)\n", ""},
+      {"me = hvd.local_rank()\ntorch.device(f'cuda:{me}')\ntf.device(f'/gpu:{me}')\n", ""},
+      {"me = hvd.rank()\ntorch.device(f'cuda:{me % 4}')\nmodel.to(gpu_of(me))\n", ""},
+      {"me = hvd.rank()\nmodel.to(device)\ntorch.device(f'cuda:{args.me}')\n", ""},
       {"torch.cuda.set_device(hvd.local_rank())\n", ""},
       {"torch.cuda.set_device(hvd.rank() % torch.cuda.device_count())\n", ""},
       {"me = hvd.local_rank()\ntorch.cuda.set_device(me)\n", ""},
@@ -79,6 +92,11 @@ TEST(PythonRules, FindStepsThatWereLeftOut) {
             "error:7");
   EXPECT_EQ(seen("no-broadcast", imports + wrapped + "torch.manual_seed(1)\n"), "note:7");
   EXPECT_EQ(seen("no-broadcast", imports + wrapped + "torch.manual_seed(hvd.rank())\n"), "error:7");
+  for (const char* seed : {"jax.random.PRNGKey(0)\n", "jax.random.key(0)\n", "nnx.Rngs(0)\n"}) {
+    EXPECT_EQ(seen("no-broadcast", imports + wrapped + "import jax\n" + seed), "note:7") << seed;
+  }
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped + "jax.random.PRNGKey(hvd.rank())\n"),
+            "error:7");
   EXPECT_EQ(seen("no-broadcast", imports + wrapped + "# hvd.broadcast_parameters\n"), "error:7");
   for (const char* right : {"hvd.broadcast_parameters(model.state_dict(), root_rank=0)\n",
                             "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]\n",
@@ -129,6 +147,21 @@ TEST(PythonTokens, SkipStringsAndCommentsAndJoinLines) {
   EXPECT_EQ(lines[2].tokens[2].text, "\\'");
   EXPECT_EQ(lines[2].tokens.back().text, "\\\\");
   EXPECT_EQ(lines[4].tokens[0].text, "f");
+}
+
+TEST(PythonTokens, JoinLinesThatEndAsOnDos) {
+  const std::vector<PythonLine> lines =
+      read_python("if a \\\r\n    and b:\r\n  c = 'd\\\r\ne'\r\nf\r\n");
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0].tokens.size(), 5U);
+  EXPECT_EQ(lines[1].line, 3);
+  EXPECT_EQ(lines[1].tokens.back().text, "d\\\r\ne");
+  EXPECT_EQ(lines[2].line, 5);
+}
+
+TEST(PythonTokens, KnowTheNamesInFormattedStrings) {
+  EXPECT_EQ(names_in_braces("a{b}{{c}}{d.e:{f}}g"), (std::vector<std::string>{"b", "d", "e", "f"}));
+  EXPECT_TRUE(names_in_braces("{").empty());
 }
 
 TEST(PythonScript, KnowsWhoIsCalled) {
