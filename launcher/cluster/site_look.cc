@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cluster/site_look.h"
 
+#include "base/format.h"
 #include "bootstrap/local_host.h"
 #include "launcher/cluster/differences.h"
 #include "launcher/cluster/read_cluster.h"
-#include "launcher/console/message.h"
 #include "launcher/site/site_detect.h"
 #include "launcher/site/slurm_conf.h"
 
@@ -21,19 +21,17 @@ bool is_site_here(const SiteConfig& site, const Environment& environment) {
   return claim.is_ok() && claim.value().has_value();
 }
 
-std::optional<LiveCluster> look_at_site(const SiteConfig& site, const Environment& environment) {
-  if (site.scheduler.kind != "slurm" || !is_site_here(site, environment)) return std::nullopt;
+SiteLook look_at_site(const SiteConfig& site, const Environment& environment) {
+  if (site.scheduler.kind != "slurm" || !is_site_here(site, environment)) return {};
   const auto answer = read_live_cluster({}, environment, Deadline::after(kShortLook));
   if (!answer.is_ok()) {
-    if (answer.status().code() != Code::kUnsupported) {
-      print_message(format_text("the limits that the cluster has now are not known: {}",
-                                answer.status().message()));
-    }
-    return std::nullopt;
+    if (answer.status().code() == Code::kUnsupported) return {};
+    return {.problem = format_text("the limits that the cluster has now are not known: {}",
+                                   answer.status().message())};
   }
   const LiveCluster& live = answer.value().cluster;
-  if (!is_of_cluster(site, live)) return std::nullopt;
-  return live;
+  if (!is_of_cluster(site, live)) return {};
+  return {.live = live};
 }
 
 }  // namespace hvd

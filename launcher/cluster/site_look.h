@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "base/environment.h"
 #include "launcher/cluster/live_cluster.h"
@@ -13,9 +14,13 @@ namespace hvd {
 /// marks is any that has a slurm.conf.
 bool is_site_here(const SiteConfig& site, const Environment& environment);
 
-/// The live cluster of `site`, for a command that works without it as well. Nothing where this
-/// machine is not of the site, where Slurm is not here, or after a failure, of which one sentence
-/// is printed.
-std::optional<LiveCluster> look_at_site(const SiteConfig& site, const Environment& environment);
+/// The live cluster of a site, for a command that works without it as well.
+struct SiteLook {
+  std::optional<LiveCluster> live = {};
+  std::string problem = {};  ///< One sentence to print: why it is not known, where that is news.
+};
+
+/// Asks the cluster. Nothing where this machine is not of the site, or where Slurm is not here.
+SiteLook look_at_site(const SiteConfig& site, const Environment& environment);
 
 }  // namespace hvd

@@ -29,9 +29,9 @@ Status say_elsewhere(const SiteConfig& site, const Environment& environment) {
 /// Says where the cluster as it is now disagrees; the job is written all the same, since Slurm
 /// decides.
 void hold_against_cluster(const PreparedJob& job, const Environment& environment) {
-  if (const auto live = look_at_site(job.site, environment)) {
-    print_messages(live_warnings(job.site, job.plan, *live));
-  }
+  const SiteLook look = look_at_site(job.site, environment);
+  if (!look.problem.empty()) print_message(look.problem);
+  if (look.live) print_messages(live_warnings(job.site, job.plan, *look.live));
 }
 
 /// Prints or submits; a failure is one of the request.

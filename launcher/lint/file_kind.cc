@@ -43,6 +43,11 @@ std::string_view other_scheduler(std::string_view text) {
 
 }  // namespace
 
+bool is_only_python(std::string_view path, std::string_view text) {
+  return is_python(path, text) && text.find("SBATCH") == std::string_view::npos &&
+         !is_binary(text) && text.find_first_not_of(kBlanks) != std::string_view::npos;
+}
+
 FileKind kind_of_file(std::string_view path, const SbatchFile& file) {
   const std::string_view text = file.text;
   if (is_binary(text) || text.find_first_not_of(kBlanks) == std::string_view::npos) {

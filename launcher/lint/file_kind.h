@@ -16,6 +16,9 @@ enum class FileKind {
   kOther,  ///< Nothing that lint reads.
 };
 
+/// Whether a file is a Python program and holds nothing for sbatch; else kind_of_file() decides.
+bool is_only_python(std::string_view path, std::string_view text);
+
 FileKind kind_of_file(std::string_view path, const SbatchFile& file);
 
 /// Says what a file is that lint does not read.

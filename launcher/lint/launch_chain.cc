@@ -4,6 +4,8 @@
 #include <charconv>
 
 #include "launcher/lint/script_body.h"
+#include "launcher/run/program_path.h"
+#include "launcher/run/python_command.h"
 
 namespace hvd {
 namespace {
@@ -31,7 +33,7 @@ std::optional<LaunchLine> inner_launch(const LaunchLine& launch) {
     if (is_script(word.text) || (is_module && !is_torchrun)) return std::nullopt;
     if (!is_torchrun && (!is_launcher(word.text) || is_value(launch, i))) continue;
     LaunchLine inner{.line = launch.line,
-                     .program = is_torchrun ? "torchrun" : program_name(word.text),
+                     .program = is_torchrun ? "torchrun" : std::string(program_name(word.text)),
                      .words = {},
                      .after_program = word.at.end};
     inner.words.assign(launch.words.begin() + static_cast<std::ptrdiff_t>(i), launch.words.end());
@@ -54,12 +56,13 @@ std::vector<LaunchLine> launch_chain(const LaunchLine& launch) {
 }
 
 std::optional<std::string> launched_script(const LaunchLine& launch) {
-  for (std::size_t i = 1; i < launch.words.size(); ++i) {
-    const ShellWord& word = launch.words[i];
-    if (!is_script(word.text)) continue;
-    return word.is_expanded ? std::nullopt : std::optional(word.text);
-  }
-  return std::nullopt;
+  std::vector<std::string> words;
+  for (const ShellWord& word : launch.words) words.push_back(word.text);
+  const std::optional<PythonTarget> target = python_target(words);
+  if (!target || target->is_module) return std::nullopt;
+  const ShellWord& word = launch.words[target->at];
+  if (word.is_expanded || !is_script(word.text)) return std::nullopt;
+  return word.text;
 }
 
 LaunchLine without_run(const LaunchLine& launch) {

@@ -56,7 +56,27 @@ LintedFile lint_environment(const Environment& environment) {
 struct SiteChoice {
   std::vector<SiteConfig> sites;  ///< Empty: --site was given.
   SiteConfig fallback;
-  std::optional<LiveCluster> live = {};  ///< Of the fallback, where this machine is of it.
+};
+
+/// The cluster of this machine, which is asked when a job script is the first to need it.
+class LateLook {
+ public:
+  LateLook(const SiteConfig& site, const Environment& environment)
+      : site_(site), environment_(environment) {}
+
+  /// Null: it is not known.
+  const LiveCluster* live() {
+    if (!look_) {
+      look_ = look_at_site(site_, environment_);
+      if (!look_->problem.empty()) print_message(look_->problem);
+    }
+    return look_->live ? &*look_->live : nullptr;
+  }
+
+ private:
+  const SiteConfig& site_;
+  const Environment& environment_;
+  std::optional<SiteLook> look_;
 };
 
 Result<SiteChoice> choose_sites(const LintOptions& options, const Environment& environment) {
@@ -120,8 +140,12 @@ std::vector<LintedFile> lint_launched(const std::string& path, const SbatchFile&
 
 /// The file, and the Python programs that it starts.
 Status lint_file(const std::string& path, const SiteChoice& choice, const LintOptions& options,
-                 std::vector<LintedFile>& files) {
+                 LateLook& look, std::vector<LintedFile>& files) {
   HVD_TRY_ASSIGN(const std::string text, read_script(path));
+  if (is_only_python(path, text)) {
+    files.push_back(lint_program(path, text));
+    return Status::ok();
+  }
   SbatchFile file = parse_sbatch_file(text);
   const FileKind kind = kind_of_file(path, file);
   if (kind == FileKind::kOther) {
@@ -144,8 +168,9 @@ Status lint_file(const std::string& path, const SiteChoice& choice, const LintOp
     linted.mended = std::move(mended.changes);
   }
   linted.findings = lint_script(file, site, options.slurm);
-  if (choice.live && site.id == choice.fallback.id) {
-    for (Finding& finding : check_live(file, site, *choice.live)) {
+  const LiveCluster* live = site.id == choice.fallback.id ? look.live() : nullptr;
+  if (live != nullptr) {
+    for (Finding& finding : check_live(file, site, *live)) {
       linted.findings.push_back(std::move(finding));
     }
   }
@@ -162,11 +187,11 @@ Result<std::vector<LintedFile>> lint_all(const LintOptions& options,
                  options.slurm);
   }
   if (options.environment) return std::vector<LintedFile>{lint_environment(environment)};
-  HVD_TRY_ASSIGN(SiteChoice choice, choose_sites(options, environment));
-  choice.live = look_at_site(choice.fallback, environment);
+  HVD_TRY_ASSIGN(const SiteChoice choice, choose_sites(options, environment));
+  LateLook look(choice.fallback, environment);
   std::vector<LintedFile> files;
   for (const std::string& path : options.files) {
-    HVD_TRY(lint_file(path, choice, options, files));
+    HVD_TRY(lint_file(path, choice, options, look, files));
   }
   return files;
 }

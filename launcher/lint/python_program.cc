@@ -11,7 +11,7 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kMostModules = 64;
-constexpr std::size_t kMostBytes = 1UL << 20;
+constexpr std::size_t kMostModuleBytes = 1UL << 20;
 
 /// The files that a dotted path may mean, in a folder.
 std::vector<std::string> files_of(const std::string& folder, const std::string& module) {
@@ -30,7 +30,7 @@ void add_modules(const std::string& folder, const PythonScript& script, std::set
       std::error_code failure;
       if (modules.size() >= kMostModules || !seen.insert(path).second) continue;
       if (!std::filesystem::is_regular_file(path, failure)) continue;
-      const auto text = read_file(path, kMostBytes);
+      const auto text = read_file(path, kMostModuleBytes);
       if (!text.is_ok()) continue;
       modules.push_back(parse_python(text.value()));
       const PythonScript found = modules.back();

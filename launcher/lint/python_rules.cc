@@ -49,8 +49,13 @@ std::vector<Finding> lint_python(const PythonProgram& program) {
   const bool joins =
       uses_hvd(script) || std::any_of(program.modules.begin(), program.modules.end(), uses_hvd);
   if (!joins) return not_of_hvd(script);
-  const PythonGuards guards(script);
-  const PythonFacts facts{program, script, guards, find_wrapper(script)};
+  const std::vector<BlockPlace> places = places_of_lines(script);
+  const std::vector<PythonBinding> bindings = bindings_of(script, places);
+  const PythonGuards guards(script, places, bindings);
+  const PythonReach reach(script, places, guards);
+  const PythonValues values(script, places, bindings);
+  const PythonFacts facts{program, script, places, bindings,
+                          guards,  reach,  values, find_wrapper(script)};
   std::vector<Finding> findings = check_python_steps(facts);
   for (auto more : {check_python_saves(facts), check_python_shares(facts)}) {
     std::move(more.begin(), more.end(), std::back_inserter(findings));

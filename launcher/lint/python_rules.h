@@ -6,15 +6,21 @@
 
 #include "launcher/lint/python_guards.h"
 #include "launcher/lint/python_program.h"
+#include "launcher/lint/python_reach.h"
+#include "launcher/lint/python_values.h"
 
 namespace hvd {
 
 /// What rules on a Python program are told. Borrowed for the call.
 struct PythonFacts {
   const PythonProgram& program;
-  const PythonScript& script;  ///< The program's own file.
-  const PythonGuards& guards;  ///< Of that file.
-  const PythonCall* wrapper;   ///< Its first DistributedOptimizer or its like; null: none.
+  const PythonScript& script;             ///< The program's own file.
+  const std::vector<BlockPlace>& places;  ///< Of that file, as is what follows.
+  const std::vector<PythonBinding>& bindings;
+  const PythonGuards& guards;
+  const PythonReach& reach;
+  const PythonValues& values;
+  const PythonCall* wrapper;  ///< Its first DistributedOptimizer or its like; null: none.
 };
 
 /// Whether a call is libhvd's or Horovod's, or of an object of theirs that is named so.

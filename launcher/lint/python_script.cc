@@ -7,19 +7,6 @@
 namespace hvd {
 namespace {
 
-bool is_operator(const PythonToken& token, std::string_view text) {
-  return token.kind == PythonTokenKind::kOperator && token.text == text;
-}
-
-bool is_name(const PythonToken& token) { return token.kind == PythonTokenKind::kName; }
-
-/// +1 where the token opens a bracket, -1 where it closes one.
-int step_of_depth(const PythonToken& token) {
-  if (token.kind != PythonTokenKind::kOperator || token.text.size() != 1) return 0;
-  if (std::string_view("([{").find(token.text) != std::string_view::npos) return 1;
-  return std::string_view(")]}").find(token.text) != std::string_view::npos ? -1 : 0;
-}
-
 /// Reads "a.b.c" from `at` on; relative dots stay in front. Gives the token after it.
 std::size_t read_dotted(const PythonLine& line, std::size_t at, std::string& path) {
   while (at < line.tokens.size() &&
@@ -74,16 +61,6 @@ void read_from(const PythonLine& line, PythonScript& script) {
   }
 }
 
-/// The token after the bracket that closes the one at `open`.
-std::size_t end_of_brackets(const PythonLine& line, std::size_t open) {
-  int depth = 0;
-  for (std::size_t at = open; at < line.tokens.size(); ++at) {
-    depth += step_of_depth(line.tokens[at]);
-    if (depth == 0) return at + 1;
-  }
-  return line.tokens.size();
-}
-
 PythonArgument argument_of(const PythonLine& line, TokenRange range) {
   PythonArgument argument{"", range};
   const PythonToken& first = line.tokens[range.begin];
@@ -128,6 +105,8 @@ void read_calls(std::size_t line_index, PythonScript& script) {
     const std::string_view before = begin > 0 ? line.tokens[begin - 1].text : std::string_view();
     if (before == "def" || before == "class") continue;  // the name that is defined
     PythonCall call{.line = line.tokens[begin].line, .line_index = line_index};
+    call.begin = begin;
+    call.open = at + 1;
     call.is_named = before != ".";
     const auto found = script.imports.find(line.tokens[begin].text);
     call.is_imported = call.is_named && found != script.imports.end();

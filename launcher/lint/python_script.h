@@ -33,6 +33,8 @@ struct PythonCall {
   bool is_imported = false;  ///< An import says what that name is.
   int line = 0;
   std::size_t line_index = 0;  ///< Of PythonScript::lines.
+  std::size_t begin = 0;       ///< The token that begins the path.
+  std::size_t open = 0;        ///< The token "(".
   std::vector<PythonArgument> arguments = {};
 };
 

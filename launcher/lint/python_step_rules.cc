@@ -64,15 +64,16 @@ void add_missing_init(const PythonFacts& facts, std::vector<Finding>& findings) 
 
 /// What makes all ranks start alike without a broadcast; empty: nothing of the kind is there.
 std::string_view other_start(const PythonFacts& facts) {
-  constexpr std::array<std::string_view, 4> kSeeds{"manual_seed", "set_seed", "set_random_seed",
-                                                   "seed_everything"};
+  constexpr std::array<std::string_view, 6> kSeeds{"manual_seed",     "set_seed", "set_random_seed",
+                                                   "seed_everything", "PRNGKey",  "Rngs"};
   constexpr std::array<std::string_view, 4> kLoads{"load_state_dict", "load_weights", "load_model",
                                                    "from_pretrained"};
   for (const PythonCall& call : facts.script.calls) {
     for (const std::string_view name : kLoads) {
       if (call.name == name) return "they load";
     }
-    const bool is_seed = std::find(kSeeds.begin(), kSeeds.end(), call.name) != kSeeds.end();
+    const bool is_seed = std::find(kSeeds.begin(), kSeeds.end(), call.name) != kSeeds.end() ||
+                         call.path == "jax.random.key";
     const bool is_own = std::any_of(
         call.arguments.begin(), call.arguments.end(), [&](const PythonArgument& argument) {
           return facts.guards.is_made_from_rank(call.line_index, argument.value);
@@ -127,7 +128,8 @@ void add_missing_broadcast(const PythonFacts& facts, std::vector<Finding>& findi
                       "own, and they never become the same",
                   .fix =
                       "after the model is built: hvd.broadcast_parameters(model.state_dict(), "
-                      "root_rank=0), or BroadcastGlobalVariablesCallback(0) with Keras"};
+                      "root_rank=0), BroadcastGlobalVariablesCallback(0) with Keras, or params = "
+                      "hvd.broadcast_object(params, root_rank=0) with JAX"};
   if (const std::string_view other = other_start(facts); !other.empty()) {
     finding.severity = Severity::kNote;
     finding.why = format_text(

@@ -48,8 +48,8 @@ class PythonReader {
       if (depth_ > 0) return;
       finish_line();
       read_indent();
-    } else if (letter == '\\' && text_.substr(at_ + 1).starts_with('\n')) {
-      at_ += 2;
+    } else if (letter == '\\' && end_of_escaped_line() > 0) {
+      at_ += end_of_escaped_line();
       ++number_;
     } else if (letter == ' ' || letter == '\t' || letter == '\r' || letter == '\f') {
       ++at_;
@@ -64,6 +64,13 @@ class PythonReader {
     } else {
       read_operator();
     }
+  }
+
+  /// The length of a backslash here and the end of its line; 0: the line goes on.
+  std::size_t end_of_escaped_line() const {
+    const std::string_view rest = text_.substr(at_ + 1);
+    if (rest.starts_with('\n')) return 2;
+    return rest.starts_with("\r\n") ? 3 : 0;
   }
 
   void read_indent() {
@@ -109,7 +116,8 @@ class PythonReader {
     const std::size_t begin = at_;
     while (at_ < text_.size() && !text_.substr(at_).starts_with(quote)) {
       if (here() == '\n' && quote.size() == 1) break;  // its end is missing
-      at_ += here() == '\\' ? 2 : 1;                   // a backslash takes the next letter with it
+      const bool is_escape = here() == '\\';           // it takes the next letter with it
+      at_ += !is_escape ? 1 : std::max<std::size_t>(end_of_escaped_line(), 2);
     }
     const std::size_t end = std::min(at_, text_.size());
     const std::string_view content = text_.substr(begin, end - begin);
@@ -145,5 +153,43 @@ class PythonReader {
 }  // namespace
 
 std::vector<PythonLine> read_python(std::string_view text) { return PythonReader(text).read(); }
+
+std::size_t end_of_brackets(const PythonLine& line, std::size_t open) {
+  int depth = 0;
+  for (std::size_t at = open; at < line.tokens.size(); ++at) {
+    depth += step_of_depth(line.tokens[at]);
+    if (depth == 0) return at + 1;
+  }
+  return line.tokens.size();
+}
+
+std::size_t colon_of(const PythonLine& line) {
+  int depth = 0;
+  for (std::size_t at = 0; at < line.tokens.size(); ++at) {
+    depth += step_of_depth(line.tokens[at]);
+    if (depth == 0 && is_operator(line.tokens[at], ":")) return at;
+  }
+  return line.tokens.size();
+}
+
+std::vector<std::string> names_in_braces(std::string_view text) {
+  std::vector<std::string> names;
+  int depth = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char letter = text[at];
+    if (letter == '{' && depth == 0 && text.substr(at + 1).starts_with('{')) {
+      ++at;  // a brace of the text
+    } else if (letter == '{') {
+      ++depth;
+    } else if (letter == '}') {
+      depth = std::max(0, depth - 1);
+    } else if (depth > 0 && starts_name(letter)) {
+      const std::size_t begin = at;
+      while (at + 1 < text.size() && (starts_name(text[at + 1]) || is_digit(text[at + 1]))) ++at;
+      names.emplace_back(text.substr(begin, at + 1 - begin));
+    }
+  }
+  return names;
+}
 
 }  // namespace hvd

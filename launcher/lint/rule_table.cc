@@ -158,8 +158,9 @@ constexpr std::array kRules = std::to_array<LintRule>({
      "weights and never agree; a note where a seed or a file may make them equal",
      false},
     {"saved-by-all", kError, "A file that all ranks write",
-     "torch.save, model.save or Keras' ModelCheckpoint, with nothing above it that asks for the "
-     "rank; a note where nothing in the file calls it",
+     "torch.save, model.save, tf.train.Checkpoint and their like, and pickle, numpy and open() of "
+     "weights, where no condition asks for the rank; a note where nothing in the file calls it, or "
+     "where it may be no model or no file",
      false},
     {"unsplit-data", kWarning, "A DataLoader that gives each rank all the data",
      "shuffle=True without a sampler, over a dataset that does not depend on the rank; a note "

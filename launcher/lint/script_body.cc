@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "launcher/run/program_path.h"
+
 namespace hvd {
 namespace {
 
@@ -24,11 +26,6 @@ std::size_t assigned_name(const ShellWord& word) {
   std::size_t length = 0;
   while (length < word.text.size() && is_name_letter(word.text[length], length == 0)) ++length;
   return length < word.text.size() && word.text[length] == '=' ? length : 0;
-}
-
-std::string_view base_name(std::string_view path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
 /// What is removed with word `index`; absent: it cannot be removed without breaking the command.
@@ -132,7 +129,7 @@ void read_given_variables(SbatchFile& file, const LaunchLine& launch) {
 
 void read_launch(SbatchFile& file, const ShellCommand& command, std::size_t first) {
   LaunchLine launch{.line = line_of(file.text, command.words[first].at.begin),
-                    .program = std::string(base_name(command.words[first].text)),
+                    .program = std::string(program_name(command.words[first].text)),
                     .words = {},
                     .after_program = command.words[first].at.end};
   launch.words.assign(command.words.begin() + static_cast<std::ptrdiff_t>(first),
@@ -165,10 +162,8 @@ void read_command(SbatchFile& file, const ShellCommand& command) {
 
 }  // namespace
 
-std::string program_name(std::string_view path) { return std::string(base_name(path)); }
-
 bool is_launcher(std::string_view word) {
-  return std::find(kLaunchers.begin(), kLaunchers.end(), base_name(word)) != kLaunchers.end();
+  return std::find(kLaunchers.begin(), kLaunchers.end(), program_name(word)) != kLaunchers.end();
 }
 
 void read_script_body(SbatchFile& file, std::size_t begin) {

@@ -12,9 +12,6 @@ namespace hvd {
 /// Finds what the commands of `file.text` from byte `begin` on set, load and launch.
 void read_script_body(SbatchFile& file, std::size_t begin);
 
-/// "srun" of "/usr/bin/srun".
-std::string program_name(std::string_view path);
-
 /// Whether a word names a program that starts tasks: srun, mpirun, hvdrun, torchrun and others.
 bool is_launcher(std::string_view word);
 

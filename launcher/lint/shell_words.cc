@@ -208,7 +208,7 @@ class CommandReader {
       const std::size_t before = begin == 0 ? std::string_view::npos : text_.rfind('\n', begin - 1);
       const std::size_t line_begin = before == std::string_view::npos ? 0 : before + 1;
       const std::size_t line_end = std::min(text_.find('\n', end), text_.size());
-      command_.line = line_of(text_, begin);
+      command_.line = line_at(begin);
       command_.line_at = {line_begin, std::min(line_end + 1, text_.size())};
       command_.is_alone =
           !shares_line_ && only_blanks(line_begin, begin) && only_blanks(end, line_end);
@@ -220,6 +220,13 @@ class CommandReader {
     is_redirected_ = false;
   }
 
+  /// The line of a byte; each call goes on from where the last one was.
+  int line_at(std::size_t at) {
+    line_ += line_of(text_.substr(counted_), at - counted_) - 1;
+    counted_ = at;
+    return line_;
+  }
+
   bool only_blanks(std::size_t begin, std::size_t end) const {
     return std::all_of(text_.begin() + static_cast<std::ptrdiff_t>(begin),
                        text_.begin() + static_cast<std::ptrdiff_t>(end), is_blank);
@@ -227,6 +234,8 @@ class CommandReader {
 
   std::string_view text_;
   std::size_t at_;
+  std::size_t counted_ = 0;  ///< Where line_ is.
+  int line_ = 1;
   int depth_ = 0;
   bool shares_line_ = false;
   bool is_redirected_ = false;

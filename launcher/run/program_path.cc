@@ -75,6 +75,10 @@ std::variant<std::string, ProgramProblem> find_program(const std::string& progra
                         format_text("{}: no such program in PATH\nhint: {}", program, remedy)};
 }
 
+std::string_view program_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
 std::string path_of_self() {
   std::error_code failure;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", failure);

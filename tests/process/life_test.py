@@ -255,8 +255,9 @@ class Apart(unittest.TestCase):
             code, told = self.end_of(2, "print('trained')", *command)
             self.assertEqual(code, 0)
             self.assertIn(f"hvdrun: {self.NOTE}\nhint: ", told)
-        code, told = self.end_of(2, "", python, "-m", "this")
-        self.assertIn("ranks called hvd.init(): this ran 2 times", told)
+        for options in (["-m"], ["-u", "-m"]):
+            code, told = self.end_of(2, "", python, *options, "this")
+            self.assertIn("ranks called hvd.init(): this ran 2 times", told)
 
     def test_others_are_not(self) -> None:
         python = sys.executable

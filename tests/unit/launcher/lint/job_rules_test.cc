@@ -224,6 +224,11 @@ TEST(LaunchChain, NamesTheScript) {
       {"hvdrun -np 4 ./train.py\n", "./train.py"},
       {"srun python $DIR/train.py\n", ""},
       {"srun ./a.out\n", ""},
+      {"srun hvdrun python3 -m pkg.train --cfg cfg.py\n", ""},
+      {"srun hvdrun python3 -u -m pkg.train --cfg cfg.py\n", ""},
+      {"torchrun -m pkg.train cfg.py\n", ""},
+      {"srun -m block python3 -m torch.distributed.run train.py\n", "train.py"},
+      {"srun python3 $SCRIPT cfg.py\n", ""},
   };
   for (const auto& [line, script] : cases) {
     const SbatchFile file = parse_sbatch_file(std::string("#!/bin/bash\n") + line);

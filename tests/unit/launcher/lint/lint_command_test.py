@@ -107,6 +107,31 @@ def check_programs(folder: pathlib.Path) -> None:
     expect("and a note", "train.py: not found from here" in alone.stdout)
 
 
+def check_looks(folder: pathlib.Path) -> None:
+    """The cluster is asked for job scripts alone, and once for all of them."""
+    commands = folder / "bin"
+    commands.mkdir()
+    asked = folder / "asked"
+    for name in ("scontrol", "sacctmgr"):
+        command = commands / name
+        command.write_text(f'#!/bin/sh\necho "$0 $*" >>{asked}\necho refused >&2\nexit 1\n')
+        command.chmod(0o755)
+    conf = folder / "slurm.conf"
+    conf.write_text("ClusterName=test\n")
+    here = {"PATH": f"{commands}:{os.environ['PATH']}", "SLURM_CONF": str(conf)}
+    program = folder / "look.py"
+    program.write_text("import hvd.torch as hvd\nhvd.init()\nprint(hvd.rank())\n")
+    job = folder / "look.sbatch"
+    job.write_text(RIGHT)
+    alone = lint("--site", "generic", str(program), **here)
+    expect("nothing is wrong with the program", alone.returncode == 0)
+    expect("no cluster is asked for a program", not asked.exists() and alone.stderr == "")
+    both = lint("--site", "generic", str(program), str(job), str(job), **here)
+    expect(f"it is asked for a job script: {both.stderr}", asked.exists())
+    expect("what failed is printed once", both.stderr.count("limits that the cluster") == 1)
+    expect("and decides nothing", both.returncode == 0)
+
+
 def check_real_programs(root: pathlib.Path) -> None:
     """Programs that are right are found to be: the examples, and scripts written for Horovod."""
     programs = [
@@ -188,6 +213,7 @@ def main() -> None:
         check_usage(folder)
         check_files(folder)
         check_programs(folder)
+        check_looks(folder)
     check_real_programs(pathlib.Path(__file__).resolve().parents[4])
     check_environment()
     check_colour()

@@ -5,88 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "launcher/lint/python_guards.h"
-#include "launcher/lint/python_program.h"
+#include "lint_programs.h"
 
 namespace hvd {
 namespace {
 
-/// "error:3 note:5": what a rule finds in a program, with the lines.
-std::string seen(const std::string& rule, const std::string& text,
-                 const std::vector<std::string>& modules = {}) {
-  PythonProgram program{parse_python(text), {}};
-  for (const std::string& module : modules) program.modules.push_back(parse_python(module));
-  std::string all;
-  for (const Finding& finding : lint_python(program)) {
-    if (finding.rule != rule) continue;
-    all += (all.empty() ? "" : " ") + std::string(severity_name(finding.severity)) + ":" +
-           std::to_string(finding.line);
-  }
-  return all;
-}
-
-constexpr const char* kImports =
-    "import torch\nimport horovod.torch as hvd\nfrom torch.utils.data import DataLoader\n"
-    "from torch.utils.data.distributed import DistributedSampler\n";  // lines 1 to 4
-
-/// A program that does everything right; what a case adds begins on line 9.
-const std::string& right_program() {
-  static const std::string kText =
-      std::string(kImports) +
-      "hvd.init()\n"
-      "optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())\n"
-      "optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())\n"
-      "hvd.broadcast_parameters(model.state_dict(), root_rank=0)\n";
-  return kText;
-}
-
-struct PythonCase {
-  const char* text;
-  const char* found;
-};
-
 TEST(PythonRules, FindNothingInARightProgram) {
   PythonProgram program{parse_python(right_program() + "print(hvd.rank())\n"), {}};
   EXPECT_TRUE(lint_python(program).empty());
-}
-
-TEST(PythonRules, FindFilesThatAllRanksWrite) {
-  const PythonCase cases[] = {
-      {"torch.save(model.state_dict(), 'a.pt')\n", "error:9"},
-      {"for epoch in range(3):\n    train()\n    torch.save(model, f'{epoch}.pt')\n", "error:11"},
-      {"if best < loss:\n    model.save('a.keras')\n", "error:10"},
-      {"def save():\n    torch.save(model, 'a')\nsave()\n", "error:10"},
-      {"def main():\n  torch.save(model, 'a')\nif __name__ == '__main__':\n  main()\n", "error:10"},
-      {"model = net.cuda(hvd.local_rank())\ntorch.save(model, 'a.pt')\n", "error:10"},
-      {"if hvd.rank() == 0:\n    print(1)\ntorch.save(model, 'a.pt')\n", "error:11"},
-      {"if hvd.rank() == 0:\n    torch.save(model, 'a.pt')\n", ""},
-      {"if hvd.rank() == 0: torch.save(model, 'a.pt')\n", ""},
-      {"hvd.rank() == 0 and torch.save(model, 'a.pt')\n", ""},
-      {"if hvd.rank() != 0:\n    pass\nelse:\n    torch.save(model, 'a.pt')\n", ""},
-      {"def save():\n    if hvd.rank() != 0:\n        return\n    torch.save(model, 'a')\nsave()\n",
-       ""},
-      {"def save():\n    torch.save(model, 'a')\nif hvd.rank() == 0:\n    save()\n", ""},
-      {"me = hvd.rank()\nif me == 0:\n    torch.save(model, 'a.pt')\n", ""},
-      {"first = hvd.rank() == 0\nif first and best:\n    torch.save(model, 'a.pt')\n", ""},
-      {"def first():\n    return hvd.rank() == 0\nif first():\n    torch.save(model, 'a')\n", ""},
-      {"torch.save(model, f'a-{hvd.rank()}.pt')\n", ""},
-      {"path = 'a-%d.pt' % hvd.rank()\ntorch.save(model, path)\n", ""},
-      {"@rank_zero_only\ndef save():\n    torch.save(model, 'a')\nsave()\n", ""},
-      {"# torch.save(model, 'a.pt')\ns = 'torch.save(model, 1)'\n", ""},
-      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n",
-       "note:11"},
-      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n"
-       "if hvd.rank() == 0:\n  callbacks.append(Saves())\n",
-       ""},
-      {"class Saves(Callback):\n  def on_epoch_end(self):\n    torch.save(self.m, 'a')\n"
-       "callbacks.append(Saves())\n",
-       "error:11"},
-      {"import keras\nlist = [keras.callbacks.ModelCheckpoint('a')]\n", "error:10"},
-      {"import keras\nif hvd.rank() == 0:\n  x += [keras.callbacks.ModelCheckpoint('a')]\n", ""},
-  };
-  for (const PythonCase& one : cases) {
-    EXPECT_EQ(seen("saved-by-all", right_program() + one.text), one.found) << one.text;
-  }
 }
 
 TEST(PythonRules, FindDataThatIsNotSplit) {
@@ -129,6 +55,19 @@ TEST(PythonRules, FindGpusThatAreChosenByTheRankOfTheJob) {
       {"model.cuda(hvd.rank())\n", "error:9"},
       {"config.gpu_options.visible_device_list = str(hvd.rank())\n", "error:9"},
       {"tf.config.set_visible_devices(gpus[hvd.rank()], 'GPU')\n", "error:9"},
+      {"me = hvd.rank()\ntf.config.set_visible_devices(gpus[me], 'GPU')\n", "error:10"},
+      {"me = hvd.rank()\ndevice = torch.device(f'cuda:{me}')\n", "error:10"},
+      {"me = hvd.rank()\nmodel.to(f'cuda:{me}')\n", "error:10"},
+      {"me = hvd.rank()\ndevice = torch.device('cuda:%d' % me)\n", "error:10"},
+      {"me = hvd.rank()\ndevice = torch.device('cuda:' + str(me))\n", "error:10"},
+      {"import tensorflow as tf\nme, n = hvd.rank(), hvd.size()\nwith tf.device(f'/gpu:{me}'):\n"
+       "  pass\n",
+       "error:11"},
+      {"def use(gpu):\n  torch.cuda.set_device(gpu)\nuse(hvd.rank())\n", "error:10"},
+      {"def use(gpu):\n  pass\nuse(hvd.rank())\ntorch.cuda.set_device(gpu)\n", ""},
+      {"me = hvd.local_rank()\ntorch.device(f'cuda:{me}')\ntf.device(f'/gpu:{me}')\n", ""},
+      {"me = hvd.rank()\ntorch.device(f'cuda:{me % 4}')\nmodel.to(gpu_of(me))\n", ""},
+      {"me = hvd.rank()\nmodel.to(device)\ntorch.device(f'cuda:{args.me}')\n", ""},
       {"torch.cuda.set_device(hvd.local_rank())\n", ""},
       {"torch.cuda.set_device(hvd.rank() % torch.cuda.device_count())\n", ""},
       {"me = hvd.local_rank()\ntorch.cuda.set_device(me)\n", ""},
@@ -153,6 +92,11 @@ TEST(PythonRules, FindStepsThatWereLeftOut) {
             "error:7");
   EXPECT_EQ(seen("no-broadcast", imports + wrapped + "torch.manual_seed(1)\n"), "note:7");
   EXPECT_EQ(seen("no-broadcast", imports + wrapped + "torch.manual_seed(hvd.rank())\n"), "error:7");
+  for (const char* seed : {"jax.random.PRNGKey(0)\n", "jax.random.key(0)\n", "nnx.Rngs(0)\n"}) {
+    EXPECT_EQ(seen("no-broadcast", imports + wrapped + "import jax\n" + seed), "note:7") << seed;
+  }
+  EXPECT_EQ(seen("no-broadcast", imports + wrapped + "jax.random.PRNGKey(hvd.rank())\n"),
+            "error:7");
   EXPECT_EQ(seen("no-broadcast", imports + wrapped + "# hvd.broadcast_parameters\n"), "error:7");
   for (const char* right : {"hvd.broadcast_parameters(model.state_dict(), root_rank=0)\n",
                             "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]\n",
@@ -203,6 +147,21 @@ TEST(PythonTokens, SkipStringsAndCommentsAndJoinLines) {
   EXPECT_EQ(lines[2].tokens[2].text, "\\'");
   EXPECT_EQ(lines[2].tokens.back().text, "\\\\");
   EXPECT_EQ(lines[4].tokens[0].text, "f");
+}
+
+TEST(PythonTokens, JoinLinesThatEndAsOnDos) {
+  const std::vector<PythonLine> lines =
+      read_python("if a \\\r\n    and b:\r\n  c = 'd\\\r\ne'\r\nf\r\n");
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0].tokens.size(), 5U);
+  EXPECT_EQ(lines[1].line, 3);
+  EXPECT_EQ(lines[1].tokens.back().text, "d\\\r\ne");
+  EXPECT_EQ(lines[2].line, 5);
+}
+
+TEST(PythonTokens, KnowTheNamesInFormattedStrings) {
+  EXPECT_EQ(names_in_braces("a{b}{{c}}{d.e:{f}}g"), (std::vector<std::string>{"b", "d", "e", "f"}));
+  EXPECT_TRUE(names_in_braces("{").empty());
 }
 
 TEST(PythonScript, KnowsWhoIsCalled) {
