@@ -11,6 +11,9 @@ clang_tree=$root/build-clang
 # Lines of the program, and no more: the rest of the debug information costs as much as the optimisation.
 sanitized_options=(-Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false)
 
+# What runs under sanitizers. The launcher has one thread; what it reads from others is fuzzed.
+sanitized=(--suite unit --suite world --no-suite launcher)
+
 # sanitized_tests DIR command-prefix... -- option of meson test...
 sanitized_tests() {
   local dir=$1 prefix=()
@@ -28,10 +31,17 @@ sanitized_tests() {
 stage_clang() {
   CC="ccache clang-14" CXX="ccache clang++-14" configure "$clang_tree" -Dfuzz=true -Doptimization=1 \
     "${sanitized_options[@]}" || return 1
-  compile "$clang_tree"
+  local targets
+  compile "$clang_tree" build.ninja # an older tree learns of new tests before they are listed
+  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$clang_tree" "${sanitized[@]}")
+  mapfile -t -O "${#targets[@]}" targets < <(fuzz_targets)
+  compile "$clang_tree" "${targets[@]}"
 }
 
-stage_asan() { sanitized_tests "$clang_tree" env -- --suite unit --suite world; }
+# fuzz_targets: those of the clang tree, built or not.
+fuzz_targets() { ninja -C "$clang_tree" -t targets all | sed -n 's|^\(tests/fuzz/fuzz_[a-z0-9_]*\):.*|\1|p' | sort -u; }
+
+stage_asan() { sanitized_tests "$clang_tree" env -- "${sanitized[@]}"; }
 
 stage_tsan() {
   # Without a fixed address layout ThreadSanitizer cannot map its shadow on newer kernels.
@@ -39,14 +49,14 @@ stage_tsan() {
     say "setarch -R is not allowed here (a container's seccomp profile?)"
     return 77
   }
-  local dir=$root/build-tsan selection=(--suite unit --suite world --no-suite launcher) targets
+  local dir=$root/build-tsan targets
   # gcc's sanitizer passes bring false warnings; the plain builds judge warnings.
   configure "$dir" -Dexamples=disabled -Dwerror=false -Db_sanitize=thread -Doptimization=1 \
     "${sanitized_options[@]}" || return 1
   compile "$dir" build.ninja # an older tree learns of new tests before they are listed
-  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" "${selection[@]}")
+  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" "${sanitized[@]}")
   step compile compile "$dir" "${targets[@]}" || return 1
-  step run sanitized_tests "$dir" setarch -R -- "${selection[@]}"
+  step run sanitized_tests "$dir" setarch -R -- "${sanitized[@]}"
 }
 
 # hvdrun alone, without a library: tried in a root where nothing else is.
@@ -105,13 +115,13 @@ fuzz_target() {
 
 stage_fuzz() {
   local targets
-  mapfile -t targets < <(find "$clang_tree/tests/fuzz" -maxdepth 1 -type f -name 'fuzz_*' -perm -u+x | sort)
+  mapfile -t targets < <(fuzz_targets)
   [ ${#targets[@]} -gt 0 ] || {
     say "no fuzz target was built"
     return 1
   }
   say "${#targets[@]} targets, 20 s each"
-  at_once fuzz_target "${targets[@]}"
+  at_once fuzz_target "${targets[@]/#/$clang_tree/}"
 }
 
 # More than 2^31 elements: 5 GiB and a minute or two; skips itself where there is less memory.

@@ -6,18 +6,21 @@ set -euo pipefail
 . "$(dirname "$0")/stages.sh"
 . "$(dirname "$0")/frameworks.sh"
 
-usage="usage: scripts/test.sh [--all] [--suite unit|world|process|slurm|python|style|examples|long]...
+usage="usage: scripts/test.sh [--all|--deep] [--suite unit|world|process|slurm|python|style|examples|long]...
   --all         also: every example (suite examples), clang without warnings, a static hvdrun, a wheel, sanitizers,
-                clang-tidy, fuzzing, the newest PyTorch, the part for AMD GPUs, TensorFlow (2.16 and the newest), large
-                tensors (suite long)
+                clang-tidy, fuzzing, the newest PyTorch, the newest TensorFlow
+  --deep        also what seldom finds anything: TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(clang asan fuzz tidy static wheel tsan newest_torch rocm tensorflow long)
+stages=(clang asan fuzz tidy static wheel tsan newest_torch tensorflow)
+deep_stages=(tensorflow_oldest rocm long)
 suites=()
 all=no
+deep=no
 while [ $# -gt 0 ]; do
   case $1 in
     --all) all=yes ;;
+    --deep) all=yes deep=yes ;;
     --suite)
       [[ " ${every_suite[*]} examples long " == *" ${2:-} "* ]] ||
         fail "--suite needs one of: ${every_suite[*]} examples long" "got '${2:-}'"
@@ -109,11 +112,12 @@ fetch_ruff
 export PATH="$root/build-tools/bin:$PATH"
 record "packages" $((SECONDS - started)) 0 0 0
 
+[ "$deep" = no ] || stages+=("${deep_stages[@]}")
 if [ "$all" = yes ]; then
   # In a group of its own, which ends with this script, however that ends.
   mkdir -p "$root/build-tools"
   set -m
-  install_frameworks >"$root/build-tools/frameworks.log" 2>&1 </dev/null &
+  install_frameworks "$deep" >"$root/build-tools/frameworks.log" 2>&1 </dev/null &
   frameworks=$!
   set +m
   trap 'kill -- -"$frameworks" 2>/dev/null || true' EXIT
