@@ -150,6 +150,7 @@ class Supervisor {
     }
     for (const std::string& notice : output_.take_notices()) serve_notice(notice);
     if (keeper_spoke) serve_keeper();
+    if (counts_memory()) memory_events_.advance(Clock::now());
     HVD_TRY(output_.advance(Clock::now()));
     report_task_failure();
     for (const RankEnded& ended : ends_.take(Clock::now())) rank_ended(ended);
@@ -164,8 +165,12 @@ class Supervisor {
     return ending_.next()
         .earlier(ends_.next())
         .earlier(task_failures_.next())
-        .earlier(output_.next());
+        .earlier(output_.next())
+        .earlier(counts_memory() ? memory_events_.next() : kForever);
   }
+
+  /// Only ranks on this host are judged by its counts.
+  bool counts_memory() const { return !options_.output.style.from_srun; }
 
   /// Nobody reads our output any more (`hvdrun ... | head`): the job ends as a filter does, unless
   /// it ends already.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -194,6 +195,14 @@ class GraceToSave(unittest.TestCase):
                 job.send_signal(number)
                 job.communicate(timeout=jobs.LIMIT_S)
                 self.assert_saved(job, 128 + number)
+
+    @unittest.skipUnless(shutil.which("fish"), "no fish here")
+    def test_behind_a_shell_that_is_no_descendant_of_sh(self):
+        script = "$argv[1] -c $argv[2] $argv[3]; true"
+        job = self.start("fish", "-c", script, sys.executable, CAREFUL, self.saved)
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=jobs.LIMIT_S)
+        self.assert_saved(job, 143)
 
     def test_a_request_for_a_checkpoint_passes_the_shell(self):
         # SIGUSR1 kills a shell that has no trap for it, and so the rank.
