@@ -11,11 +11,6 @@ namespace {
 
 constexpr long long kMegabytes = 1024;  ///< Of a gigabyte, as Slurm counts.
 
-std::string source_words(const Provenance& provenance) {
-  if (provenance.source.empty()) return "";
-  return format_text(" ({}, {}, {})", provenance.source, provenance.date, provenance.mark);
-}
-
 std::string live_time(const std::optional<std::chrono::seconds>& time) {
   return time ? time_limit_text(*time) : "no limit";
 }
@@ -45,7 +40,7 @@ class Comparison {
     SiteDifference difference = place_;
     difference.text =
         format_text("{}: {} is {} in the site file{}, {} on the cluster", what_, field, in_file,
-                    source_words(provenance_of(stated_, field)), live);
+                    describe_provenance(provenance_of(stated_, field)), live);
     found_.push_back(std::move(difference));
   }
   std::vector<SiteDifference> take() { return std::move(found_); }
@@ -128,7 +123,7 @@ std::vector<SiteDifference> differences_of(const SitePartition& partition,
     if (partition.select == PartitionSelect::kPartition && !live.partitions.empty()) {
       all.push_back({partition.name, "",
                      format_text("partition {} is in the site file{}, not on the cluster",
-                                 partition.name, source_words(partition.provenance))});
+                                 partition.name, describe_provenance(partition.provenance))});
     }
     return all;
   }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "launcher/run/terminal.h"
 
 namespace hvd {
 namespace {
@@ -24,14 +25,6 @@ constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 constexpr std::chrono::milliseconds kPromptLimit{200};
 /// While the job ends its ranks are never held up by their output; what is beyond this is lost.
 constexpr std::size_t kMostUnread = std::size_t{64} * 1024 * 1024;
-
-/// True where standard output and standard error lead to the same place, and order matters.
-bool is_one_place() {
-  struct stat output {};
-  struct stat error {};
-  return ::fstat(STDOUT_FILENO, &output) == 0 && ::fstat(STDERR_FILENO, &error) == 0 &&
-         output.st_dev == error.st_dev && output.st_ino == error.st_ino;
-}
 
 /// True where somebody may sit before it and wait for a prompt.
 bool is_watched(int target) {
