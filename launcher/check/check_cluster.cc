@@ -29,7 +29,7 @@ std::string unlisted(const SiteConfig& site, const LiveCluster& live) {
                  std::find(listed.aliases.begin(), listed.aliases.end(), partition.name) !=
                      listed.aliases.end();
         });
-    if (!is_listed) names += (names.empty() ? "" : ", ") + partition.name;
+    if (!is_listed && !partition.is_hidden) names += (names.empty() ? "" : ", ") + partition.name;
   }
   return names;
 }

@@ -7,18 +7,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include "base/format.h"
 #include "base/unique_fd.h"
 #include "launcher/console/exit_code.h"
+#include "launcher/run/process_table.h"
 #include "launcher/run/program_path.h"
 #include "launcher/run/text_pointers.h"
 
 namespace hvd {
 namespace {
+
+constexpr std::chrono::seconds kDeathLimit{2};       ///< For a child that was killed.
+constexpr std::chrono::milliseconds kChildLook{20};  ///< Without pidfds.
 
 struct Pipe {
   UniqueFd read_end;
@@ -28,6 +34,7 @@ struct Pipe {
 Result<Pipe> make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::system("pipe2", errno);
+  (void)::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
@@ -58,39 +65,74 @@ Result<pid_t> spawn(const std::string& path, const std::vector<std::string>& wor
   return pid;
 }
 
-/// Takes what there is to read; closes the pipe at its end.
-void take(UniqueFd& from, std::string& into) {
+/// Takes what there is to read; closes the pipe at its end. False: there is no more for now.
+bool take(UniqueFd& from, std::string& into) {
   std::array<char, 16384> buffer{};
   const ssize_t count = ::read(from.get(), buffer.data(), buffer.size());
   if (count > 0) into.append(buffer.data(), static_cast<std::size_t>(count));
-  if (count == 0 || (count < 0 && errno != EINTR)) from.reset();
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return errno == EINTR;
+  if (count <= 0) from.reset();
+  return count > 0;
 }
 
-/// False: the deadline passed, or `interrupt` became readable, before both streams ended.
-bool read_streams(UniqueFd& output, UniqueFd& errors, Captured& captured, Deadline deadline,
-                  int interrupt) {
-  while (output.is_open() || errors.is_open()) {
-    std::array<pollfd, 3> waits{
-        {{output.get(), POLLIN, 0}, {errors.get(), POLLIN, 0}, {interrupt, POLLIN, 0}}};
-    const int ready = ::poll(waits.data(), waits.size(), deadline.poll_timeout_ms());
-    if (ready == 0 || deadline.has_passed() || waits[2].revents != 0) return false;
-    if (waits[0].revents != 0) take(output, captured.output);
-    if (waits[1].revents != 0) take(errors, captured.errors);
+/// Takes what the pipe holds, and no more: what the child left behind may write for ever.
+void take_rest(UniqueFd& from, std::string& into) {
+  const int held = from.is_open() ? ::fcntl(from.get(), F_GETPIPE_SZ) : 0;
+  const std::size_t most = into.size() + static_cast<std::size_t>(std::max(held, 0));
+  while (from.is_open() && into.size() < most && take(from, into)) {
   }
+}
+
+/// A child and what it writes.
+struct Child {
+  pid_t pid = -1;
+  Pipe output;
+  Pipe errors;
+  UniqueFd process = UniqueFd();  ///< Closed: the kernel has no pidfds.
+  bool has_ended = false;
+};
+
+/// Sees whether the child has ended.
+void look_at(Child& child, Captured& captured) {
+  const pid_t got = ::waitpid(child.pid, &captured.wait_status, WNOHANG);
+  child.has_ended = got == child.pid || (got < 0 && errno != EINTR);
+}
+
+/// Reads until the child ends; it may have closed its streams before, and others may hold them.
+/// False: the deadline passed, or `interrupt` became readable.
+bool read_to_end(Child& child, Captured& captured, Deadline deadline, int interrupt) {
+  UniqueFd& output = child.output.read_end;
+  UniqueFd& errors = child.errors.read_end;
+  while (!child.has_ended) {
+    std::array<pollfd, 4> waits{{{output.get(), POLLIN, 0},
+                                 {errors.get(), POLLIN, 0},
+                                 {child.process.get(), POLLIN, 0},
+                                 {interrupt, POLLIN, 0}}};
+    const bool has_news = child.process.is_open();
+    const Deadline next = has_news ? deadline : deadline.earlier(Deadline::after(kChildLook));
+    (void)::poll(waits.data(), waits.size(), next.poll_timeout_ms());
+    if (waits[0].revents != 0) (void)take(output, captured.output);
+    if (waits[1].revents != 0) (void)take(errors, captured.errors);
+    if (!has_news || waits[2].revents != 0) look_at(child, captured);
+    if (child.has_ended) break;
+    if (deadline.has_passed() || waits[3].revents != 0) return false;
+  }
+  take_rest(output, captured.output);
+  take_rest(errors, captured.errors);
   return true;
 }
 
 /// Reads what a child writes to its end, and its exit status.
-Result<Captured> await_child(pid_t pid, const std::string& name, Pipe& output, Pipe& errors,
-                             Deadline deadline, int interrupt) {
-  output.write_end.reset();
-  errors.write_end.reset();
+Result<Captured> await_child(Child child, const std::string& name, Deadline deadline,
+                             int interrupt) {
+  child.output.write_end.reset();
+  child.errors.write_end.reset();
+  child.process.reset(open_process(child.pid));
   Captured captured;
-  const bool ended = read_streams(output.read_end, errors.read_end, captured, deadline, interrupt);
-  if (!ended) (void)::kill(pid, SIGKILL);
-  while (::waitpid(pid, &captured.wait_status, 0) < 0 && errno == EINTR) {
-  }
-  if (ended) return captured;
+  if (read_to_end(child, captured, deadline, interrupt)) return captured;
+  (void)::kill(child.pid, SIGKILL);
+  // A process that hangs in a system call dies when that returns, if ever: it is left.
+  (void)read_to_end(child, captured, Deadline::after(kDeathLimit), -1);
   return error(Code::kTimeout, "{} gave no answer in time", name);
 }
 
@@ -136,7 +178,18 @@ Result<Captured> capture(const std::vector<std::string>& words, const Environmen
   HVD_TRY_ASSIGN(Pipe errors, make_pipe());
   HVD_TRY_ASSIGN(const pid_t pid,
                  spawn(std::get<std::string>(found), words, environment, output, errors));
-  return await_child(pid, words.front(), output, errors, deadline, interrupt);
+  return await_child({pid, std::move(output), std::move(errors)}, words.front(), deadline,
+                     interrupt);
+}
+
+Result<std::string> capture_output(const std::vector<std::string>& words,
+                                   const Environment& environment, Deadline deadline,
+                                   int interrupt) {
+  HVD_TRY_ASSIGN(Captured answer, capture(words, environment, deadline, interrupt));
+  if (answer.succeeded()) return std::move(answer.output);
+  const std::string why = answer.last_words();
+  const std::string name = words.front() + ": ";
+  return error(Code::kSystem, "{}{}", why.starts_with(name) ? "" : name, why);
 }
 
 Result<Captured> capture_call(const std::string& name,
@@ -148,7 +201,7 @@ Result<Captured> capture_call(const std::string& name,
   const pid_t pid = ::fork();
   if (pid < 0) return Status::system("fork", errno);
   if (pid == 0) run_between(function, output, errors);
-  return await_child(pid, name, output, errors, deadline, interrupt);
+  return await_child({pid, std::move(output), std::move(errors)}, name, deadline, interrupt);
 }
 
 }  // namespace hvd

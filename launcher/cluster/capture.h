@@ -23,14 +23,20 @@ struct Captured {
   std::string last_words() const;
 };
 
-/// Runs a command (found in PATH of `environment`) to its end, with nothing to read. Past the
-/// deadline it is killed: kTimeout; likewise where the descriptor `interrupt` becomes readable. Not
-/// found: kUnsupported with the sentence of find_program.
+/// Runs a command (found in PATH of `environment`) to its end, with nothing to read. What it leaves
+/// behind is not waited for, though it holds the pipes. Past the deadline it is killed: kTimeout;
+/// likewise where the descriptor `interrupt` becomes readable. Not found: kUnsupported with the
+/// sentence of find_program.
 Result<Captured> capture(const std::vector<std::string>& words, const Environment& environment,
                          Deadline deadline, int interrupt = -1);
 
-/// The same for a function, in a child process that ends with what it returns; `name` is what it is
-/// called in messages. It writes its output to the stream that it is given.
+/// The same for a command that succeeds: what it wrote. kSystem with its last words where it fails.
+Result<std::string> capture_output(const std::vector<std::string>& words,
+                                   const Environment& environment, Deadline deadline,
+                                   int interrupt = -1);
+
+/// As capture(), for a function, in a child process that ends with what it returns; `name` is what
+/// it is called in messages. It writes its output to the stream that it is given.
 Result<Captured> capture_call(const std::string& name,
                               const std::function<int(std::FILE*)>& function, Deadline deadline,
                               int interrupt = -1);

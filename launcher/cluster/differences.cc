@@ -11,20 +11,8 @@ namespace {
 
 constexpr long long kMegabytes = 1024;  ///< Of a gigabyte, as Slurm counts.
 
-std::string source_words(const Provenance& provenance) {
-  if (provenance.source.empty()) return "";
-  return format_text(" ({}, {}, {})", provenance.source, provenance.date, provenance.mark);
-}
-
-std::string live_time(const std::optional<std::chrono::seconds>& time) {
-  return time ? time_limit_text(*time) : "no limit";
-}
-
-std::string live_count(const std::optional<int>& count) {
-  return count ? std::to_string(*count) : "no limit";
-}
-
-/// Compares the values of one partition or QoS, and keeps what differs.
+/// Compares the values of one partition or QoS, and keeps what differs. What the cluster leaves
+/// open another may limit: an association, the QoS of a job.
 template <typename Stated>
 class Comparison {
  public:
@@ -34,18 +22,20 @@ class Comparison {
   void time(const std::string& field, const std::string& in_file,
             const std::optional<std::chrono::seconds>& live) {
     const auto limit = parse_time_limit(in_file);
-    if (in_file.empty() || !limit.is_ok() || (live && limit.value() == *live)) return;
-    add(field, in_file, live_time(live));
+    if (in_file.empty() || !live || !limit.is_ok() || limit.value() == *live) return;
+    add(field, in_file, time_limit_text(*live));
   }
   void count(const std::string& field, const std::optional<int>& in_file,
              const std::optional<int>& live) {
-    if (in_file && in_file != live) add(field, std::to_string(*in_file), live_count(live));
+    if (in_file && live && in_file != live) {
+      add(field, std::to_string(*in_file), std::to_string(*live));
+    }
   }
   void add(const std::string& field, const std::string& in_file, const std::string& live) {
     SiteDifference difference = place_;
     difference.text =
         format_text("{}: {} is {} in the site file{}, {} on the cluster", what_, field, in_file,
-                    source_words(provenance_of(stated_, field)), live);
+                    describe_provenance(provenance_of(stated_, field)), live);
     found_.push_back(std::move(difference));
   }
   std::vector<SiteDifference> take() { return std::move(found_); }
@@ -111,10 +101,9 @@ std::vector<SiteDifference> differences_of_qos(const SitePartition& partition,
       continue;
     }
     Comparison compare(qos, {partition.name, qos.name, ""}, what);
-    // What the QoS leaves open the partition or the association may limit.
-    if (found->max_time) compare.time("max_time", qos.max_time, found->max_time);
-    if (found->max_nodes) compare.count("max_nodes", qos.max_nodes, found->max_nodes);
-    if (found->max_gpus) compare.count("max_gpus", qos.max_gpus, found->max_gpus);
+    compare.time("max_time", qos.max_time, found->max_time);
+    compare.count("max_nodes", qos.max_nodes, found->max_nodes);
+    compare.count("max_gpus", qos.max_gpus, found->max_gpus);
     append_differences(all, compare.take());
   }
   return all;
@@ -128,7 +117,7 @@ std::vector<SiteDifference> differences_of(const SitePartition& partition,
     if (partition.select == PartitionSelect::kPartition && !live.partitions.empty()) {
       all.push_back({partition.name, "",
                      format_text("partition {} is in the site file{}, not on the cluster",
-                                 partition.name, source_words(partition.provenance))});
+                                 partition.name, describe_provenance(partition.provenance))});
     }
     return all;
   }
@@ -137,11 +126,9 @@ std::vector<SiteDifference> differences_of(const SitePartition& partition,
                    format_text("partition {} is {} on the cluster", partition.name, found->state)});
   }
   Comparison compare(partition, {partition.name, "", ""}, "partition " + partition.name);
-  compare.time("max_time", partition.max_time, found->max_time);
-  if (found->default_time) {
-    compare.time("default_time", partition.default_time, found->default_time);
-  }
-  if (found->max_nodes) compare.count("max_nodes", partition.max_nodes, found->max_nodes);
+  compare.time("max_time", partition.max_time, live.max_time_of(*found));
+  compare.time("default_time", partition.default_time, found->default_time);
+  compare.count("max_nodes", partition.max_nodes, live.max_nodes_of(*found));
   append_differences(all, compare.take());
   append_differences(all, differences_of_nodes(partition, *found));
   append_differences(all, differences_of_qos(partition, live));

@@ -36,7 +36,8 @@ std::optional<std::chrono::seconds> time_left_of(std::string_view line) {
   return std::max(limit.value() - spent.value(), std::chrono::seconds(0));
 }
 
-JobStatus status_of(std::string_view line) {
+JobStatus status_of(std::string_view record) {
+  const std::string line = job_fields(record);
   JobStatus status;
   status.id = record_field(line, "JobId");
   if (const std::string array = record_field(line, "ArrayJobId"); !array.empty()) {
@@ -49,7 +50,7 @@ JobStatus status_of(std::string_view line) {
   status.start = record_field(line, "StartTime");
   status.nodes = record_field(line, "NodeList");
   status.partition = record_field(line, "Partition");
-  status.output = record_path(line, "StdOut");
+  status.output = record_path(record, "StdOut");
   status.restarts = number(record_field(line, "Restarts"), 0);
   status.time_left = time_left_of(line);
   if (status.time_left) status.end = record_field(line, "EndTime");

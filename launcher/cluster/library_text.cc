@@ -64,12 +64,13 @@ int answer_cluster(const SlurmCalls& calls, bool wants_nodes, std::FILE* out) {
   slurm_conf_t* config = nullptr;
   if (calls.load_config(0, &config) != SLURM_SUCCESS) return tell_failure(calls);
   calls.print_config(out, config);
+  // Also those that are hidden: jobs may be told to use them.
   partition_info_msg_t* partitions = nullptr;
-  if (calls.load_partitions(0, &partitions, 0) != SLURM_SUCCESS) return tell_failure(calls);
+  if (calls.load_partitions(0, &partitions, SHOW_ALL) != SLURM_SUCCESS) return tell_failure(calls);
   calls.print_partitions(out, partitions, 1);
   if (!wants_nodes) return 0;
   node_info_msg_t* nodes = nullptr;
-  if (calls.load_nodes(0, &nodes, 0) != SLURM_SUCCESS) return tell_failure(calls);
+  if (calls.load_nodes(0, &nodes, SHOW_ALL) != SLURM_SUCCESS) return tell_failure(calls);
   calls.name_partitions(nodes, partitions);  // nodes come without the names of theirs
   calls.print_nodes(out, nodes, 1);
   return 0;
@@ -79,7 +80,7 @@ int answer_job(const SlurmCalls& calls, const std::string& job, std::FILE* out) 
   std::uint32_t id = 0;  // of an entry of an array, "12_3", that of the array
   std::from_chars(job.data(), job.data() + job.size(), id);
   job_info_msg_t* jobs = nullptr;
-  if (calls.load_job(&jobs, id, 0) != SLURM_SUCCESS) return tell_failure(calls);
+  if (calls.load_job(&jobs, id, SHOW_ALL) != SLURM_SUCCESS) return tell_failure(calls);
   calls.print_job(out, jobs, 1);
   return 0;
 }

@@ -2,7 +2,6 @@
 #include "launcher/cluster/live_cluster.h"
 
 #include <algorithm>
-#include <climits>
 #include <tuple>
 
 #include "launcher/cluster/gres_count.h"
@@ -20,9 +19,7 @@ std::optional<std::chrono::seconds> live_limit(std::string_view line, std::strin
 }
 
 std::optional<int> count_field(std::string_view line, std::string_view name) {
-  const std::optional<long long> count = record_number(record_field(line, name));
-  if (!count || *count > INT_MAX) return std::nullopt;
-  return static_cast<int>(*count);
+  return record_count(record_field(line, name));
 }
 
 /// Names of a list in which ALL is all.
@@ -34,6 +31,7 @@ LivePartition partition_of(std::string_view line) {
   LivePartition partition;
   partition.name = record_field(line, "PartitionName");
   partition.is_default = record_field(line, "Default") == "YES";
+  partition.is_hidden = record_field(line, "Hidden") == "YES";
   partition.is_exclusive = record_field(line, "OverSubscribe") == "EXCLUSIVE";
   partition.state = record_field(line, "State");
   partition.max_time = live_limit(line, "MaxTime");
@@ -105,6 +103,14 @@ void take_config(std::string_view line, LiveCluster& cluster) {
   }
 }
 
+/// A QoS is bound by its partition too, unless it passes the limit of that.
+template <typename Limit>
+std::optional<Limit> tighter(std::optional<Limit> qos, std::optional<Limit> partition,
+                             bool passes) {
+  if (!qos) return passes ? std::nullopt : partition;
+  return passes || !partition ? qos : std::min(*qos, *partition);
+}
+
 }  // namespace
 
 bool LiveNodes::is_like(const LiveNodes& other) const {
@@ -128,6 +134,18 @@ const LiveQos* LiveCluster::find_qos(std::string_view name) const {
   const auto found =
       std::find_if(qos.begin(), qos.end(), [name](const LiveQos& one) { return one.name == name; });
   return found == qos.end() ? nullptr : &*found;
+}
+
+std::optional<std::chrono::seconds> LiveCluster::max_time_of(const LivePartition& partition) const {
+  const LiveQos* found = find_qos(partition.qos);
+  if (found == nullptr) return partition.max_time;
+  return tighter(found->max_time, partition.max_time, found->passes_max_time);
+}
+
+std::optional<int> LiveCluster::max_nodes_of(const LivePartition& partition) const {
+  const LiveQos* found = find_qos(partition.qos);
+  if (found == nullptr) return partition.max_nodes;
+  return tighter(found->max_nodes, partition.max_nodes, found->passes_max_nodes);
 }
 
 LiveCluster parse_live_cluster(std::string_view slurm_text, std::string_view qos_text) {

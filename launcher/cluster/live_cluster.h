@@ -26,6 +26,7 @@ struct LiveNodes {
 struct LivePartition {
   std::string name;
   bool is_default = false;
+  bool is_hidden = false;     ///< Not shown to all, and not drafted; jobs may name it.
   bool is_exclusive = false;  ///< A job gets whole nodes.
   std::string state;          ///< "UP", "DOWN", "DRAIN", "INACTIVE"
   /// Absent: no limit.
@@ -47,6 +48,11 @@ struct LiveQos {
   std::optional<int> max_nodes;  ///< Per job.
   std::optional<int> max_gpus;   ///< Per job.
   std::optional<int> max_jobs;   ///< Of one user at a time.
+  bool goes_first = false;       ///< As a job's, before that of the partition: OverPartQOS.
+  /// The limit of the partition does not bind its jobs: PartitionTimeLimit, ...
+  bool passes_max_time = false;
+  bool passes_max_nodes = false;
+  bool passes_min_nodes = false;
 };
 
 /// A cluster as it is at this moment, whoever was asked.
@@ -62,6 +68,9 @@ struct LiveCluster {
   /// The one of a job that names none; null: no partition is the default.
   const LivePartition* default_partition() const;
   const LiveQos* find_qos(std::string_view name) const;
+  /// What binds each job of the partition, by its QoS and its own limits; absent: no limit.
+  std::optional<std::chrono::seconds> max_time_of(const LivePartition& partition) const;
+  std::optional<int> max_nodes_of(const LivePartition& partition) const;
 };
 
 /// Reads the lines that `scontrol --oneliner show config`, `partition`, `node` and `job` print, in
@@ -70,6 +79,6 @@ struct LiveCluster {
 LiveCluster parse_live_cluster(std::string_view slurm_text, std::string_view qos_text);
 
 /// The columns of `sacctmgr --parsable2 show qos` that parse_live_cluster() reads.
-inline constexpr std::string_view kQosFormat = "Name,MaxWall,MaxTRES,MaxJobsPU";
+inline constexpr std::string_view kQosFormat = "Name,MaxWall,MaxTRES,MaxJobsPU,Flags";
 
 }  // namespace hvd

@@ -13,7 +13,7 @@ SlurmFacts read_slurm_facts(const Environment& environment) {
   facts.conf = slurm_conf_path(environment);
   facts.has_scontrol = std::holds_alternative<std::string>(find_program("scontrol", environment));
   facts.library = slurm_library_name();
-  facts.library_problem = slurm_library_problem();
+  if (!facts.conf.empty()) facts.library_problem = slurm_library_problem();
   return facts;
 }
 

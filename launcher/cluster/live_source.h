@@ -19,7 +19,7 @@ struct SlurmFacts {
   std::string conf;             ///< Path of the slurm.conf; empty: none was found.
   bool has_scontrol = false;    ///< In PATH.
   std::string library;          ///< "libslurm.so.38": the one of this build; empty: none.
-  std::string library_problem;  ///< Why it cannot be used; empty: it can.
+  std::string library_problem;  ///< Why it cannot be used; empty: it can, or there is no conf.
 };
 
 SlurmFacts read_slurm_facts(const Environment& environment);

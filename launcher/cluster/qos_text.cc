@@ -2,7 +2,6 @@
 #include "launcher/cluster/qos_text.h"
 
 #include <algorithm>
-#include <climits>
 
 #include "launcher/cluster/slurm_record.h"
 #include "launcher/site/time_limit.h"
@@ -10,7 +9,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kColumns = 4;
+constexpr std::size_t kColumns = 5;
 
 /// Also the empty ones, to the last.
 std::vector<std::string> columns_of(std::string_view line) {
@@ -23,18 +22,12 @@ std::vector<std::string> columns_of(std::string_view line) {
   }
 }
 
-std::optional<int> qos_count(std::string_view text) {
-  const std::optional<long long> count = record_number(text);
-  if (!count || *count > INT_MAX) return std::nullopt;
-  return static_cast<int>(*count);
-}
-
 /// N of "cpu=40,gres/gpu=N,node=2".
 std::optional<int> resource(std::string_view list, std::string_view name) {
   for (const std::string& word : comma_words(list)) {
     const std::size_t equals = word.find('=');
     if (equals != std::string::npos && word.substr(0, equals) == name) {
-      return qos_count(std::string_view(word).substr(equals + 1));
+      return record_count(std::string_view(word).substr(equals + 1));
     }
   }
   return std::nullopt;
@@ -54,7 +47,15 @@ std::vector<LiveQos> parse_qos(std::string_view text) {
     }
     qos.max_nodes = resource(columns[2], "node");
     qos.max_gpus = resource(columns[2], "gres/gpu");
-    qos.max_jobs = qos_count(columns[3]);
+    qos.max_jobs = record_count(columns[3]);
+    const std::vector<std::string> flags = comma_words(columns[4]);
+    const auto has = [&flags](std::string_view flag) {
+      return std::find(flags.begin(), flags.end(), flag) != flags.end();
+    };
+    qos.goes_first = has("OverPartQOS");
+    qos.passes_max_time = has("PartitionTimeLimit");
+    qos.passes_max_nodes = has("PartitionMaxNodes");
+    qos.passes_min_nodes = has("PartitionMinNodes");
     all.push_back(std::move(qos));
   }
   return all;

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cluster/read_cluster.h"
 
+#include <utility>
+
 #include "launcher/cluster/capture.h"
 
 namespace hvd {
 namespace {
-
-Result<std::string> ask_command(const std::vector<std::string>& words,
-                                const Environment& environment, Deadline deadline,
-                                int interrupt = -1) {
-  HVD_TRY_ASSIGN(const Captured answer, capture(words, environment, deadline, interrupt));
-  if (answer.succeeded()) return answer.output;
-  const std::string why = answer.last_words();
-  const std::string name = words.front() + ": ";
-  return error(Code::kSystem, "{}{}", why.starts_with(name) ? "" : name, why);
-}
 
 /// `scontrol --oneliner`: the one form that all releases print alike. Their JSON, which scontrol
 /// has from 23.02 on, changes with the release.
@@ -29,10 +21,11 @@ Result<std::string> ask_commands(const LiveQuestion& question, const Environment
   if (!question.job.empty()) commands.push_back({"job", question.job});
   std::string all;
   for (const std::vector<std::string>& what : commands) {
-    std::vector<std::string> words{"scontrol", "--oneliner", "show"};
+    // Also of partitions that are hidden: jobs may be told to use them.
+    std::vector<std::string> words{"scontrol", "--all", "--oneliner", "show"};
     words.insert(words.end(), what.begin(), what.end());
     HVD_TRY_ASSIGN(const std::string text,
-                   ask_command(words, environment, deadline, question.interrupt));
+                   capture_output(words, environment, deadline, question.interrupt));
     all += text + "\n";
   }
   return all;
@@ -72,9 +65,9 @@ Result<LiveAnswer> read_live_cluster(const LiveQuestion& question, const Environ
     answer.notes.push_back("the cluster has no slurmdbd, and so no QoS");
     return answer;
   }
-  const auto qos = ask_command({"sacctmgr", "--noheader", "--parsable2", "--readonly", "show",
-                                "qos", format_text("format={}", kQosFormat)},
-                               environment, deadline);
+  const auto qos = capture_output({"sacctmgr", "--noheader", "--parsable2", "--readonly", "show",
+                                   "qos", format_text("format={}", kQosFormat)},
+                                  environment, deadline);
   if (qos.is_ok()) {
     answer.cluster = parse_live_cluster(told.text, qos.value());
   } else {

@@ -18,10 +18,18 @@ std::vector<std::string> comma_words(std::string_view list);
 /// blank; empty: none, or one that says nothing ("(null)", "None", "N/A", "Unknown").
 std::string record_field(std::string_view line, std::string_view name);
 
-/// As record_field(), for a path: up to the next " Name=", since paths may hold blanks.
+/// As record_field(), for a path, the last of that name: up to the next " Name=" with a name as
+/// Slurm's are, since paths may hold blanks and "=".
 std::string record_path(std::string_view line, std::string_view name);
+
+/// A line about a job without what the user wrote: its name, and all from its command on. Fields
+/// are read from this, paths from the whole line.
+std::string job_fields(std::string_view line);
 
 /// A whole number that is not negative; absent: anything else, such as "UNLIMITED".
 std::optional<long long> record_number(std::string_view text);
+
+/// The same where it is an int.
+std::optional<int> record_count(std::string_view text);
 
 }  // namespace hvd

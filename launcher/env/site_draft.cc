@@ -101,9 +101,9 @@ OrderedJson draft_partition(const LivePartition& partition, const LiveCluster& l
     json["memory_gb"] = std::min(nodes.memory_mb / 1024, 1000000LL);
   }
   if (partition.is_exclusive) json["exclusive"] = true;
-  put_count(json, "max_nodes", partition.max_nodes);
+  put_count(json, "max_nodes", live.max_nodes_of(partition));
   put_time(json, "default_time", partition.default_time);
-  put_time(json, "max_time", partition.max_time);
+  put_time(json, "max_time", live.max_time_of(partition));
   OrderedJson qos = draft_qos(partition, live);
   if (!qos.empty()) json["qos"] = std::move(qos);
   json["source"] = kAsked;
@@ -114,7 +114,8 @@ OrderedJson draft_partition(const LivePartition& partition, const LiveCluster& l
 std::vector<const LivePartition*> drafted(const LiveCluster& live) {
   std::vector<const LivePartition*> chosen;
   for (const LivePartition& partition : live.partitions) {
-    if (!partition.kinds.empty() && is_word(partition.name)) chosen.push_back(&partition);
+    if (!partition.kinds.empty() && !partition.is_hidden && is_word(partition.name))
+      chosen.push_back(&partition);
   }
   std::stable_partition(chosen.begin(), chosen.end(),
                         [](const LivePartition* one) { return one->is_default; });
@@ -135,7 +136,7 @@ OrderedJson draft_notes(const LiveCluster& live,
   for (const LivePartition& partition : live.partitions) {
     const bool is_drafted =
         std::find(partitions.begin(), partitions.end(), &partition) != partitions.end();
-    if (!is_drafted && is_word(partition.name)) {
+    if (!is_drafted && !partition.is_hidden && is_word(partition.name)) {
       notes.push_back(format_text("Partition {} has no nodes, and is left out.", partition.name));
     }
   }

@@ -65,7 +65,7 @@ int check_files(const SitesOptions& options, const Environment& environment) {
   for (const std::string& path : defaults_files(environment)) {
     std::error_code failure;
     if (!options.site.empty() || !std::filesystem::exists(path, failure)) continue;
-    add_finding(path, check_defaults(path), text, is_wrong);
+    add_finding(path, check_defaults(path, entries.value()), text, is_wrong);
   }
   if (text.empty()) text = "there are no files of sites or defaults but those in hvdrun\n";
   const int code = print_answer(text);

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/deadline.h"
@@ -28,6 +28,7 @@
 #include "launcher/run/output_lines.h"
 #include "launcher/run/output_printer.h"
 #include "launcher/run/output_sink.h"
+#include "launcher/run/terminal.h"
 
 namespace hvd {
 namespace {
@@ -57,13 +58,6 @@ constexpr std::size_t kMostAtOnce = std::size_t{256} * 1024;  ///< Of one file's
 constexpr milliseconds kLateOutput{300};  ///< Shows a moment later on a network file system.
 constexpr milliseconds kLastWords{1000};  ///< For a message before we leave, where nobody reads.
 constexpr std::array<int, 3> kEndings{SIGINT, SIGTERM, SIGHUP};
-
-bool is_same_place() {
-  struct stat output {};
-  struct stat error {};
-  return ::fstat(STDOUT_FILENO, &output) == 0 && ::fstat(STDERR_FILENO, &error) == 0 &&
-         output.st_dev == error.st_dev && output.st_ino == error.st_ino;
-}
 
 class Follower {
  public:
@@ -105,11 +99,23 @@ class Follower {
     (void)::poll(waits.data(), waits.size(), can_go_on ? 0 : until.poll_timeout_ms());
     eventfd_t count = 0;
     (void)::eventfd_read(wake_->get(), &count);
+    see_failures();
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
       signal_ = static_cast<int>(info.ssi_signo);
     }
     return signal_ != 0;
+  }
+
+  /// What cannot be written (a full disk) is said once, and the job followed on.
+  void see_failures() {
+    for (OutputSink* sink : {&output_, &errors_}) {
+      const OutputSink::Failure failure = sink->take_failure();
+      if (failure.error_number == 0 || std::exchange(has_failed_, true)) continue;
+      say_line(format_text("standard {} cannot be written: {}; what is not written is lost",
+                           failure.target == standard_error_ ? "error" : "output",
+                           std::generic_category().message(failure.error_number)));
+    }
   }
 
   /// A signal ends the following; output that nobody reads is left.
@@ -125,7 +131,7 @@ class Follower {
   }
 
   void say_line(const std::string& text) {
-    OutputSink& sink = is_same_place_ ? output_ : errors_;
+    OutputSink& sink = is_one_place_ ? output_ : errors_;
     sink.add(standard_error_, message_text(text, wants_color(STDERR_FILENO, environment_)));
   }
 
@@ -135,14 +141,6 @@ class Follower {
       return;
     }
     for (const OutputLine& line : lines) output_.add(standard_output_, line.text);
-  }
-
-  Result<std::string> ask(const std::vector<std::string>& words) {
-    HVD_TRY_ASSIGN(const Captured answer,
-                   capture(words, environment_, Deadline::after(kAnswerLimit), signals_.get()));
-    if (answer.succeeded()) return answer.output;
-    const std::string why = answer.errors.substr(0, answer.errors.find('\n'));
-    return error(Code::kSystem, "{}: {}", words.front(), why.empty() ? "no answer" : why);
   }
 
   Status look_at_queue() {
@@ -206,8 +204,15 @@ class Follower {
   }
 
   std::string place_of(const JobStatus& status) {
-    const auto queue = ask({"squeue", "--noheader", "--states=PENDING", "--sort=-p,i",
-                            "--format=%i", "--partition=" + status.partition});
+    const std::vector<std::string> words{"squeue",
+                                         "--noheader",
+                                         "--states=PENDING",
+                                         "--sort=-p,i",
+                                         "--format=%i",
+                                         "--all",
+                                         "--partition=" + status.partition};
+    const auto queue =
+        capture_output(words, environment_, Deadline::after(kAnswerLimit), signals_.get());
     return queue.is_ok() ? queue_place(queue.value(), status.id) : "";
   }
 
@@ -253,13 +258,16 @@ class Follower {
       code = std::max(code, followed.status.shell_code());
     }
     flush();
-    return signal_ == 0 ? code : exit_code_of_signal(signal_);
+    if (signal_ != 0) return exit_code_of_signal(signal_);
+    return code == 0 && has_failed_ ? kExitFailure : code;
   }
 
   /// Waits until all is written, or a signal comes.
   void flush() {
     has_more_ = false;
-    while (signal_ == 0 && (!output_.is_empty() || !errors_.is_empty())) (void)wait(kForever);
+    output_.close(standard_output_);
+    (is_one_place_ ? output_ : errors_).close(standard_error_);
+    while (signal_ == 0 && (!output_.is_done() || !errors_.is_done())) (void)wait(kForever);
   }
 
   std::string job_;
@@ -271,7 +279,8 @@ class Follower {
   std::shared_ptr<SinkTarget> standard_error_ = std::make_shared<SinkTarget>(STDERR_FILENO);
   OutputSink output_{wake_};
   OutputSink errors_{wake_};
-  const bool is_same_place_ = is_same_place();
+  const bool is_one_place_ = is_one_place();
+  bool has_failed_ = false;  ///< Something was not written.
   OutputPrinter printer_{{}};
   bool has_more_ = false;  ///< Of the files, to be shown at once.
   std::map<std::string, Followed> jobs_;

@@ -15,7 +15,7 @@ LiveRequest live_request(const JobPlan& plan) {
     if (line.option == "partition") request.partition = line.value;
     if (line.option == "qos") request.qos = line.value;
     if (line.option == "nodes") {
-      if (const auto nodes = record_number(line.value)) request.nodes = static_cast<int>(*nodes);
+      if (const auto nodes = record_count(line.value)) request.nodes = nodes;
     }
     const auto time = line.option == "time" ? parse_time_limit(line.value)
                                             : Result<std::chrono::seconds>(std::chrono::seconds(0));

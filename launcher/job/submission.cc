@@ -129,6 +129,13 @@ std::string describe_contradiction(const ContradictedLine& contradicted) {
       contradicted.variable, contradicted.value, contradicted.flag(), contradicted.line.option);
 }
 
+Status describe_silence(const std::string& folder, std::chrono::seconds limit) {
+  return error(Code::kTimeout,
+               "sbatch gave no answer in {} s and was killed; the job may be queued all the same: "
+               "'squeue --me' shows it, and {}/command.sh submits it again where it does not",
+               limit.count(), folder);
+}
+
 std::vector<std::string> sbatch_command(const JobOptions& options, const SubmissionPlaces& places,
                                         const std::vector<ContradictedLine>& contradicted) {
   std::vector<std::string> words{"sbatch", "--parsable"};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include "base/environment.h"
+#include "base/result.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/options/job_options.h"
 
@@ -43,6 +45,9 @@ struct SubmissionPlaces {
   std::string folder;   ///< Launch directory, absolute.
   std::string working;  ///< Where the program starts: where submit was typed.
 };
+
+/// The error of an sbatch that gave no answer: whether there is a job nobody can tell.
+Status describe_silence(const std::string& folder, std::chrono::seconds limit);
 
 /// The sbatch command: the job starts in the working folder, so that relative paths keep their
 /// meaning, and its output lies in the launch directory unless the user says where. What variables

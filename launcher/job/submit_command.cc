@@ -48,11 +48,6 @@ std::string describe_command_file(const std::vector<std::string>& command,
                      typed, shell_word(working), shell_line(command));
 }
 
-std::string describe_provenance(const Provenance& provenance) {
-  if (provenance.source.empty()) return "";
-  return format_text(" ({}, {}, {})", provenance.source, provenance.date, provenance.mark);
-}
-
 std::string describe_site(const SiteConfig& site, const SitePartition& partition,
                           const std::vector<std::string>& notes) {
   std::string text = format_text("site: {} ({})\nfile: {}\nfound by: {}\n", site.id, site.name,
@@ -99,7 +94,10 @@ Result<std::string> submit(const PreparedJob& job, const JobOptions& options,
   files.command = describe_command_file(command, places.working);
   files.site = describe_site(job.site, job.plan.partition, job.plan.notes);
   HVD_TRY(write_launch_directory(places.folder, files));
-  HVD_TRY_ASSIGN(answer, capture(command, environment, Deadline::after(kSbatchLimit)));
+  Result<Captured> answered = capture(command, environment, Deadline::after(kSbatchLimit));
+  if (answered.status().code() == Code::kTimeout)
+    return describe_silence(places.folder, kSbatchLimit);
+  HVD_TRY_ASSIGN(answer, std::move(answered));
   return job_id(answer.output);
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "launcher/run/terminal.h"
 
 namespace hvd {
 namespace {
@@ -24,14 +25,6 @@ constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 constexpr std::chrono::milliseconds kPromptLimit{200};
 /// While the job ends its ranks are never held up by their output; what is beyond this is lost.
 constexpr std::size_t kMostUnread = std::size_t{64} * 1024 * 1024;
-
-/// True where standard output and standard error lead to the same place, and order matters.
-bool is_one_place() {
-  struct stat output {};
-  struct stat error {};
-  return ::fstat(STDOUT_FILENO, &output) == 0 && ::fstat(STDERR_FILENO, &error) == 0 &&
-         output.st_dev == error.st_dev && output.st_ino == error.st_ino;
-}
 
 /// True where somebody may sit before it and wait for a prompt.
 bool is_watched(int target) {
@@ -56,8 +49,8 @@ JobOutput::JobOutput(const JobOutputOptions& options)
       is_one_place_(is_one_place()),
       standard_output_(std::make_shared<SinkTarget>(STDOUT_FILENO)),
       standard_error_(std::make_shared<SinkTarget>(STDERR_FILENO)),
-      printer_(style_of(options, STDOUT_FILENO)),
-      error_printer_(style_of(options, STDERR_FILENO)),
+      output_{OutputPrinter(style_of(options, STDOUT_FILENO)), OutputSink(wake_)},
+      errors_{OutputPrinter(style_of(options, STDERR_FILENO)), OutputSink(wake_)},
       files_(options.folder, wake_) {}
 
 Status JobOutput::watch_in(int epoll, std::uint64_t wake) {
@@ -150,25 +143,33 @@ void JobOutput::drain(std::size_t command) {
 
 void JobOutput::drain_all() {
   for (std::size_t i = 0; 2 * i < streams_.size(); ++i) drain(i);
-  for (std::size_t i = 0; i < streams_.size(); ++i) put(i, streams_[i].lines.finish());
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    Stream& stream = streams_[i];
+    put(i, stream.lines.finish());
+    stream.prompt = kForever;
+    if (!stream.pipe.is_open()) continue;
+    (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, stream.pipe.get(), nullptr);
+    stream.pipe.reset();
+  }
   const Clock::time_point end = Clock::time_point::max();
-  write(STDOUT_FILENO, printer_.advance(end));
-  write(STDERR_FILENO, error_printer_.advance(end));
+  write(STDOUT_FILENO, output_.printer.advance(end));
+  write(STDERR_FILENO, errors_.printer.advance(end));
 }
 
 void JobOutput::put(std::size_t index, const std::vector<OutputLine>& lines) {
   if (lines.empty()) return;
   has_more_ = true;
   const int target = streams_[index].target;
-  write(target, printer_of(target).print(static_cast<int>(index), lines, Clock::now()));
+  OutputPrinter& printer = outlet_of(target).printer;
+  write(target, printer.print(static_cast<int>(index), lines, Clock::now()));
 }
 
 void JobOutput::write(int target, const std::string& text) {
-  if (is_lost_ || text.empty()) return;
-  OutputSink& sink = sink_of(target);
-  if (sink.waiting() < kMostUnread) {
-    sink.add(target == STDERR_FILENO ? standard_error_ : standard_output_, text);
-  } else if (!std::exchange(has_complained_, true)) {
+  Outlet& outlet = outlet_of(target);
+  if (outlet.is_lost || text.empty()) return;
+  if (outlet.sink.waiting() < kMostUnread) {
+    outlet.sink.add(target == STDERR_FILENO ? standard_error_ : standard_output_, text);
+  } else if (!std::exchange(outlet.has_complained, true)) {
     say("nobody reads the output: what the ranks write from here on is lost");
   }
 }
@@ -179,22 +180,23 @@ Status JobOutput::advance(Clock::time_point now) {
     streams_[i].prompt = kForever;
     put(i, streams_[i].lines.take_open());
   }
-  write(STDOUT_FILENO, printer_.advance(now));
-  write(STDERR_FILENO, error_printer_.advance(now));
+  write(STDOUT_FILENO, output_.printer.advance(now));
+  write(STDERR_FILENO, errors_.printer.advance(now));
   if (const std::string complaint = files_.take_complaint(now); !complaint.empty()) say(complaint);
   return resume();
 }
 
 Deadline JobOutput::next() const {
-  Deadline next = printer_.next().earlier(error_printer_.next()).earlier(files_.next());
+  Deadline next = output_.printer.next().earlier(errors_.printer.next()).earlier(files_.next());
   for (const Stream& stream : streams_) next = next.earlier(stream.prompt);
   return next;
 }
 
 bool JobOutput::is_errors(int target) const { return target == STDERR_FILENO && !is_one_place_; }
 
-bool JobOutput::has_to_wait(const Stream& stream) {
-  return !is_ending_ && !is_lost_ && (sink_of(stream.target).is_full() || files_.is_full());
+bool JobOutput::has_to_wait(const Stream& stream) const {
+  const Outlet& outlet = outlet_of(stream.target);
+  return !is_ending_ && ((!outlet.is_lost && outlet.sink.is_full()) || files_.is_full());
 }
 
 /// Ranks whose output nobody reads wait, as at the end of a full pipe; but not to end.
@@ -214,21 +216,27 @@ Status JobOutput::resume() {
   return Status::ok();
 }
 
+void JobOutput::finish() {
+  files_.finish();
+  output_.sink.close(standard_output_);
+  outlet_of(STDERR_FILENO).sink.close(standard_error_);
+}
+
 bool JobOutput::lost_reader() {
   eventfd_t count = 0;
   (void)::eventfd_read(wake_->get(), &count);
   bool is_news = false;
-  for (OutputSink* sink : {&output_, &errors_}) {
-    const OutputSink::Failure failure = sink->take_failure();
-    if (failure.error_number == EPIPE) is_news = !std::exchange(is_lost_, true) || is_news;
-    if (failure.error_number != 0 && failure.error_number != EPIPE) complain_of(failure);
+  for (Outlet* outlet : {&output_, &errors_}) {
+    const OutputSink::Failure failure = outlet->sink.take_failure();
+    if (failure.error_number == EPIPE) is_news = !std::exchange(outlet->is_lost, true) || is_news;
+    if (failure.error_number != 0 && failure.error_number != EPIPE) complain_of(*outlet, failure);
   }
   return is_news;
 }
 
 /// Any other failure than a lost reader (a full disk) is said once, and the job goes on.
-void JobOutput::complain_of(const OutputSink::Failure& failure) {
-  if (std::exchange(has_complained_, true)) return;
+void JobOutput::complain_of(Outlet& outlet, const OutputSink::Failure& failure) {
+  if (std::exchange(outlet.has_complained, true)) return;
   say(
       format_text("standard {} cannot be written: {}; the job goes on, and what is not written is "
                   "lost",
@@ -237,18 +245,19 @@ void JobOutput::complain_of(const OutputSink::Failure& failure) {
 }
 
 void JobOutput::say(const std::string& text) {
-  const std::string line = printer_of(STDERR_FILENO).print_message("hvdrun: " + text + "\n");
-  sink_of(STDERR_FILENO).add(standard_error_, line);
+  Outlet& outlet = outlet_of(STDERR_FILENO);
+  outlet.sink.add(standard_error_, outlet.printer.print_message("hvdrun: " + text + "\n"));
 }
 
 /// True where the last lines of the rank stand before the user's eyes already.
 bool JobOutput::was_seen(std::size_t stream, int rank, std::size_t lines) {
-  if (is_lost_ || has_complained_) return false;
   const int target = streams_[stream].target;
+  const Outlet& outlet = outlet_of(target);
+  if (outlet.is_lost || outlet.has_complained) return false;
   const bool is_one_screen = ::isatty(target) == 1 && ::isatty(STDERR_FILENO) == 1;
   if (target != STDERR_FILENO && !is_one_place_ && !is_one_screen) return false;
   if (style_.is_raw()) return is_one_rank_;
-  return printer_of(target).recent(static_cast<int>(stream), rank) >= lines;
+  return outlet.printer.recent(static_cast<int>(stream), rank) >= lines;
 }
 
 std::size_t JobOutput::stream_of_last_lines(std::size_t command, int rank) {

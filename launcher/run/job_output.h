@@ -49,21 +49,29 @@ class JobOutput {
   /// Reads what that command said before it ended: no more than its pipes hold, for a process that
   /// it left behind may go on for ever.
   void drain(std::size_t command);
+  /// The same for all; closes the pipes.
   void drain_all();
   /// Writes what waited long enough, lets ranks go on, complains. To be called in each round.
   Status advance(Clock::time_point now);
   /// When `advance` has something to do even if nothing else happens.
   Deadline next() const;
 
-  /// To be called when `wake` comes. True, once: nobody reads our output any more.
+  /// To be called when `wake` comes. True, once for each: nobody reads our standard output, or
+  /// standard error, any more. The other one is written on.
   bool lost_reader();
-  bool has_lost_reader() const { return is_lost_; }
+  bool has_lost_reader() const { return output_.is_lost || errors_.is_lost; }
+  /// Something was not written for another reason: a full disk.
+  bool has_failed() const {
+    return output_.has_complained || errors_.has_complained || files_.has_failed();
+  }
   /// The job comes to its end: no rank waits any more for who reads.
   void stop_waiting() { is_ending_ = true; }
   /// After the last line: the end of files.
-  void finish() { files_.finish(); }
-  /// All was written, or could not be.
-  bool is_written() const { return output_.is_empty() && errors_.is_empty() && files_.is_empty(); }
+  void finish();
+  /// All was written, or could not be and the user was told.
+  bool is_written() const {
+    return output_.sink.is_done() && errors_.sink.is_done() && files_.is_done();
+  }
 
   /// A message of hvdrun.
   void say(const std::string& text);
@@ -91,6 +99,13 @@ class JobOutput {
     bool is_paused = false;      ///< Not read while nobody reads what it writes.
     Deadline prompt = kForever;
   };
+  /// Where streams of ranks lead: standard output or standard error.
+  struct Outlet {
+    OutputPrinter printer;
+    OutputSink sink;
+    bool is_lost = false;         ///< Nobody reads it any more.
+    bool has_complained = false;  ///< Of output that cannot be written.
+  };
   Status add_stream(const Command& command, std::string_view suffix, int target, UniqueFd& writer);
   Status watch(int fd, std::uint64_t what);
   bool read_once(std::size_t index);
@@ -98,13 +113,13 @@ class JobOutput {
   void write(int target, const std::string& text);
   void pause(Stream& stream);
   Status resume();
-  bool has_to_wait(const Stream& stream);
+  bool has_to_wait(const Stream& stream) const;
   bool is_errors(int target) const;
-  OutputSink& sink_of(int target) { return is_errors(target) ? errors_ : output_; }
-  OutputPrinter& printer_of(int target) { return is_errors(target) ? error_printer_ : printer_; }
+  Outlet& outlet_of(int target) { return is_errors(target) ? errors_ : output_; }
+  const Outlet& outlet_of(int target) const { return is_errors(target) ? errors_ : output_; }
   std::size_t stream_of_last_lines(std::size_t command, int rank);
   bool was_seen(std::size_t stream, int rank, std::size_t lines);
-  void complain_of(const OutputSink::Failure& failure);
+  void complain_of(Outlet& outlet, const OutputSink::Failure& failure);
 
   OutputStyle style_;
   bool is_one_rank_;
@@ -113,16 +128,12 @@ class JobOutput {
   std::shared_ptr<UniqueFd> wake_ = std::make_shared<UniqueFd>();  ///< Of the sinks.
   std::shared_ptr<SinkTarget> standard_output_;
   std::shared_ptr<SinkTarget> standard_error_;
-  OutputPrinter printer_;
-  OutputPrinter error_printer_;
-  OutputSink output_{wake_};
-  OutputSink errors_{wake_};
+  Outlet output_;
+  Outlet errors_;  ///< Unused where both lead to one place.
   OutputFiles files_;
   std::vector<Stream> streams_;  ///< Two by command: output, error.
   std::vector<std::string> notices_;
   bool is_ending_ = false;
-  bool is_lost_ = false;
-  bool has_complained_ = false;  ///< Of output that cannot be written.
   bool has_more_ = false;
 };
 

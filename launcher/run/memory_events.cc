@@ -47,7 +47,7 @@ bool has_grown(std::optional<std::uint64_t> before, std::optional<std::uint64_t>
 }  // namespace
 
 MemoryEvents::MemoryEvents(std::string root)
-    : root_(std::move(root)), group_(find_group()), before_(count()) {}
+    : root_(std::move(root)), group_(find_group()), before_(count()), last_(before_) {}
 
 /// Lines of /proc/self/cgroup: "4:memory:/path" (first version), "0::/path" (second).
 MemoryEvents::Group MemoryEvents::find_group() const {
@@ -100,8 +100,15 @@ std::string MemoryEvents::describe_limit() const {
                      in_bytes(*least));
 }
 
+void MemoryEvents::advance(Clock::time_point now) {
+  if (now - counted_ < kGap) return;
+  counted_ = now;
+  before_ = std::exchange(last_, count());
+}
+
 std::string MemoryEvents::explain_kill() {
-  const Counts before = std::exchange(before_, count());
+  const Counts before = before_;
+  before_ = last_ = count();
   if (has_grown(before.group, before_.group)) {
     return ", probably out of memory: " + describe_limit();
   }

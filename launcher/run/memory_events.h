@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "base/deadline.h"
+
 namespace hvd {
 
 /// Counts the processes that the kernel has killed for lack of memory, in our control group and on
@@ -14,7 +16,12 @@ class MemoryEvents {
   /// Counts from now on. `root`: before "/proc" and "/sys", for tests.
   explicit MemoryEvents(std::string root = "");
 
-  /// ", probably out of memory: ..." where the kernel has killed since the last call; else empty.
+  /// Counts again when it is time to: kills of long ago, on the host also of others, explain
+  /// nothing.
+  void advance(Clock::time_point now);
+  Deadline next() const { return Deadline::at(counted_ + kGap); }
+  /// ", probably out of memory: ..." where the kernel has killed within the last two gaps, and
+  /// since the last call; else empty.
   std::string explain_kill();
 
  private:
@@ -32,7 +39,11 @@ class MemoryEvents {
 
   std::string root_;
   Group group_;
+  /// A large process dies slowly: its end is heard of when the kill may be a count old.
+  static constexpr std::chrono::seconds kGap{5};
   Counts before_;
+  Counts last_;
+  Clock::time_point counted_ = Clock::now();
 };
 
 }  // namespace hvd

@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/descriptor_limit.h"
+
 namespace hvd {
 namespace {
 
@@ -23,6 +25,8 @@ std::string path_of(const std::string& folder, int rank, std::string_view suffix
 
 constexpr mode_t kFolderMode = 0755;
 constexpr std::chrono::seconds kSilence{10};
+constexpr std::size_t kFewFiles = 8;      ///< That may be open whatever the limit is.
+constexpr std::size_t kFilesAtOnce = 64;  ///< By which the room for files grows.
 
 /// Of the entries of the folder whose names are numbers; 0: none is.
 int highest_number(const std::string& folder) {
@@ -85,10 +89,10 @@ struct OutputFiles::Start {
       for (const std::string_view suffix : {"out", "err"}) {
         const std::string path = path_of(folder, rank, suffix);
         const auto file = std::make_shared<SinkTarget>(path);
-        if (const int why = file->open(); why != 0) {
-          return Status::system("--output-dir: open " + path, why);
-        }
-        files[path] = file;
+        int why = file->open();
+        if (why == 0) why = file->close();
+        if (why != 0) return Status::system("--output-dir: open " + path, why);
+        files[path].target = file;
       }
     }
     return Status::ok();
@@ -115,16 +119,38 @@ Status OutputFiles::start(const std::vector<int>& ranks, const std::function<boo
   return start->status;
 }
 
+/// Makes room for the file, first by a higher limit of descriptors, then by closing another.
+void OutputFiles::use(File& file) {
+  if (file.is_open) {
+    open_.splice(open_.begin(), open_, file.place);
+    return;
+  }
+  // The thread may not have opened any of them yet.
+  if (open_.size() >= room_ && reserve_descriptors(open_.size() + kFilesAtOnce).is_ok()) {
+    room_ = open_.size() + kFilesAtOnce;
+  }
+  if (open_.size() >= std::max(room_, kFewFiles)) {
+    File& last = *open_.back();
+    open_.pop_back();
+    last.is_open = false;
+    sink_.close(last.target);
+  }
+  file.place = open_.insert(open_.begin(), &file);
+  file.is_open = true;
+}
+
 void OutputFiles::add(int rank, std::string_view suffix, std::string_view bytes) {
   if (!is_wanted()) return;
   const std::string path = path_of(folder_, rank, suffix);
-  std::shared_ptr<SinkTarget>& file = files_[path];
-  if (file == nullptr) file = std::make_shared<SinkTarget>(path);
-  sink_.add(file, std::string(bytes));
+  File& file = files_[path];
+  if (file.target == nullptr) file.target = std::make_shared<SinkTarget>(path);
+  use(file);
+  sink_.add(file.target, std::string(bytes));
 }
 
 void OutputFiles::finish() {
-  for (auto& [path, file] : files_) sink_.close(std::exchange(file, nullptr));
+  for (const File* file : open_) sink_.close(file->target);
+  open_.clear();
   files_.clear();
 }
 

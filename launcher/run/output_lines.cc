@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run/output_lines.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "launcher/run/srun_report.h"
@@ -11,6 +12,19 @@ namespace {
 constexpr std::size_t kMaxLine = std::size_t{64} * 1024;
 constexpr std::size_t kRemembered = 10;
 constexpr std::size_t kMaxRemembered = 500;
+
+/// Bytes up to the end of the last whole character of UTF-8; all where the end is none of it.
+std::size_t whole_characters(std::string_view text) {
+  constexpr std::size_t kMostBytes = 4;
+  const auto byte = [text](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  for (std::size_t back = 1; back <= std::min(kMostBytes, text.size()); ++back) {
+    const unsigned char first = byte(text.size() - back);
+    if ((first & 0xC0U) == 0x80U) continue;  // not the first of its character
+    const std::size_t bytes = first >= 0xF0U ? 4 : first >= 0xE0U ? 3 : first >= 0xC0U ? 2 : 1;
+    return bytes > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
 
 /// Cuts the label " 3: " that srun --label puts there; kNoRank when there is none (srun's own
 /// lines).
@@ -34,7 +48,8 @@ void OutputLines::remember(int rank, std::string_view line) {
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
   if (line.empty()) return;
   std::deque<std::string>& last = last_[rank];
-  last.emplace_back(line.substr(0, kMaxRemembered));
+  line = line.substr(0, kMaxRemembered);
+  last.emplace_back(line.substr(0, whole_characters(line)));
   if (last.size() > kRemembered) last.pop_front();
 }
 
@@ -70,12 +85,13 @@ std::vector<OutputLine> OutputLines::feed(std::string_view bytes) {
     }
     if (end == std::string::npos) {
       if (pending_.size() - start < kMaxLine) break;
-      end = pending_.size() - 1;
+      end = start + whole_characters(std::string_view(pending_).substr(start)) - 1;
       is_cut = true;
     }
     give_out(std::string_view(pending_).substr(start, end + 1 - start), out);
     is_cut_ = is_cut;
     start = end + 1;
+    if (is_cut) break;  // what is left is part of a character
   }
   pending_.erase(0, start);
   return out;
@@ -83,8 +99,10 @@ std::vector<OutputLine> OutputLines::feed(std::string_view bytes) {
 
 std::vector<OutputLine> OutputLines::take_open() {
   if (!has_open() || style_.from_srun) return {};
-  const std::size_t shown = std::exchange(shown_, pending_.size());
-  return {{rank_, pending_.substr(shown), shown != 0, true}};
+  const std::size_t whole = whole_characters(pending_);
+  if (whole <= shown_) return {};
+  const std::size_t shown = std::exchange(shown_, whole);
+  return {{rank_, pending_.substr(shown, whole - shown), shown != 0, true}};
 }
 
 std::vector<OutputLine> OutputLines::finish() {

@@ -29,9 +29,19 @@ int write_all(int fd, std::string_view bytes) {
 int SinkTarget::open() {
   if (path.empty() || file.is_open()) return 0;
   constexpr mode_t kMode = 0644;
-  file.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  const int how = was_open ? O_APPEND : O_TRUNC;
+  file.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, kMode));
+  if (!file.is_open()) return errno;
   fd = file.get();
-  return file.is_open() ? 0 : errno;
+  was_open = true;
+  return 0;
+}
+
+int SinkTarget::close() {
+  const int closing = path.empty() ? ::fcntl(fd, F_DUPFD_CLOEXEC, 0) : file.release();
+  if (!path.empty()) fd = -1;
+  if (closing < 0 || ::close(closing) == 0) return 0;
+  return errno == EINTR ? 0 : errno;
 }
 
 OutputSink::OutputSink(std::shared_ptr<UniqueFd> wake) : state_(std::make_shared<State>()) {
@@ -100,6 +110,11 @@ bool OutputSink::is_empty() const {
   return state_->queue.empty() && !state_->is_writing;
 }
 
+bool OutputSink::is_done() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->queue.empty() && !state_->is_writing && state_->failure.error_number == 0;
+}
+
 OutputSink::Failure OutputSink::take_failure() {
   const std::lock_guard lock(state_->mutex);
   return std::exchange(state_->failure, {});
@@ -116,7 +131,7 @@ void OutputSink::write_on(State& state) {
     lock.unlock();
     int error_number = 0;
     if (piece.closes) {
-      piece.target->file.reset();
+      error_number = piece.target->close();
     } else {
       error_number = piece.target->open();
       if (error_number == 0) error_number = write_all(piece.target->fd, piece.text);

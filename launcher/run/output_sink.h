@@ -21,12 +21,16 @@ int write_all(int fd, std::string_view bytes);
 struct SinkTarget {
   explicit SinkTarget(int shared) : fd(shared) {}
   explicit SinkTarget(std::string file) : path(std::move(file)) {}
-  /// Opens the file, empty, if that was not done; an error number or 0.
+  /// Opens the file, the first time empty, if it is not open; an error number or 0.
   int open();
+  /// Closes the file, of a shared descriptor a copy: what network file systems could not store they
+  /// may report here alone. An error number or 0.
+  int close();
 
   int fd = -1;       ///< -1: the file is not open.
   std::string path;  ///< Empty: a descriptor of ours and others.
   UniqueFd file;
+  bool was_open = false;  ///< It is never emptied again.
 };
 
 /// Writes in a thread of its own, in order, so that a reader that reads nothing, or a file system
@@ -44,12 +48,14 @@ class OutputSink {
 
   /// Takes the text, whatever waits already. The first call starts the thread: not before a fork.
   void add(const std::shared_ptr<SinkTarget>& target, const std::string& text);
-  /// Closes a file after what was added.
+  /// Closes a file after what was added; it is opened again where more comes.
   void close(const std::shared_ptr<SinkTarget>& target);
   /// So much waits that its sources had better wait too.
   bool is_full() const { return waiting() >= kFull; }
   /// All was written, or could not be.
   bool is_empty() const;
+  /// It is empty, and has no failure that was not taken.
+  bool is_done() const;
   /// Bytes that are not written yet.
   std::size_t waiting() const;
   /// Writes that are over: where it does not grow, the place takes nothing.
@@ -59,7 +65,7 @@ class OutputSink {
     std::shared_ptr<SinkTarget> target;
     int error_number = 0;  ///< 0: none.
   };
-  /// The first failed write since the last call.
+  /// The first failed write, or closing, since the last call.
   Failure take_failure();
 
  private:

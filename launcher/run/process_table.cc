@@ -19,8 +19,9 @@
 namespace hvd {
 namespace {
 
-constexpr std::array<std::string_view, 9> kShells{"sh",   "bash", "dash",    "zsh",  "ksh",
-                                                  "mksh", "ash",  "busybox", "rbash"};
+constexpr std::array<std::string_view, 20> kShells{
+    "ash",  "bash", "bsd-csh", "busybox", "csh",  "dash",  "elvish", "fish", "ksh",  "lksh",
+    "mksh", "nu",   "oksh",    "pdksh",   "posh", "rbash", "sh",     "tcsh", "yash", "zsh"};
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path);
@@ -70,9 +71,11 @@ bool is_shell(std::string_view program) {
   // A package that was replaced while it ran.
   constexpr std::string_view kDeleted = " (deleted)";
   if (program.ends_with(kDeleted)) program.remove_suffix(kDeleted.size());
-  while (!program.empty() &&
-         (program.back() == '.' || (program.back() >= '0' && program.back() <= '9'))) {
-    program.remove_suffix(1);  // "ksh93", "bash5.2"
+  constexpr std::string_view kStatic = "-static";
+  if (program.ends_with(kStatic)) program.remove_suffix(kStatic.size());
+  while (!program.empty() && (program.back() == '.' || program.back() == '-' ||
+                              (program.back() >= '0' && program.back() <= '9'))) {
+    program.remove_suffix(1);  // "ksh93", "bash5.2", "zsh-5.9"
   }
   return std::find(kShells.begin(), kShells.end(), program) != kShells.end();
 }

@@ -72,8 +72,7 @@ class Supervisor {
     }
     output_.finish();
     flush();
-    return output_.has_lost_reader() && ending_.exit_code() == 0 ? exit_code_of_signal(SIGPIPE)
-                                                                 : ending_.exit_code();
+    return exit_code();
   }
 
  private:
@@ -100,6 +99,13 @@ class Supervisor {
       patience = kForever;
       print_message("--output-dir: the file system does not answer (does it hang?); hvdrun waits");
     }
+  }
+
+  /// Ranks that succeeded are half of it: their output is the other.
+  int exit_code() const {
+    if (ending_.exit_code() != 0) return ending_.exit_code();
+    if (output_.has_lost_reader()) return exit_code_of_signal(SIGPIPE);
+    return output_.has_failed() ? kExitFailure : 0;
   }
 
   int leave(const Status& why) {
@@ -144,6 +150,7 @@ class Supervisor {
     }
     for (const std::string& notice : output_.take_notices()) serve_notice(notice);
     if (keeper_spoke) serve_keeper();
+    if (counts_memory()) memory_events_.advance(Clock::now());
     HVD_TRY(output_.advance(Clock::now()));
     report_task_failure();
     for (const RankEnded& ended : ends_.take(Clock::now())) rank_ended(ended);
@@ -158,8 +165,12 @@ class Supervisor {
     return ending_.next()
         .earlier(ends_.next())
         .earlier(task_failures_.next())
-        .earlier(output_.next());
+        .earlier(output_.next())
+        .earlier(counts_memory() ? memory_events_.next() : kForever);
   }
+
+  /// Only ranks on this host are judged by its counts.
+  bool counts_memory() const { return !options_.output.style.from_srun; }
 
   /// Nobody reads our output any more (`hvdrun ... | head`): the job ends as a filter does, unless
   /// it ends already.
@@ -173,18 +184,18 @@ class Supervisor {
   void flush() {
     const auto grace = ending_.is_killed() ? std::min(options_.grace, kLastWrites) : options_.grace;
     const Deadline limit = ending_.is_told() ? Deadline::after(grace) : Deadline::forever();
-    while (!output_.is_written() && !limit.has_passed()) {
+    while (true) {
+      serve_sinks();
+      (void)output_.advance(Clock::now());
+      if (output_.is_written() || limit.has_passed()) return;
       std::array<epoll_event, 2> events{};
       const Deadline next = limit.earlier(output_.next());
       const int count = ::epoll_wait(epoll_.get(), events.data(), 2, next.poll_timeout_ms());
       for (int i = 0; i < count; ++i) {
         const std::uint64_t what = events[static_cast<std::size_t>(i)].data.u64;
-        if (what == kSinks) serve_sinks();
         if (what == kSignals && was_told_to_leave()) return;
       }
-      (void)output_.advance(Clock::now());
     }
-    serve_sinks();
   }
 
   /// The ranks are gone: a signal means that hvdrun is to go too.

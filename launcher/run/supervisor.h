@@ -28,7 +28,7 @@ struct RankChannels {
 
 /// Runs the commands to their end: passes on output, signals and the first failure, and leaves no
 /// process behind. Returns hvdrun's exit code: the first failing rank's own (128 + signal), 128 +
-/// signal when hvdrun was told to end, else 0.
+/// signal when hvdrun was told to end, 1 when output could not be written, else 0.
 Result<int> supervise(const std::vector<Command>& commands, const SupervisorOptions& options,
                       const RankChannels& channels);
 

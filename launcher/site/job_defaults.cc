@@ -10,6 +10,7 @@
 #include "launcher/console/words.h"
 #include "launcher/options/sbatch_setting.h"
 #include "launcher/site/config_folder.h"
+#include "launcher/site/near_sites.h"
 #include "launcher/site/site_document.h"
 #include "launcher/site/site_schema.h"
 
@@ -79,6 +80,25 @@ Result<Json> read_defaults(const std::string& path) {
   return document;
 }
 
+/// Sentences on the sites of the document that are none: what stands there is never taken. An alias
+/// is no name of a site here; `in_use` is one, wherever its file lies.
+std::vector<std::string> unknown_sites(const Json& document, const std::vector<SiteEntry>& entries,
+                                       const std::string& in_use) {
+  std::vector<std::string> sentences;
+  const Json sites = document.value("sites", Json::object());
+  for (const auto& [id, part] : sites.items()) {
+    const bool is_known =
+        std::any_of(entries.begin(), entries.end(),
+                    [&id = id](const SiteEntry& entry) { return entry.id == id; });
+    if (is_known || id == in_use) continue;
+    const std::string near = joined(near_sites(entries, id), ", ");
+    sentences.push_back(format_text(
+        "at /sites/{}: no site '{}': {}", id, id,
+        near.empty() ? "'hvdrun sites' lists the known ones" : "did you mean " + near + "?"));
+  }
+  return sentences;
+}
+
 bool site_has(const SiteConfig& site, const std::string& partition) {
   return site.partitions.empty() ||
          std::any_of(site.partitions.begin(), site.partitions.end(), [&](const auto& one) {
@@ -142,7 +162,10 @@ std::vector<std::string> defaults_files(const Environment& environment) {
   return paths;
 }
 
-Status check_defaults(const std::string& path) { return read_defaults(path).status(); }
+Status check_defaults(const std::string& path, const std::vector<SiteEntry>& entries) {
+  HVD_TRY_ASSIGN(const Json document, read_defaults(path));
+  return document_status(unknown_sites(document, entries, ""), path);
+}
 
 Result<DefaultedOptions> with_defaults(const JobOptions& typed, const SiteConfig& site,
                                        const Environment& environment) {
@@ -160,6 +183,10 @@ Result<DefaultedOptions> with_defaults(const JobOptions& typed, const SiteConfig
       if (is_own) return document.status();
       result.warnings.push_back(format_text("warning: left out: {}", document.status().message()));
       continue;
+    }
+    HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
+    for (const std::string& sentence : unknown_sites(document.value(), entries, site.id)) {
+      result.warnings.push_back(format_text("warning: '{}': {}", path, sentence));
     }
     const Json sites = document.value().value("sites", Json::object());
     if (sites.contains(site.id)) HVD_TRY(filler.fill(sites.at(site.id), true));

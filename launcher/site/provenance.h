@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/format.h"
+
 namespace hvd {
 
 /// Where a value comes from. Site advice changes and contradicts itself, so no bare numbers.
@@ -14,6 +16,12 @@ struct Provenance {
 
   bool is_assumed() const { return mark == "assumed"; }
 };
+
+/// " (SOURCE, DATE, MARK)"; empty: it is not known.
+inline std::string describe_provenance(const Provenance& provenance) {
+  if (provenance.source.empty()) return "";
+  return format_text(" ({}, {}, {})", provenance.source, provenance.date, provenance.mark);
+}
 
 /// The provenance of one field of an object that comes from elsewhere than the others.
 struct FieldProvenance {

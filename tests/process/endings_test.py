@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -195,6 +196,14 @@ class GraceToSave(unittest.TestCase):
                 job.communicate(timeout=jobs.LIMIT_S)
                 self.assert_saved(job, 128 + number)
 
+    @unittest.skipUnless(shutil.which("fish"), "no fish here")
+    def test_behind_a_shell_that_is_no_descendant_of_sh(self):
+        script = "$argv[1] -c $argv[2] $argv[3]; true"
+        job = self.start("fish", "-c", script, sys.executable, CAREFUL, self.saved)
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=jobs.LIMIT_S)
+        self.assert_saved(job, 143)
+
     def test_a_request_for_a_checkpoint_passes_the_shell(self):
         # SIGUSR1 kills a shell that has no trap for it, and so the rank.
         program = SAVES.replace("signal.SIGINT, signal.SIGTERM", "signal.SIGUSR1,")
@@ -295,8 +304,75 @@ class Sinks(unittest.TestCase):
                 check=False,
             )
             self.assertEqual(note.read(), b"done\n")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(done.stderr.count("No space left on device"), 1, done.stderr)
+
+    def test_output_that_was_not_written_is_a_failure(self):
+        with open("/dev/full", "wb") as full:
+            for streams in ({"stdout": full}, {"stderr": full}):
+                done = subprocess.run(
+                    [jobs.arguments()[0], "-np", "1", "sh", "-c", "echo hi; echo ho >&2"],
+                    **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
+                    timeout=jobs.LIMIT_S,
+                    env=jobs.clean_environment(),
+                    check=False,
+                )
+                self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stdout, b"hi\n")
+            done = subprocess.run(
+                [jobs.arguments()[0], "-np", "1", "sh", "-c", "echo hi; exit 7"],
+                stdout=full,
+                timeout=jobs.LIMIT_S,
+                env=jobs.clean_environment(),
+                check=False,
+            )
+            self.assertEqual(done.returncode, 7, "a failed rank comes first")
+
+    def test_a_lost_reader_of_one_stream_leaves_the_other(self):
+        script = (
+            "import signal, sys, time\n"
+            "def save(number, frame):\n"
+            "    time.sleep(0.5)\n    print('saved', flush=True)\n    sys.exit(0)\n"
+            "signal.signal(signal.SIGTERM, save)\n"
+            "while True:\n    sys.stderr.write('at work\\n')\n    time.sleep(0.01)\n"
+        )
+        job = subprocess.Popen(
+            [jobs.arguments()[0], "-np", "1", sys.executable, "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=jobs.clean_environment(),
+        )
+        self.addCleanup(job.__exit__, None, None, None)
+        self.addCleanup(job.kill)
+        job.stderr.readline()
+        job.stderr.close()
+        self.assertEqual(job.stdout.read(), b"saved\n")
+
+    def test_a_slow_reader_costs_no_time_where_a_process_holds_the_pipe(self):
+        script = "echo $$ >&2; read line <$0; exec seq 40000"
+        with tempfile.TemporaryDirectory() as folder:
+            fifo = os.path.join(folder, "fifo")
+            os.mkfifo(fifo)
+            job, reader = self.start_unread("-np", "1", "sh", "-c", script, fifo)
+            rank = int(job.stderr.readline())
+            # This process is none of the job's, and so outlives it.
+            with open(f"/proc/{rank}/fd/2", "wb", buffering=0) as pipe:
+                with open(fifo, "wb") as go_on:
+                    go_on.write(b"now\n")
+                time.sleep(1)
+                with self.assertRaises(BrokenPipeError):
+                    pipe.write(b"late\n")
+                    time.sleep(1)
+                    pipe.write(b"later\n")
+        self.assertIsNone(job.poll())
+        os.set_blocking(reader, True)
+        with open(reader, "rb") as output:
+            output.read()
+        _, status, usage = os.wait4(job.pid, 0)
+        job.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(job.returncode, 0)
+        self.assertLess(usage.ru_utime + usage.ru_stime, 0.5)
 
     def test_a_sink_that_does_not_block_gets_all(self):
         # Another program may switch the terminal, or the pipe, that we share to non-blocking.

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -90,6 +91,38 @@ class Follow(unittest.TestCase):
         _, said = job.communicate(timeout=LIMIT_S)
         self.assertEqual(job.returncode, 143, said)
         self.assertIn(b"job 7 goes on", said)
+
+    def test_output_that_cannot_be_written_is_said_and_a_failure(self):
+        self.write_output(1)
+        self.tell("COMPLETED")
+        with open("/dev/full", "wb") as full:
+            job = self.follow(stdout=full)
+        _, said = job.communicate(timeout=LIMIT_S)
+        self.assertEqual(job.returncode, 1, said)
+        self.assertEqual(said.count(b"standard output cannot be written: No space left"), 1, said)
+        self.assertIn(b"job 7 ended: completed", said)
+
+    def test_tools_that_leave_processes_behind_are_not_waited_for(self):
+        # A wrapper of a site that writes a note in the background.
+        for name, line in (("sbatch", "echo 7"), ("scontrol", f"cat {self.folder}/status")):
+            self.write_tool(name, f"sleep 40 &\n{line}")
+        self.tell("COMPLETED")
+        began = time.monotonic()
+        job = self.follow(stdout=subprocess.DEVNULL)
+        _, said = job.communicate(timeout=LIMIT_S)
+        self.assertEqual(job.returncode, 0, said)
+        self.assertLess(time.monotonic() - began, 30)
+
+    def test_a_controller_that_closed_its_streams_stops_no_signal(self):
+        self.write_tool(
+            "scontrol", f"exec >&- 2>&-; echo asked >{self.folder}/asked; exec sleep 300"
+        )
+        os.mkfifo(self.folder / "asked")
+        job = self.follow(stdout=subprocess.DEVNULL)
+        self.assertEqual((self.folder / "asked").read_text(encoding="ascii"), "asked\n")
+        job.send_signal(signal.SIGINT)
+        _, said = job.communicate(timeout=LIMIT_S)
+        self.assertEqual(job.returncode, 130, said)
 
     def test_long_output_is_shown_whole_and_not_kept_in_memory(self):
         size = self.write_output(192)

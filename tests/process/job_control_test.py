@@ -212,7 +212,8 @@ WAITS = """
 import time
 try:
     print("ready", flush=True)
-    time.sleep(300)
+    while True:
+        time.sleep(0.1)  # a signal between this and a long sleep would go by unseen
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """

@@ -91,6 +91,15 @@ class TestLiveCluster(slurm_test.SlurmTest):
         fits = self.hvdrun("header", "--site", "generic", "--nodes", "1", "--partition", "gpu_p2")
         self.assertEqual(fits.stderr, "")
 
+    def test_a_hidden_partition_is_there(self):
+        update = ["scontrol", "update", "PartitionName=gpu_p2"]
+        self.run_ok([*update, "Hidden=YES"])
+        self.addCleanup(self.run_ok, [*update, "Hidden=NO"])
+        job = ["header", "--site", "generic", "--nodes", "1", "--partition"]
+        for ask in (self.hvdrun, self.by_commands):
+            self.assertEqual(ask(*job, "gpu_p2").stderr, "")
+            self.assertIn("no partition 'none' now: it has gpu_p13\n", ask(*job, "none").stderr)
+
     def test_lint_finds_it_in_a_script(self):
         script = self.write_script(
             "long.sh",

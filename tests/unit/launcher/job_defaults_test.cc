@@ -116,7 +116,7 @@ TEST(JobDefaults, AreToldAllThatIsWrongWithThem) {
   EXPECT_THAT(text, HasSubstr("\n  at /modules: it is \"one\", but must be of type array"));
   const DefaultsTree unknown(
       R"({"sites": {"lumi": {"sbatch": {"reservatoin": "r", "qos": "q"}}}})");
-  const std::string settings = check_defaults(unknown.path("home")).message();
+  const std::string settings = check_defaults(unknown.path("home"), {}).message();
   EXPECT_THAT(settings, HasSubstr("\n  at /sites/lumi/sbatch/reservatoin: "));
   EXPECT_THAT(settings, HasSubstr("\n  at /sites/lumi/sbatch/qos: hvdrun has a field"));
 
@@ -125,6 +125,21 @@ TEST(JobDefaults, AreToldAllThatIsWrongWithThem) {
   EXPECT_EQ(result.options.account, "abc");
   ASSERT_EQ(result.warnings.size(), 1U);
   EXPECT_THAT(result.warnings[0], HasSubstr("warning: left out: "));
+}
+
+TEST(JobDefaults, OfASiteThatNobodyKnowsAreSaidToBe) {
+  const DefaultsTree tree(
+      R"({"sites": {"jeanzai": {"account": "a"}, "lumi": {"account": "b"}, "qqqqq": {}}})");
+  const DefaultedOptions result = filled(tree, "lumi", {});
+  EXPECT_EQ(result.options.account, "b");
+  EXPECT_THAT(result.warnings,
+              ElementsAre("warning: '" + tree.path("home") +
+                              "': at /sites/jeanzai: no site 'jeanzai': did you mean jean-zay?",
+                          HasSubstr("no site 'qqqqq': 'hvdrun sites' lists the known ones")));
+  const auto entries = site_index(tree.environment());
+  ASSERT_TRUE(entries.is_ok());
+  EXPECT_THAT(check_defaults(tree.path("home"), entries.value()).message(),
+              HasSubstr("\n  at /sites/jeanzai: no site 'jeanzai'"));
 }
 
 TEST(JobDefaults, StandInTheHeaderWithTheirFile) {

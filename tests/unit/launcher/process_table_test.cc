@@ -50,7 +50,8 @@ TEST(SignalTargets, AShellDoesNotDieOfASignalThatItHasNoTrapFor) {
 
 TEST(SignalTargets, AShellIsKnownByItsProgram) {
   for (const char* name : {"/bin/bash", "/usr/bin/dash", "sh", "/bin/ksh93", "/bin/busybox",
-                           "/usr/bin/bash (deleted)"}) {
+                           "/usr/bin/bash (deleted)", "/usr/bin/fish", "/usr/bin/tcsh",
+                           "/bin/bsd-csh", "/bin/csh", "/bin/zsh-5.9", "/bin/bash-static"}) {
     EXPECT_TRUE(is_shell(name)) << name;
   }
   for (const char* name : {"", "/usr/bin/python3.12", "/usr/bin/fish-like", "/opt/ssh"}) {

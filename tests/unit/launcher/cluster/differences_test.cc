@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/format.h"
 #include "launcher/check/check_cluster.h"
 #include "launcher/cluster/objections.h"
 #include "launcher/env/site_draft.h"
@@ -27,7 +28,7 @@ constexpr std::string_view kSlurm =
     "TotalNodes=1\n"
     "NodeName=n1 CoresPerSocket=16 CPUTot=64 Gres=gpu:a100:4 RealMemory=512000 Sockets=2 "
     "ThreadsPerCore=2 Partitions=gpu,old\n";
-constexpr std::string_view kQos = "normal|||\nlong|4-00:00:00|node=4|\n";
+constexpr std::string_view kQos = "normal||||\nlong|4-00:00:00|node=4||PartitionTimeLimit\n";
 
 LiveCluster small_cluster() { return parse_live_cluster(kSlurm, kQos); }
 
@@ -123,7 +124,8 @@ TEST(LiveObjections, SayWhatIsInTheWay) {
                   HasSubstr("nodes: 1 nodes are under the 2")));
   EXPECT_THAT(objections_to({"gpu", "long", hours(97), 9}),
               ElementsAre(HasSubstr("time: --time 4-01:00:00 is over the 4-00:00:00 that QoS long"),
-                          HasSubstr("nodes: 9 nodes are over the 8")));
+                          "nodes: 9 nodes are over the 4 that QoS long allows a job now"));
+  EXPECT_THAT(objections_to({"gpu", "", {}, 9}), ElementsAre(HasSubstr("nodes are over the 8")));
   EXPECT_THAT(objections_to({"gpu", "nosuch", {}, {}}),
               ElementsAre("qos: the cluster has no QoS 'nosuch' now: it has normal, long"));
   EXPECT_THAT(objections_to({"old", "long", {}, 2}),
@@ -132,6 +134,68 @@ TEST(LiveObjections, SayWhatIsInTheWay) {
                           HasSubstr("qos: partition old does not take QoS 'long'")));
   EXPECT_THAT(objections_to({"none", "", {}, {}}),
               ElementsAre("partition: the cluster has no partition 'none' now: it has gpu, old"));
+}
+
+struct LimitCase {
+  std::string qos;         ///< Of the job.
+  std::string_view flags;  ///< Of that QoS.
+  std::string_view wall;   ///< Of that QoS.
+  int hours;
+  std::string_view who;  ///< Whose limit it is; empty: the job may run.
+};
+
+TEST(LiveObjections, FollowSlurmsOrderOfLimits) {
+  // The partition has 10 hours, its QoS 6.
+  const std::vector<LimitCase> cases{
+      {"", "", "", 6, ""},
+      {"", "", "", 7, "QoS part"},
+      {"job", "", "08:00:00", 7, "QoS part"},
+      {"job", "", "", 7, "QoS part"},
+      {"job", "OverPartQOS", "", 7, "QoS part"},
+      {"job", "OverPartQOS", "08:00:00", 8, ""},
+      {"job", "OverPartQOS", "08:00:00", 9, "QoS job"},
+      {"job", "OverPartQOS", "20:00:00", 11, "partition p"},
+      {"job", "OverPartQOS,PartitionTimeLimit", "20:00:00", 11, ""},
+      {"job", "PartitionTimeLimit", "20:00:00", 11, "QoS part"},
+  };
+  for (const LimitCase& c : cases) {
+    const LiveCluster live =
+        parse_live_cluster("PartitionName=p QoS=part MaxTime=10:00:00 State=UP TotalNodes=9\n",
+                           format_text("part|06:00:00|||\njob|{}|||{}\n", c.wall, c.flags));
+    const auto found = live_objections({"p", c.qos, hours(c.hours), {}}, live);
+    ASSERT_EQ(found.size(), c.who.empty() ? 0U : 1U) << c.flags << " " << c.hours;
+    if (c.who.empty()) continue;
+    EXPECT_THAT(found[0].text, HasSubstr(std::string(c.who))) << c.flags << " " << c.hours;
+  }
+  const LiveCluster open = parse_live_cluster(
+      "PartitionName=p QoS=N/A MaxTime=10:00:00 State=UP TotalNodes=9\n", "job||||\n");
+  EXPECT_EQ(live_objections({"p", "job", hours(11), {}}, open).size(), 1U);
+}
+
+TEST(SiteDifferences, AreOfWhatTheClusterLimits) {
+  SiteConfig site = small_site();
+  const auto texts = [&site](std::string_view limits, std::string_view qos) {
+    const std::string slurm = format_text("PartitionName=gpu State=UP {}\n", limits);
+    return site_differences(site, parse_live_cluster(slurm, qos));
+  };
+  EXPECT_THAT(texts("MaxTime=UNLIMITED QoS=N/A", ""), IsEmpty());
+  EXPECT_THAT(texts("MaxTime=UNLIMITED QoS=part", "part|10:00:00|node=8||\n"), IsEmpty());
+  EXPECT_THAT(texts("MaxTime=100:00:00 MaxNodes=99 QoS=part", "part|10:00:00|node=8||\n"),
+              IsEmpty());
+  const auto found = texts("MaxTime=UNLIMITED QoS=part", "part|09:00:00|||\n");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].text, HasSubstr("09:00:00 on the cluster"));
+}
+
+TEST(HiddenPartitions, AreKnownAndNotListed) {
+  const LiveCluster live = parse_live_cluster(
+      "PartitionName=p Hidden=NO State=UP TotalNodes=9\n"
+      "PartitionName=secret Hidden=YES State=UP TotalNodes=9\n"
+      "NodeName=n1 CoresPerSocket=16 CPUTot=32 Sockets=2 RealMemory=1 Partitions=p,secret\n",
+      "");
+  EXPECT_THAT(live_objections({"secret", "", {}, 2}, live), IsEmpty());
+  EXPECT_THAT(live_objections({"none", "", {}, {}}, live)[0].text, testing::EndsWith("it has p"));
+  EXPECT_THAT(draft_site({live, "mine", "2026"}).value(), testing::Not(HasSubstr("secret")));
 }
 
 TEST(LiveWarnings, AreThoseOfTheJobsOwnPartition) {

@@ -26,6 +26,20 @@ TEST(JobStatus, ReadsTheLineOfScontrol) {
             "2026-11-21T20:00:00");
 }
 
+TEST(JobStatus, TakesNoFieldFromWhatTheUserNamed) {
+  const std::vector<JobStatus> all = parse_job_status(
+      "JobId=12 JobName=x JobState=COMPLETED UserId=you UserId=me(1) GroupId=us(2) "
+      "JobState=RUNNING Reason=None Restarts=0 ExitCode=0:0 Partition=p NodeList=n1 "
+      "Command=/a JobState=FAILED/x.sh WorkDir=/w Comment=an StdOut=elsewhere "
+      "StdErr=/runs/my lr=0.1/LR=2/12.out StdIn=/dev/null "
+      "StdOut=/runs/my lr=0.1/LR=2 Epoch=3/12.out TresPerNode=gres/gpu:4 MailUser=me\n"
+      "JobId=13 JobName=p UserId=me(1) JobState=PENDING Reason=None StdOut=/o/a b.out Power=\n");
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].state, "RUNNING");
+  EXPECT_EQ(all[0].output, "/runs/my lr=0.1/LR=2 Epoch=3/12.out");
+  EXPECT_EQ(all[1].output, "/o/a b.out");
+}
+
 TEST(JobStatus, TellsTheEntriesOfAnArrayApart) {
   const std::vector<JobStatus> all = parse_job_status(
       "JobId=7 ArrayJobId=7 ArrayTaskId=2-9%2 JobState=PENDING Reason=JobArrayTaskLimit\n"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cluster/live_cluster.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,8 +85,9 @@ TEST(LiveCluster, KnowsTheTimeLeftOfAJob) {
 
 TEST(LiveCluster, ReadsQosOfSacctmgr) {
   const std::vector<LiveQos> qos = parse_qos(
-      "normal|||\nqos_gpu-dev|02:00:00|gres/gpu=32,node=8|10\nlong|4-04:00:00|cpu=1|x\n"
-      "two|columns\n|1|2|3\n");
+      "normal||||\nqos_gpu-dev|02:00:00|gres/gpu=32,node=8|10|DenyOnLimit,OverPartQOS\n"
+      "long|4-04:00:00|cpu=1|x|PartitionTimeLimit,PartitionMaxNodes\n"
+      "two|columns\n|1|2|3|4\n");
   ASSERT_EQ(qos.size(), 3U);
   EXPECT_EQ(qos[0].name, "normal");
   EXPECT_FALSE(qos[0].max_time || qos[0].max_nodes || qos[0].max_gpus || qos[0].max_jobs);
@@ -95,6 +97,9 @@ TEST(LiveCluster, ReadsQosOfSacctmgr) {
   EXPECT_EQ(qos[1].max_jobs, 10);
   EXPECT_EQ(qos[2].max_time, hours(100));
   EXPECT_FALSE(qos[2].max_gpus || qos[2].max_jobs);
+  EXPECT_TRUE(qos[1].goes_first && !qos[1].passes_max_time && !qos[1].passes_max_nodes);
+  EXPECT_TRUE(!qos[2].goes_first && qos[2].passes_max_time && qos[2].passes_max_nodes);
+  EXPECT_FALSE(qos[2].passes_min_nodes);
 }
 
 TEST(LiveCluster, LeavesOutWhatItCannotRead) {
@@ -145,6 +150,16 @@ TEST(LiveSource, AsksTheLibraryOnlyWhereThereIsASlurmConf) {
   EXPECT_THAT(choose_live_source(facts).reason, testing::HasSubstr("no slurm.conf"));
   facts.has_scontrol = false;
   EXPECT_EQ(choose_live_source(facts).way, LiveWay::kNone);
+}
+
+TEST(LiveSource, OpensNoLibraryWithoutASlurmConf) {
+  Environment environment;
+  environment.set("SLURM_CONF", "/no/such.conf");
+  const SlurmFacts facts = read_slurm_facts(environment);
+  if (!facts.conf.empty()) GTEST_SKIP() << facts.conf << " is here";
+  EXPECT_EQ(facts.library_problem, "");
+  if (facts.library.empty()) return;
+  EXPECT_EQ(::dlopen(facts.library.c_str(), RTLD_LAZY | RTLD_NOLOAD), nullptr);
 }
 
 TEST(LiveSource, AsksTheCommandsWhereTheLibraryIsAnother) {

@@ -16,6 +16,14 @@ TEST(Pace, GrowsUntilSomethingChanges) {
   EXPECT_EQ(pace.next().count(), 1000);
 }
 
+TEST(Submission, SaysThatTheJobOfASilentSbatchMayBeQueued) {
+  const Status silence = describe_silence("/w/run-1", std::chrono::seconds(180));
+  EXPECT_EQ(silence.code(), Code::kTimeout);
+  EXPECT_EQ(silence.message(),
+            "sbatch gave no answer in 180 s and was killed; the job may be queued all the same: "
+            "'squeue --me' shows it, and /w/run-1/command.sh submits it again where it does not");
+}
+
 TEST(Submission, LeavesOutWhatAnOuterJobSaidOfItself) {
   const Environment inside({{"SLURM_JOB_ID", "1"},
                             {"SLURM_CPUS_PER_TASK", "4"},

@@ -79,6 +79,24 @@ TEST(MemoryEvents, KnowsOfAHostThatRanOutOfMemory) {
             ", probably out of memory: the kernel has just killed a process of this host for that");
 }
 
+TEST(MemoryEvents, ForgetsKillsOfLongAgo) {
+  const FakeMachine machine;
+  machine.write("/proc/vmstat", "oom_kill 4\n");
+  MemoryEvents memory(machine.root());
+  const auto after = [start = memory.next().time() - std::chrono::seconds(5)](int seconds) {
+    return start + std::chrono::seconds(seconds);
+  };
+  machine.write("/proc/vmstat", "oom_kill 5\n");
+  memory.advance(after(5));
+  EXPECT_EQ(memory.next().time(), after(10));
+  memory.advance(after(6));
+  memory.advance(after(10));
+  EXPECT_EQ(memory.explain_kill(), "");
+  machine.write("/proc/vmstat", "oom_kill 6\n");
+  memory.advance(after(15));
+  EXPECT_NE(memory.explain_kill(), "") << "its process may end a moment later";
+}
+
 TEST(MemoryEvents, SaysNothingWhereNothingIsCounted) {
   const FakeMachine machine;
   MemoryEvents memory(machine.root());

@@ -6,14 +6,20 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+
+#include "base/descriptor_limit.h"
 
 namespace hvd {
 namespace {
@@ -57,6 +63,48 @@ TEST_F(OutputFilesTest, WritesWhatItIsGiven) {
   EXPECT_TRUE(files.next().is_forever());
 }
 
+/// In a process of its own, whose limit stays lowered: more files than may be open.
+void write_more_files_than_may_be_open(const std::string& folder,
+                                       const std::shared_ptr<UniqueFd>& wake, rlim_t hard) {
+  constexpr int kRanks = 300;
+  const rlimit limit{.rlim_cur = 256, .rlim_max = hard};
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) std::_Exit(2);
+  OutputFiles files(folder, wake);
+  if (!files.start({}, wait_for).is_ok()) std::_Exit(3);
+  for (const std::string text : {"one\n", "two\n"}) {
+    for (int rank = 0; rank < kRanks; ++rank) files.add(rank, "out", text);
+  }
+  files.finish();
+  while (!files.is_empty()) (void)wait_for(wake->get());
+  const std::string complaint = files.take_complaint(Clock::now());
+  if (!complaint.empty()) std::fprintf(stderr, "%s\n", complaint.c_str());
+  for (int rank = 0; rank < kRanks; ++rank) {
+    std::ifstream file(folder + "/latest/rank-" + std::to_string(rank) + ".out");
+    const std::string all{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (all != "one\ntwo\n") std::_Exit(4);
+  }
+  std::_Exit(complaint.empty() ? 0 : 5);
+}
+
+TEST_F(OutputFilesTest, WritesMoreFilesThanMayBeOpen) {
+  const rlim_t high = descriptor_limit().hard;
+  EXPECT_EXIT(write_more_files_than_may_be_open(folder_, wake_, high), testing::ExitedWithCode(0),
+              "");
+  EXPECT_EXIT(write_more_files_than_may_be_open(folder_, wake_, 256), testing::ExitedWithCode(0),
+              "");
+}
+
+TEST_F(OutputFilesTest, ReportsAFileThatCannotBeClosed) {
+  SinkTarget target(folder_ + "/file");
+  ASSERT_EQ(target.open(), 0);
+  ASSERT_EQ(::close(target.fd), 0);
+  EXPECT_EQ(target.close(), EBADF);
+  EXPECT_EQ(target.close(), 0) << "it is closed";
+  SinkTarget shared(wake_->get());
+  EXPECT_EQ(shared.close(), 0);
+  EXPECT_TRUE(::eventfd_write(wake_->get(), 1) == 0) << "others have it still";
+}
+
 TEST_F(OutputFilesTest, RefusesAFolderThatCannotBeMade) {
   std::ofstream(folder_ + "/file") << "x";
   OutputFiles files(folder_ + "/file/below", wake_);
@@ -74,6 +122,7 @@ TEST_F(OutputFilesTest, ComplainsOnceOfAFullDisk) {
   files.add(0, "out", "lost\n");
   await_written(files);
   EXPECT_EQ(files.take_complaint(Clock::now()), "");
+  EXPECT_TRUE(files.has_failed());
 }
 
 TEST_F(OutputFilesTest, HoldsNobodyUpWhereAFileDoesNotAnswerAndSaysSo) {

@@ -53,6 +53,26 @@ TEST(OutputLines, EndsEachPieceOfALineThatItCuts) {
   EXPECT_EQ(feed(tasks, "7: of the line\n1: next\n"), "[2] 7: of the line\n[1] next\n");
 }
 
+TEST(OutputLines, CutsNoCharacterInTwo) {
+  const std::string euro = "\xE2\x82\xAC";
+  OutputLines lines(0, OutputStyle{});
+  EXPECT_EQ(feed(lines, std::string((64 << 10) - 1, 'x') + euro.substr(0, 2)),
+            "[0] " + std::string((64 << 10) - 1, 'x') + "\n");
+  EXPECT_EQ(feed(lines, euro.substr(2) + "\n"), "[0] " + euro + "\n");
+  (void)feed(lines, std::string(499, 'y') + euro + "\n");
+  EXPECT_EQ(lines.last_lines(0).back(), std::string(499, 'y'));
+  (void)feed(lines, std::string(498, 'y') + "\xF0\x9F\x98\x80\n");
+  EXPECT_EQ(lines.last_lines(0).back(), std::string(498, 'y'));
+  (void)feed(lines, std::string(497, 'y') + euro + "z\n");
+  EXPECT_EQ(lines.last_lines(0).back(), std::string(497, 'y') + euro);
+  (void)feed(lines, std::string(600, '\x80') + "\n");
+  EXPECT_EQ(lines.last_lines(0).back(), std::string(500, '\x80')) << "not UTF-8";
+  (void)lines.feed("a" + euro.substr(0, 1));
+  EXPECT_EQ(lines.take_open().front().text, "a");
+  EXPECT_TRUE(lines.take_open().empty());
+  EXPECT_EQ(lines.feed(euro.substr(1) + "\n").front().text, euro + "\n");
+}
+
 TEST(OutputLines, PassesBytesWithoutPrefix) {
   OutputLines lines(0, OutputStyle{.prefix = false});
   const std::vector<OutputLine> passed = lines.feed("a\rb");
