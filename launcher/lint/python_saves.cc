@@ -304,20 +304,20 @@ std::vector<PythonSave> saves_of(const PythonScript& script, const PythonValues&
 }
 
 bool is_of_process(const PythonValues& values, std::size_t line_index, TokenRange file) {
-  constexpr std::array<std::string_view, 12> kOwn{"BytesIO",
-                                                  "StringIO",
-                                                  "NamedTemporaryFile",
-                                                  "TemporaryFile",
-                                                  "SpooledTemporaryFile",
-                                                  "TemporaryDirectory",
-                                                  "mkstemp",
-                                                  "mkdtemp",
-                                                  "mktemp",
-                                                  "getpid",
-                                                  "uuid4",
-                                                  "uuid1"};
+  constexpr std::array<std::string_view, 12> kPerRank{"BytesIO",
+                                                      "StringIO",
+                                                      "NamedTemporaryFile",
+                                                      "TemporaryFile",
+                                                      "SpooledTemporaryFile",
+                                                      "TemporaryDirectory",
+                                                      "mkstemp",
+                                                      "mkdtemp",
+                                                      "mktemp",
+                                                      "getpid",
+                                                      "uuid4",
+                                                      "uuid1"};
   return values.any(line_index, file, [&](const PythonLine& line, std::size_t at) {
-    return is_name(line.tokens[at]) && is_listed(kOwn, line.tokens[at].text);
+    return is_name(line.tokens[at]) && is_listed(kPerRank, line.tokens[at].text);
   });
 }
 
