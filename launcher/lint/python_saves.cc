@@ -304,7 +304,7 @@ std::vector<PythonSave> saves_of(const PythonScript& script, const PythonValues&
 }
 
 bool is_of_process(const PythonValues& values, std::size_t line_index, TokenRange file) {
-  constexpr std::array<std::string_view, 12> kPerRank{"BytesIO",
+  constexpr std::array<std::string_view, 12> kPrivate{"BytesIO",
                                                       "StringIO",
                                                       "NamedTemporaryFile",
                                                       "TemporaryFile",
@@ -317,7 +317,7 @@ bool is_of_process(const PythonValues& values, std::size_t line_index, TokenRang
                                                       "uuid4",
                                                       "uuid1"};
   return values.any(line_index, file, [&](const PythonLine& line, std::size_t at) {
-    return is_name(line.tokens[at]) && is_listed(kPerRank, line.tokens[at].text);
+    return is_name(line.tokens[at]) && is_listed(kPrivate, line.tokens[at].text);
   });
 }
 
