@@ -4,14 +4,14 @@
 # anything else (failed). The build trees are kept for the next run.
 #   build-clang  clang: warnings, AddressSanitizer, UndefinedBehaviorSanitizer, the fuzz targets, all from one tree
 #   build-tidy   the commands that clang-tidy reads; nothing is compiled
-#   build-tsan   gcc's ThreadSanitizer, without the launcher, which has one thread
+#   build-tsan   gcc's ThreadSanitizer, without the launcher
 #   build-static a static hvdrun
 # shellcheck disable=SC2154  # root and build come from lib.sh
 clang_tree=$root/build-clang
 # Lines of the program, and no more: the rest of the debug information costs as much as the optimisation.
 sanitized_options=(-Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false)
 
-# What runs under sanitizers. The launcher has one thread; what it reads from others is fuzzed.
+# What runs under sanitizers. The launcher's programs do not: its threads only write output, and its readers are fuzzed.
 sanitized=(--suite unit --suite world --no-suite launcher)
 
 # sanitized_tests DIR command-prefix... -- option of meson test...

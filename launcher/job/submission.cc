@@ -75,9 +75,7 @@ Environment submission_environment(const Environment& environment) {
   }
   for (const std::string& name : marked_for_other_steps(environment, "")) outside.unset(name);
   if (environment.has(launch_env::kRank)) {  // then these are of the same rank
-    for (const std::string_view name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
-      outside.unset(name);
-    }
+    for (const std::string_view name : kTorchIdentity) outside.unset(name);
   }
   if (!environment.has("SLURM_JOB_ID")) return outside;
   for (const auto& [name, value] : environment.variables()) {

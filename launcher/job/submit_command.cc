@@ -84,8 +84,10 @@ Result<std::string> submit(const PreparedJob& job, const JobOptions& options,
     std::error_code failure;
     std::filesystem::create_directories(output, failure);
     if (failure) {
-      return error(Code::kSystem, "cannot make {}, the folder of --output: {}", output,
-                   failure.message());
+      print_message(
+          format_text("warning: {}, the folder of --output, cannot be made here: {}; "
+                      "where the nodes do not have it, the job ends without a word",
+                      output, failure.message()));
     }
   }
   LaunchFiles files;

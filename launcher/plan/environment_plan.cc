@@ -108,9 +108,15 @@ void add_identity(const RankPlacement& rank, const Placement& placement, Variabl
   }
 }
 
+/// True where a node has more ranks than GPUs that each of them sees, and has any.
+bool sees_few_gpus(const RankPlacement& rank, const Placement& placement, bool one_gpu) {
+  const int seen = one_gpu && rank.gpu ? 1 : placement.gpus_per_node;
+  return seen > 0 && seen < rank.local_size;
+}
+
 /// Who the rank is by the names that torchrun gives: torch.distributed, Accelerate and others read
 /// them. What the user typed or exported for the ranks stands.
-void offer_torch_identity(const RankPlacement& rank, const Placement& placement,
+void offer_torch_identity(const RankPlacement& rank, const Placement& placement, bool one_gpu,
                           const Environment& user, const std::string& step, const Variables& shared,
                           Variables& variables) {
   const bool is_task = placement.way == Way::kTask;
@@ -122,6 +128,12 @@ void offer_torch_identity(const RankPlacement& rank, const Placement& placement,
     variables.push_back({std::string(name), std::to_string(number), "default",
                          std::string(why) + ", for torch.distributed", false});
   };
+  // What the user says of the place and does not fit would contradict the rest.
+  const auto fits = [&](std::string_view name, int number) {
+    const auto given = user.get(name);
+    return !is_task || !given || !placement.knows_places || *given == std::to_string(number);
+  };
+  if (!fits("LOCAL_RANK", rank.local_rank) || !fits("LOCAL_WORLD_SIZE", rank.local_size)) return;
   if (placement.size > 0 && !is_given("RANK") && !is_given("WORLD_SIZE")) {
     offer_number("RANK", rank.rank, "rank of the job");
     offer_number("WORLD_SIZE", placement.size, "ranks of the job");
@@ -131,7 +143,8 @@ void offer_torch_identity(const RankPlacement& rank, const Placement& placement,
           ours(launch_env::kRankOf, mark_rank(step, rank.rank), "whose RANK it is"));
     }
   }
-  if (!placement.knows_places) return;
+  // It chooses the GPU in scripts for torchrun, whose ranks see all of their node.
+  if (!placement.knows_places || sees_few_gpus(rank, placement, one_gpu)) return;
   offer_number("LOCAL_RANK", rank.local_rank, "rank on its node");
   offer_number("LOCAL_WORLD_SIZE", rank.local_size, "ranks on its node");
 }
@@ -304,7 +317,9 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
   offer_machine(machine, user, placement.way, plan);
   offer_local_master(job, user, plan.all);
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
-    offer_torch_identity(placement.ranks[i], placement, user, step, plan.all, plan.each_rank[i]);
+    offer_torch_identity(placement.ranks[i], placement,
+                         options.gpu_visibility == GpuVisibility::kOne, user, step, plan.all,
+                         plan.each_rank[i]);
   }
   // Jobs that this one starts inside its ranks need a port of their own.
   const std::string mark = mark_masters(plan.all, user, step.empty() ? job.marker : step);

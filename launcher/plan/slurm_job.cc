@@ -79,7 +79,8 @@ Status refuse_left_over(const Identity& identity, const Environment& environment
       std::find_if(kLaunchSources.begin(), kLaunchSources.end(),
                    [&](const LaunchSource& one) { return one.name == identity.source; });
   const bool is_alive = source == kLaunchSources.end() || source->layer == LauncherLayer::kMpirun ||
-                        environment.has(launch_env::kStore);
+                        source->layer == LauncherLayer::kFlux || environment.has("PMI_FD") ||
+                        environment.has("PMI_PORT") || environment.has(launch_env::kStore);
   const auto job = read_slurm_job(environment);
   if (is_alive || !job.is_ok()) return Status::ok();
   const auto& tasks = job.value().tasks_per_node;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "topology/launch_env.h"
+
 namespace hvd {
 namespace {
 
@@ -10,6 +12,14 @@ namespace {
 constexpr std::chrono::milliseconds kCauseLimit{500};
 
 }  // namespace
+
+void EndOrder::loses(int by, int lost) {
+  if (lost == launch_env::kNobodyLost) {
+    lost_by_.erase(by);
+  } else {
+    lost_by_[by] = lost;
+  }
+}
 
 void EndOrder::ended(const RankEnded& report, Clock::time_point now) {
   waiting_.push_back({report, now + kCauseLimit});
@@ -43,8 +53,11 @@ std::optional<int> EndOrder::loss_of(int rank) const {
 }
 
 std::optional<std::pair<int, int>> EndOrder::any_loss() const {
-  if (lost_by_.empty()) return std::nullopt;
-  return *lost_by_.begin();
+  // A program that gives up by itself is its own loss.
+  const auto found = std::find_if(lost_by_.begin(), lost_by_.end(),
+                                  [](const auto& loss) { return loss.first != loss.second; });
+  if (found == lost_by_.end()) return std::nullopt;
+  return *found;
 }
 
 Deadline EndOrder::next() const {

@@ -18,15 +18,15 @@ namespace hvd {
 /// failed one that said whom it lost waits for that rank's end, a short while. Not thread-safe.
 class EndOrder {
  public:
-  /// Rank `by` has lost rank `lost`.
-  void loses(int by, int lost) { lost_by_[by] = lost; }
+  /// Rank `by` has lost rank `lost`; launch_env::kNobodyLost: it has started with all of them.
+  void loses(int by, int lost);
   /// A rank ended.
   void ended(const RankEnded& report, Clock::time_point now);
   /// The ends whose time has come, in the order in which they count.
   std::vector<RankEnded> take(Clock::time_point now);
   /// Whom a rank has lost; none: it did not say so.
   std::optional<int> loss_of(int rank) const;
-  /// A rank that has lost another one; none: no rank did.
+  /// A rank that has lost another one, and that one; none: no rank did.
   std::optional<std::pair<int, int>> any_loss() const;
   /// When `take` has more to give even if nothing else happens.
   Deadline next() const;

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -316,14 +317,14 @@ class Supervisor {
 
   /// The rank for which another one gave up, where that one did not fail itself; "": there is none.
   std::string lost_before(int rank) const {
+    std::set<int> seen{rank};
     std::optional<int> lost = ends_.loss_of(rank);
-    // At most once around: ranks may have lost each other.
-    for (std::size_t i = 0; lost && i < commands_.size(); ++i) {
+    while (lost && seen.insert(*lost).second) {
       const auto next = ends_.loss_of(*lost);
       if (!next) break;
       lost = next;
     }
-    if (!lost || *lost == rank || *lost < 0) return {};
+    if (!lost || *lost < 0 || ends_.loss_of(*lost)) return {};  // some have lost each other
     const auto index = static_cast<std::size_t>(*lost);
     if (index >= commands_.size()) return {};
     const auto end = ways_of_end_.find(index);
@@ -340,8 +341,8 @@ class Supervisor {
     if (ending_.exit_code() != 0 || ending_.is_told() || !loss) return;
     say(
         format_text("warning: rank {} lost rank {}, and all programs ended with exit code 0\n"
-                    "hint: a pipe in a shell hides the exit code of what is before it: `set -o "
-                    "pipefail` in bash",
+                    "hint: where the program did not mean that: a pipe in a shell hides the exit "
+                    "code of what is before it (bash: `set -o pipefail`)",
                     loss->first, loss->second));
   }
 

@@ -21,7 +21,8 @@ namespace hvd {
 namespace {
 
 constexpr std::string_view kTicketMark = "hvd-ticket-2";
-/// So long a rank takes a file that is no ticket, and cannot be one, for a leftover.
+/// A file that cannot be a ticket (a link, another user's) is taken for a leftover for this long,
+/// one that is none as long as the start may take.
 constexpr std::chrono::seconds kLeftOverTime{10};
 constexpr std::size_t kMaxTicketBytes = 16384;
 

@@ -91,9 +91,7 @@ std::optional<Status> StoreBoard::unheard_failure(int rank) {
       first = &failure;
     }
   }
-  if (first != nullptr) return first->why;
-  if (ended_.empty()) return std::nullopt;
-  return ended_.begin()->second;
+  return first != nullptr ? std::optional(first->why) : ended_;
 }
 
 std::optional<Status> StoreBoard::check_entry(const Round& round, const Request& request) const {
@@ -178,6 +176,10 @@ void StoreBoard::answer_round(const RoundKey& key, const Status& why,
 std::vector<StoreBoard::Answer> StoreBoard::fail_joining(int rank, const Status& why) {
   failures_.insert_or_assign(rank, Failure{++last_failure_, why});
   if (rank != kStoreItself) heard_[rank] = last_failure_;
+  return answer_joining(why);
+}
+
+std::vector<StoreBoard::Answer> StoreBoard::answer_joining(const Status& why) {
   std::vector<Answer> answers;
   std::vector<RoundKey> keys;
   for (const auto& [key, round] : rounds_) {
@@ -192,10 +194,10 @@ std::vector<StoreBoard::Answer> StoreBoard::fail_joining(const Status& why) {
 }
 
 std::vector<StoreBoard::Answer> StoreBoard::rank_ended(int rank, const Status& why) {
-  ended_.emplace(rank, why);
-  // What it said itself, or what ended with it, is the cause.
-  if (failures_.contains(rank)) return {};
-  return fail_joining(rank, why);
+  if (!ended_) ended_ = why;
+  // What it said itself, or what ended with it, is the cause; who has heard that may wait again.
+  const auto said = failures_.find(rank);
+  return said == failures_.end() ? fail_joining(rank, why) : answer_joining(said->second.why);
 }
 
 std::vector<StoreBoard::Answer> StoreBoard::fail_attempt(Attempt attempt, const Status& why) {

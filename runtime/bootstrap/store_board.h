@@ -91,6 +91,7 @@ class StoreBoard {
   std::vector<Answer> complete(const RoundKey& key);
   /// Remembers the failure and answers all that wait to join.
   std::vector<Answer> fail_joining(int rank, const Status& why);
+  std::vector<Answer> answer_joining(const Status& why);
   std::vector<Answer> fail_attempt(Attempt attempt, const Status& why);
   void answer_round(const RoundKey& key, const Status& why, std::vector<Answer>& answers);
   std::vector<Answer> leave(Client client);
@@ -105,7 +106,7 @@ class StoreBoard {
   std::map<Client, Attempt> watching_;
   std::map<int, Failure> failures_;     ///< Before all have joined, by rank; -1: of the store.
   std::map<int, std::uint64_t> heard_;  ///< The last failure that each rank was told of.
-  std::map<int, Status> ended_;         ///< Ranks whose processes are no more.
+  std::optional<Status> ended_;         ///< Of the first rank whose process is no more.
   Attempt last_attempt_ = 0;
   std::uint64_t last_failure_ = 0;
 };

@@ -76,6 +76,7 @@ class Loop {
 
   Deadline next_deadline(bool draining) const {
     Deadline next = board_.next_deadline();
+    if (!waiting_again_.empty()) next = Deadline::at(Clock::now());
     if (draining) next = next.earlier(Deadline::after(std::chrono::milliseconds(50)));
     for (const auto& [id, connection] : connections_) {
       if (connection.handshake) next = next.earlier(connection.proven_by);
@@ -110,6 +111,7 @@ class Loop {
       if (waits[i + others].revents != 0) serve(ids[i]);
     }
     if (waits[2].revents != 0) take_news();
+    for (const auto id : std::exchange(waiting_again_, {})) serve(id);
     answer(board_.expire());
     drop_silent();
     return true;
@@ -229,7 +231,11 @@ class Loop {
       Bytes& unsent = found->second.unsent;
       unsent.insert(unsent.end(), prefix.bytes().begin(), prefix.bytes().end());
       unsent.insert(unsent.end(), message.begin(), message.end());
-      if (!flush(found->second)) drop(client);
+      if (!flush(found->second)) {
+        drop(client);
+      } else if (unsent.empty() && !found->second.received.empty()) {
+        waiting_again_.push_back(client);  // for what it asked meanwhile
+      }
     }
   }
 
@@ -269,6 +275,7 @@ class Loop {
   std::map<StoreBoard::Client, Connection> connections_;
   StoreBoard::Client next_id_ = 1;
   StoreBoard board_;
+  std::vector<StoreBoard::Client> waiting_again_;
   bool refused_one_ = false;
   bool raised_ = false;     ///< The limit of descriptors, since the last connection was taken.
   bool exhausted_ = false;  ///< It was said.

@@ -20,6 +20,7 @@
 #include "bootstrap/kept_meeting.h"
 #include "c/backend_table.h"
 #include "c/loss_notice.h"
+#include "topology/launch_env.h"
 
 namespace hvd {
 
@@ -173,8 +174,8 @@ Status Process::start(const Settings& settings) {
   EngineOptions engine_options = settings.engine;
   engine_options.gpus = state_->gpus.get();
   engine_options.first_handle = (state_->starts++ << kHandleBits) + 1;
-  engine_options.on_loss = [notice = loss_notice(environment, wiring.rank),
-                            session = mpi.session](int lost) {
+  const auto notice = loss_notice(environment, wiring.rank);
+  engine_options.on_loss = [notice, session = mpi.session](int lost) {
     if (session != nullptr) session->mark_lost();
     if (notice) notice(lost);
   };
@@ -184,6 +185,7 @@ Status Process::start(const Settings& settings) {
     if (mpi.session != nullptr) mpi.session->mark_lost();  // the others may have started
     return started.status();
   }
+  if (notice) notice(launch_env::kNobodyLost);  // a job that was elastic enough goes on
   std::shared_ptr<Engine> engine = std::move(started).value();
   state_->mpi = mpi.session;
   Lock lock(state_->mutex);

@@ -36,7 +36,7 @@ enum class Progress {
 class Task {
  public:
   virtual ~Task() = default;
-  /// Does at most one chunk of work (some 64 KiB) and never blocks or sleeps.
+  /// Does at most one chunk of work (some 64 KiB) and never blocks or sleeps: some 0.2 ms at most.
   virtual Progress advance() = 0;
   /// The failure behind kFailed.
   virtual const Status& status() const = 0;

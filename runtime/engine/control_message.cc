@@ -58,7 +58,7 @@ struct Writer {
   }
   void operator()(const Shutdown&) {}
   void operator()(const Heartbeat&) {}
-  void operator()(const LastWords& m) { w.put_string(m.text); }
+  void operator()(const Farewell& m) { w.put_string(m.text); }
   void operator()(const SetAdded& m) {
     put_set(m.process_set);
     w.put_vector(m.ranks.words());
@@ -291,20 +291,20 @@ struct Reader {
     HVD_TRY_ASSIGN(const auto ranks, r.get<std::uint32_t>());
     return ControlMessage(Evicted{ranks});
   }
-  Result<ControlMessage> last_words() {
+  Result<ControlMessage> farewell() {
     HVD_TRY_ASSIGN(auto text, r.get_string());
-    return ControlMessage(LastWords{std::move(text)});
+    return ControlMessage(Farewell{std::move(text)});
   }
 };
 
 using ReadKind = Result<ControlMessage> (Reader::*)();
 constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
-    &Reader::announce,    &Reader::ready,    &Reader::partial,    &Reader::leave,
-    &Reader::define,      &Reader::run,      &Reader::failure,    &Reader::left,
-    &Reader::lost,        &Reader::shutdown, &Reader::heartbeat,  &Reader::set_added,
-    &Reader::set_removed, &Reader::joining,  &Reader::joined,     &Reader::join_end,
-    &Reader::urge,        &Reader::frozen,   &Reader::thawed,     &Reader::give_up,
-    &Reader::evict,       &Reader::evicted,  &Reader::last_words,
+    &Reader::announce,    &Reader::ready,    &Reader::partial,   &Reader::leave,
+    &Reader::define,      &Reader::run,      &Reader::failure,   &Reader::left,
+    &Reader::lost,        &Reader::shutdown, &Reader::heartbeat, &Reader::set_added,
+    &Reader::set_removed, &Reader::joining,  &Reader::joined,    &Reader::join_end,
+    &Reader::urge,        &Reader::frozen,   &Reader::thawed,    &Reader::give_up,
+    &Reader::evict,       &Reader::evicted,  &Reader::farewell,
 };
 
 }  // namespace

@@ -144,7 +144,7 @@ struct Shutdown {};
 /// Between nodes: I am alive.
 struct Heartbeat {};
 /// Between nodes: why my process is about to end; told once its connection has.
-struct LastWords {
+struct Farewell {
   std::string text;
 };
 
@@ -152,7 +152,7 @@ struct LastWords {
 using ControlMessage =
     std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left, Lost, Shutdown,
                  Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd, Urge, Frozen, Thawed,
-                 GiveUp, Evict, Evicted, LastWords>;
+                 GiveUp, Evict, Evicted, Farewell>;
 
 Bytes encode(const ControlMessage& message);
 /// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come

@@ -77,8 +77,8 @@ bool ControlTree::receive(Edge& edge, const std::function<void(int, ControlMessa
       drop(edge, message.status().message());
       break;
     }
-    if (auto* words = std::get_if<LastWords>(&message.value())) {
-      edge.last_words = std::move(words->text);
+    if (auto* farewell = std::get_if<Farewell>(&message.value())) {
+      edge.farewell = std::move(farewell->text);
     } else if (!std::holds_alternative<Heartbeat>(message.value())) {
       received(edge.from, std::move(message).value());
     }
@@ -137,9 +137,23 @@ void ControlTree::warn_of(Edge& edge, Clock::duration silence) {
       link.peer_rank(), link.peer_host(), std::chrono::duration<double>(silence).count());
 }
 
+/// What a neighbour said last may lie behind a connection that can no longer be written to.
+void ControlTree::take_farewell(Edge& edge) const {
+  for (int taken = 0; taken < kMostAtOnce && edge.farewell.empty(); ++taken) {
+    auto bytes = edge.link->receive();
+    if (!bytes.is_ok() || !bytes.value()) return;
+    auto message = decode_control_message(*bytes.value(), options_.size);
+    if (!message.is_ok()) return;
+    if (auto* farewell = std::get_if<Farewell>(&message.value())) {
+      edge.farewell = std::move(farewell->text);
+    }
+  }
+}
+
 void ControlTree::drop(Edge& edge, std::string text) {
   const int rank = edge.link->link().peer_rank();
-  if (!edge.last_words.empty()) text = edge.last_words;
+  take_farewell(edge);
+  if (!edge.farewell.empty()) text = edge.farewell;
   losses_.push_back({rank, format_text("rank {} on host {} is lost: {}", rank,
                                        edge.link->link().peer_host(), text)});
   edge.link->link().shut_down();

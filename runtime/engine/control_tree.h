@@ -69,11 +69,12 @@ class ControlTree {
     Clock::time_point heard;
     Clock::time_point spoke;
     bool has_warned = false;  ///< Of this silence.
-    std::string last_words = {};
+    std::string farewell = {};
   };
 
   void send(Edge& edge, const Bytes& message);
   bool receive(Edge& edge, const std::function<void(int, ControlMessage)>& received);
+  void take_farewell(Edge& edge) const;
   void drop(Edge& edge, std::string text);
   /// True when the neighbour's process has been silent for too long.
   bool is_mute(Edge& edge);

@@ -172,12 +172,15 @@ void Negotiation::spread_loss(int rank, const std::string& text) {
 
 void Negotiation::leave_farewell(std::string_view text) {
   Board::Member& member = board_.members[static_cast<std::size_t>(place_.local_rank)];
-  const std::size_t length = std::min(text.size(), member.farewell.size());
+  std::size_t length = std::min(text.size(), member.farewell.size());
+  // Not in the middle of a character.
+  while (length > 0 && length < text.size() && (text[length] & 0xC0) == 0x80) --length;
+  text = text.substr(0, length);
   std::copy_n(text.begin(), length, member.farewell.begin());
   // release: pairs with the acquire in farewell_of(); publishes the text.
   member.farewell_length.store(static_cast<std::uint32_t>(length), std::memory_order_release);
   // The ranks of other nodes see the end of a connection, which says nothing.
-  if (is_leader()) tree_.flood(LastWords{std::string(text)});
+  if (is_leader()) tree_.flood(Farewell{std::string(text)});
 }
 
 std::string Negotiation::farewell_of(int local_rank) const {

@@ -29,8 +29,10 @@ inline constexpr std::string_view kBackend = "HVD_BACKEND";
 /// Unique per job; descendants are found by it when all must go.
 inline constexpr std::string_view kJobMarker = "HVD_JOB_MARKER";
 /// "FD:INODE" of a pipe that hvdrun reads: a rank that loses a peer writes "RANK LOST\n" into it,
-/// so that hvdrun names the peer first, however the ends of the two are ordered.
+/// so that hvdrun names the peer first, however the ends of the two are ordered; kNobodyLost once
+/// it has started, with all of them.
 inline constexpr std::string_view kLossPipe = "HVD_LOSS_PIPE";
+inline constexpr int kNobodyLost = -1;
 /// "JOB.STEP/ADDRESS:PORT": MASTER_ADDR and MASTER_PORT of these values are hvdrun's, for the tasks
 /// of that Slurm step, and not the user's own. Either may be empty.
 inline constexpr std::string_view kMasterOf = "HVD_MASTER_OF";

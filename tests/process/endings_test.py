@@ -118,7 +118,7 @@ class WhoWasIt(unittest.TestCase):
         done = self.run_leaving("bash", "-c", script, LEAVES)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, "hvdrun: warning: rank [02] lost rank 1, and all programs")
-        self.assertIn("set -o pipefail", done.stderr)
+        self.assertIn("`set -o pipefail`", done.stderr)
 
 
 class GraceToSave(unittest.TestCase):

@@ -226,6 +226,17 @@ TEST(StoreBoard, WhatARankSaidBeforeItsEndIsTheCause) {
   EXPECT_EQ(talk.heard(1), "system error no memory");
 }
 
+TEST(StoreBoard, WhoWaitsAgainAfterAFailureHearsOfTheEnd) {
+  Talk talk;
+  talk.join(1, 0, 2);
+  talk.fail(2, 1, 2, "no memory");
+  EXPECT_EQ(talk.heard(1), "system error no memory");
+  talk.join(3, 0, 2);
+  EXPECT_EQ(talk.heard(3), "") << "rank 1 may try again";
+  talk.end(1, "rank 1 has ended");
+  EXPECT_EQ(talk.heard(3), "system error no memory");
+}
+
 TEST(StoreBoard, TellsAllThatTheStoreHasNoRoom) {
   Talk talk;
   talk.join(0, 0, 3);

@@ -35,7 +35,7 @@ std::vector<ControlMessage> one_of_each() {
           GiveUp{"text"},
           Evict{{18, 19}},
           Evicted{20},
-          LastWords{"its program ended with ValueError"}};
+          Farewell{"its program ended with ValueError"}};
 }
 
 TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {

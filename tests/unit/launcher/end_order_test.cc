@@ -61,5 +61,16 @@ TEST(EndOrder, ARankMayNameItself) {
   EXPECT_EQ(taken(order, now), std::vector<int>{1});
 }
 
+TEST(EndOrder, ForgetsALossOnceTheRankHasStartedAgain) {
+  EndOrder order;
+  order.loses(0, 2);
+  order.loses(2, 2);
+  EXPECT_EQ(order.loss_of(0), 2);
+  EXPECT_EQ(order.any_loss(), std::pair(0, 2));
+  order.loses(0, -1);
+  EXPECT_EQ(order.loss_of(0), std::nullopt);
+  EXPECT_EQ(order.any_loss(), std::nullopt) << "who gives up by itself has lost nobody";
+}
+
 }  // namespace
 }  // namespace hvd

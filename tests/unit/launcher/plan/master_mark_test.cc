@@ -153,6 +153,28 @@ TEST(RankMark, IsMissingWhereTheUserSaysWhoTheRankIs) {
               AllOf(Contains("WORLD_SIZE=2"), Not(Contains(StartsWith("RANK=")))));
 }
 
+TEST(RankMark, IsMissingWhereThePlaceOfTheUserIsAnotherOne) {
+  // A batch shell's `export LOCAL_RANK=$SLURM_LOCALID`, seen by all tasks.
+  const auto lines = started_with(srun_task({{"LOCAL_RANK", "3"}}));
+  EXPECT_THAT(lines, AllOf(Contains("LOCAL_RANK=3"), Each(Not(StartsWith("RANK="))),
+                           Each(Not(StartsWith("HVD_RANK_OF=")))));
+}
+
+TEST(RankMark, LeavesTheGpuToTasksThatSeeTheirOwnAlone) {
+  const Variables one_gpu{{"CUDA_VISIBLE_DEVICES", "0"},
+                          {"SLURM_NODEID", "0"},
+                          {"SLURM_LOCALID", "1"},
+                          {"SLURM_STEP_NUM_NODES", "1"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2"},
+                          {"SLURM_STEP_NODELIST", "n1"},
+                          {"SLURM_STEP_GPUS", "1"},
+                          {"SLURM_GPUS_ON_NODE", "2"}};
+  EXPECT_THAT(started_with(srun_task(one_gpu)),
+              AllOf(Contains("RANK=1"), Each(Not(StartsWith("LOCAL_RANK=")))));
+  const auto all = with(one_gpu, {{"CUDA_VISIBLE_DEVICES", "0,1"}, {"SLURM_STEP_GPUS", "0,1"}});
+  EXPECT_THAT(started_with(srun_task(all)), Contains("LOCAL_RANK=1"));
+}
+
 TEST(RankMark, MakesWayInAnotherStepAndInAnotherJob) {
   const Variables left{
       {"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
