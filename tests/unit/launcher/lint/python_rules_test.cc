@@ -164,6 +164,22 @@ TEST(PythonTokens, KnowTheNamesInFormattedStrings) {
   EXPECT_TRUE(names_in_braces("{").empty());
 }
 
+TEST(PythonScript, GivesEachStatementALineOfItsOwn) {
+  const PythonScript script = parse_python(
+      "if a: b; c()\nelse: d\nx = {1: 2}; y = z[1:2]\ndef f(n: int = 3) -> int: yield n\n"
+      "case = lambda v: v\ncase: int = 1\nfor e in (lambda: 1, 2): pass\nasync def g(): h\n");
+  std::string lines;
+  for (const PythonLine& line : script.lines) {
+    lines += std::to_string(line.line) + "/" + std::to_string(line.indent) + " ";
+    for (const PythonToken& token : line.tokens) lines += token.text;
+    lines += "\n";
+  }
+  EXPECT_EQ(lines,
+            "1/0 ifa:\n1/1 b\n1/1 c()\n2/0 else:\n2/1 d\n3/0 x={1:2}\n3/0 y=z[1:2]\n"
+            "4/0 deff(n:int=3)->int:\n4/1 yieldn\n5/0 case=lambdav:v\n6/0 case:int=1\n"
+            "7/0 forein(lambda:1,2):\n7/1 pass\n8/0 asyncdefg():\n8/1 h\n");
+}
+
 TEST(PythonScript, KnowsWhoIsCalled) {
   const PythonScript script = parse_python(
       "import torch\nimport torch.nn as nn, os\nfrom torch.utils.data import (\n  DataLoader as "
