@@ -169,7 +169,10 @@ constexpr std::array kRules = std::to_array<LintRule>({
      false},
     {"sampler-without-rank", kError, "A DistributedSampler that is not told the rank",
      "it asks torch.distributed for rank and size, which the program does not start", false},
-    {"gpu-by-rank", kError, "A GPU chosen by rank()", "local_rank() counts the ranks of a node",
+    {"gpu-by-rank", kError, "A GPU chosen by rank()",
+     "set_device(), .cuda(), .to(), device= and CUDA_VISIBLE_DEVICES; local_rank() counts the "
+     "ranks "
+     "of a node",
      false},
     {"unscaled-rate", kNote, "A learning rate that does not know the number of ranks",
      "the batch grows with the ranks; many optimizers want a larger rate with it", false},

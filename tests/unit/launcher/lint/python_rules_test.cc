@@ -79,6 +79,58 @@ TEST(PythonRules, FindGpusThatAreChosenByTheRankOfTheJob) {
   }
 }
 
+TEST(PythonRules, FindGpusByTheRankOfTheJobWhereverTheyAreNamed) {
+  const PythonCase cases[] = {
+      {"m.to(f'cuda:{hvd.rank()}')\n", "error:9"},
+      {"rank = hvd.rank()\nm.to(rank, non_blocking=True)\n", "error:10"},
+      {"rank = int(hvd.rank())\nm.to(rank)\n", "error:10"},
+      {"torch.zeros(3, device=f'cuda:{hvd.rank()}')\n", "error:9"},
+      {"rank = hvd.rank()\ntorch.zeros(3, device=rank)\n", "error:10"},
+      {"torch.device('cuda:%d' % hvd.rank())\n", "error:9"},
+      {"rank = hvd.rank()\ntorch.device('cuda:{}'.format(rank))\n", "error:10"},
+      {"rank = hvd.rank()\ntorch.device('cuda', rank)\n", "error:10"},
+      {"import os\nos.environ['CUDA_VISIBLE_DEVICES'] = str(hvd.rank())\n", "error:10"},
+      {"import os\nos.environ['ROCR_VISIBLE_DEVICES'] = f'{hvd.rank()}'\n", "error:10"},
+      {"import os\nos.environ.update(CUDA_VISIBLE_DEVICES=str(hvd.rank()))\n", "error:10"},
+      {"import os\nos.putenv('CUDA_VISIBLE_DEVICES', str(hvd.rank()))\n", "error:10"},
+      {"import os\nos.environ.setdefault('CUDA_VISIBLE_DEVICES', str(hvd.rank()))\n", "error:10"},
+      {"args.rank = hvd.rank()\ntorch.cuda.set_device(args.rank)\n", "error:10"},
+      {"class A:\n  def f(self):\n    self.rank = hvd.rank()\n    m.to(self.rank)\n", "error:12"},
+      {"gpu = f'cuda:{hvd.rank()}'\nm.to(gpu)\n", "error:10"},
+      {"rank = hvd.rank()\ngpu = rank\ntorch.cuda.set_device(gpu)\n", "error:11"},
+      {"rank = hvd.rank()\ngpu = torch.device(f'cuda:{rank}' if a else 'cpu')\n", "error:10"},
+      {"import os\nrank = int(os.environ['RANK'])\ntorch.cuda.set_device(rank)\n", "error:11"},
+      {"import os\ntorch.cuda.set_device(int(os.getenv('SLURM_PROCID')))\n", "error:10"},
+      {"import torch.distributed as dist\nm.cuda(dist.get_rank())\n", "error:10"},
+      {"rank = hvd.rank()\nDDP(m, device_ids=[rank])\n", "error:10"},
+      {"torch.load('a', map_location=f'cuda:{hvd.rank()}')\n", "error:9"},
+      {"rank = hvd.rank()\nm.to(torch.device(f'cuda:{rank}'))\n", "error:10"},
+  };
+  for (const PythonCase& one : cases) {
+    EXPECT_EQ(seen("gpu-by-rank", right_program() + one.text), one.found) << one.text;
+  }
+}
+
+TEST(PythonRules, AllowGpusThatAreOfTheNode) {
+  for (const char* text : {
+           "torch.zeros(3, device=f'cuda:{hvd.local_rank()}')\n",
+           "rank = hvd.rank()\ntorch.zeros(3, device=device)\nm.to('cpu')\n",
+           "rank = hvd.rank()\nm.to(rank % 4)\ntorch.zeros(3, device=rank % 4)\n",
+           "rank = hvd.rank()\ngpu = rank % 4\ntorch.cuda.set_device(gpu)\n",
+           "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = str(hvd.local_rank())\n",
+           "import os\nos.environ['MY_RANK'] = str(hvd.rank())\n",
+           "import os\nrank = int(os.environ['LOCAL_RANK'])\ntorch.cuda.set_device(rank)\n",
+           "args.rank = hvd.rank()\ntorch.cuda.set_device(args.gpu)\n",
+           "rank = hvd.rank()\ntorch.cuda.set_device(args.rank)\n",
+           "def use(device):\n  torch.cuda.set_device(device % 4)\nuse(device=hvd.rank())\n",
+           "rank = hvd.rank()\nm.to(rank if rank < 4 else 0)\n",
+           "model = build(hvd.rank())\nx.to(model)\n",
+           "rank = hvd.rank()\ngpu = gpus_of(rank)\nm.to(gpu)\n",
+       }) {
+    EXPECT_EQ(seen("gpu-by-rank", right_program() + text), "") << text;
+  }
+}
+
 TEST(PythonRules, FindStepsThatWereLeftOut) {
   const std::string imports = kImports;
   const std::string wrapped =
