@@ -153,9 +153,9 @@ constexpr std::array kRules = std::to_array<LintRule>({
     {"no-init", kError, "hvd is asked before init()",
      "neither the program nor the modules beside it call hvd.init()", false},
     {"no-broadcast", kError, "Weights that no rank sends to the others",
-     "a distributed optimizer, and nothing with 'broadcast' in its name: ranks start with "
-     "different "
-     "weights and never agree; a note where a seed or a file may make them equal",
+     "a distributed optimizer, and neither a broadcast nor hvd.Checkpoints.resume(), elastic "
+     "training or DistributedDataParallel: ranks start with different weights and never agree; a "
+     "note where a seed or a file may make them equal",
      false},
     {"saved-by-all", kError, "A file that all ranks write",
      "torch.save, model.save, tf.train.Checkpoint and their like, and pickle, numpy and open() of "

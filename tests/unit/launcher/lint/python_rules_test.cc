@@ -131,6 +131,53 @@ TEST(PythonRules, AllowGpusThatAreOfTheNode) {
   }
 }
 
+TEST(PythonRules, KnowWhatGivesAllRanksTheWeightsOfTheFirst) {
+  const std::string wrapped = std::string(kImports) +
+                              "hvd.init()\nhvd.rank(), hvd.size()\noptimizer = "
+                              "hvd.DistributedOptimizer(optimizer)\n";  // lines 5 to 7
+  for (const char* right : {
+           "checkpoints = hvd.Checkpoints('c', keep=3)\nr = checkpoints.resume(model, optimizer)\n",
+           "r = hvd.Checkpoints('c').resume(model)\n",
+           "from hvd.torch import Checkpoints\nc = Checkpoints('c')\nc.resume(model, optimizer)\n",
+           "@hvd.elastic.run\ndef train(state):\n  pass\ntrain(make())\n",
+           "@hvd.elastic.run(reset_limit=3)\ndef train(state):\n  pass\ntrain(make())\n",
+           "from horovod.torch.elastic import run\n@run\ndef train(s):\n  pass\ntrain(make())\n",
+           "hvd.elastic.run(train)(make())\n",
+           "state = Own(model)\nstate.sync()\n",
+           "s = hvd.elastic.ObjectState(params=params)\nhvd.elastic.run(train)(s)\n",
+           "model = torch.nn.parallel.DistributedDataParallel(model)\n",
+           "from torch.nn.parallel import DistributedDataParallel as D\nmodel = D(model)\n",
+           "model = hvd.load_model('a.keras')\n",
+           "state = None\nckpt = hvd.broadcast_object(found, "
+           "0)\nmodel.load_state_dict(ckpt['m'])\n",
+           "import torch.distributed as dist\nfor p in net.parameters():\n"
+           "  dist.broadcast(p.data, 0)\n",
+           "net = [hvd.broadcast(w, 0) for w in net.get_weights()]\n",
+           "params = tree_map(lambda p: hvd.broadcast(p, 0), params)\n",
+           "def send(p):\n  return hvd.broadcast(p, 0)\nnet = tree_map(send, net)\n",
+           "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]\n",
+       }) {
+    EXPECT_EQ(seen("no-broadcast", wrapped + right), "") << right;
+  }
+  const PythonCase cases[] = {
+      {"hvd.Checkpoints('c').save(1, model)\n", "error:7"},
+      {"trainer.resume(model)\n", "error:7"},
+      {"found = hvd.Checkpoints('c').load()\n", "note:7"},
+      {"model = build()\nif a:\n  model = hvd.load_model('a.keras')\n", "note:7"},
+      {"model = hvd.load_model('a.keras') if a else build()\n", "note:7"},
+      {"s = hvd.elastic.ObjectState(epoch=0)\nhvd.elastic.run(train)(s)\n", "error:7"},
+      {"torch.cuda.sync()\n", "error:7"},
+      {"D = torch.nn.parallel.DistributedDataParallel(model, init_sync=False)\n", "error:7"},
+      {"o.load_opt(hvd.broadcast_object(epoch, 0))\n", "error:7"},
+  };
+  for (const PythonCase& one : cases) {
+    EXPECT_EQ(seen("no-broadcast", wrapped + one.text), one.found) << one.text;
+  }
+  EXPECT_EQ(seen("no-broadcast", wrapped + "checkpoints.resume(model)\n",
+                 {"import hvd.torch as hvd\ncheckpoints = hvd.Checkpoints('c')\n"}),
+            "");
+}
+
 TEST(PythonRules, FindStepsThatWereLeftOut) {
   const std::string imports = kImports;
   const std::string wrapped =
