@@ -31,7 +31,9 @@ constexpr std::array kRules = std::to_array<LintRule>({
     {"too-new-variable", kWarning, "A variable that the NCCL here does not know yet",
      "compared with the libnccl that the loader finds", false},
     {"set-by-hvdrun", kWarning, "A variable that hvdrun sets for each rank",
-     "one line of a script gives all ranks the same value", true},
+     "one line of a script gives all ranks the same value; RANK, WORLD_SIZE and their like, above "
+     "hvdrun, are taken for another launch's",
+     true},
     {"wrong-case", kError, "A value in the wrong case",
      "some values are compared letter by letter; another case counts as nothing, in silence", true},
     {"wrong-value", kError, "A value that the reader takes for nothing",

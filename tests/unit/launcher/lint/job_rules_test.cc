@@ -142,6 +142,47 @@ TEST(JobRules, FindVariablesThatWaitForAnOptionOfTheStep) {
             "#!/bin/bash\n" + two + "srun --network=disable_rdzv_get hvdrun x\n");
 }
 
+TEST(JobRules, FindOneIdentityForAllRanks) {
+  for (const char* name : {"RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                           "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_RANKID"}) {
+    const std::string lines = std::string("export ") + name + "=0\n";
+    EXPECT_EQ(found("set-by-hvdrun", kFourTasks + lines + "srun hvdrun python3 tr.py\n"), "warning")
+        << name;
+    EXPECT_EQ(found("set-by-hvdrun", kFourTasks + lines + "hvdrun python3 tr.py\n"), "warning")
+        << name;
+  }
+  const Case cases[] = {
+      {"set-by-hvdrun", "export WORLD_SIZE=1\nsrun hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "export WORLD_SIZE=4\nsrun hvdrun x\n", ""},
+      {"set-by-hvdrun", "export LOCAL_WORLD_SIZE=1\nsrun hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "RANK=0\nexport RANK\nhvdrun x\n", "warning"},
+      {"set-by-hvdrun", "set -a\nRANK=0\nhvdrun x\n", "warning"},
+      {"set-by-hvdrun", "RANK=0 hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "RANK=0 \\\n  srun hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "hvdrun -x RANK=0 -np 4 x\n", "warning"},
+      {"set-by-hvdrun", "srun --export=ALL,RANK=0 hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "RANK=0\nhvdrun x\n", ""},
+      {"set-by-hvdrun", "RANK=0 python3 eval.py\nsrun hvdrun x\n", ""},
+      {"set-by-hvdrun", "export RANK=0\nunset RANK\nsrun hvdrun x\n", ""},
+      {"set-by-hvdrun", "export RANK=$SLURM_PROCID\nsrun hvdrun x\n", ""},
+      {"set-by-hvdrun", "srun hvdrun x\nexport RANK=0\npython3 eval.py\n", ""},
+      {"set-by-hvdrun", "export RANK=0\nhvdrun -np 4 x\n", ""},
+      {"set-by-hvdrun", "export RANK=0\nsrun python3 x.py\n", ""},
+      {"set-by-hvdrun", "export RANK=0 WORLD_SIZE=1\nsrun -n 1 hvdrun x\n", ""},
+      {"set-by-hvdrun", "export MASTER_PORT=29500\nsrun hvdrun x\n", ""},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(found(one.rule, std::string(kFourTasks) + one.lines), one.severity) << one.lines;
+  }
+  EXPECT_EQ(found("set-by-hvdrun", "export RANK=0 WORLD_SIZE=1\nhvdrun x\n"), "warning");
+  EXPECT_EQ(found("set-by-hvdrun", "export WORLD_SIZE=8\nsrun hvdrun x\n"), "");
+  EXPECT_EQ(found("set-by-hvdrun", "#SBATCH --ntasks=1\nexport RANK=0 WORLD_SIZE=1\nhvdrun x\n"),
+            "");
+  const std::string head = "#!/bin/bash\n" + std::string(kFourTasks);
+  EXPECT_EQ(mend_script(head + "export RANK=0 WORLD_SIZE=1\nsrun hvdrun x\n", {}, "23.11").text,
+            head + "srun hvdrun x\n");
+}
+
 TEST(JobRules, WantTheOptionsThatTheSiteWants) {
   SiteConfig site = test_jean_zay();
   const std::string lines = "#SBATCH -N 1 --gres=gpu:1 --hint=nomultithread\nsrun x\n";
