@@ -152,6 +152,10 @@ constexpr std::array kRules = std::to_array<LintRule>({
      "srun -n 16 in a job of 12 tasks is refused; a warning where cores may be left", false},
     {"no-launch", kNote, "A job with tasks that starts none",
      "the batch script itself runs once, on the first node", false},
+    {"output-folder", kNote, "A folder of the output that was not found",
+     "Slurm opens the output before the script begins, and ends the job without a word (ExitCode "
+     "0:53) where the folder is not there; looked for from here and beside the script",
+     false},
 
     {"no-init", kError, "hvd is asked before init()",
      "neither the program nor the modules beside it call hvd.init()", false},

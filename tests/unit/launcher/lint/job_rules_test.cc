@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
 #include "launcher/lint/file_kind.h"
 #include "launcher/lint/launch_chain.h"
 #include "launcher/lint/lint_script.h"
+#include "launcher/lint/output_rules.h"
 #include "launcher/lint/site_facts.h"
 #include "lint_sites.h"
 
@@ -181,6 +183,33 @@ TEST(JobRules, FindOneIdentityForAllRanks) {
   const std::string head = "#!/bin/bash\n" + std::string(kFourTasks);
   EXPECT_EQ(mend_script(head + "export RANK=0 WORLD_SIZE=1\nsrun hvdrun x\n", {}, "23.11").text,
             head + "srun hvdrun x\n");
+}
+
+TEST(OutputRules, NoteAFolderThatIsNotThere) {
+  const auto folder = std::filesystem::temp_directory_path() / "hvd-lint-output";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "logs");
+  const std::string path = folder / "job.sbatch";
+  const auto why = [&](const std::string& lines) {
+    const auto findings = check_output_folders(parse_sbatch_file("#!/bin/bash\n" + lines), path);
+    for (const Finding& finding : findings) EXPECT_EQ(finding.severity, Severity::kNote) << lines;
+    return findings.empty() ? "" : findings.front().why;
+  };
+  for (const std::string& lines :
+       {std::string("#SBATCH -o logs/%j.out\n"), std::string("#SBATCH --output=%j.out\n"),
+        std::string("#SBATCH -o none/%x/%j.out\n"), std::string("#SBATCH -o /dev/null\n"),
+        "#SBATCH -o " + folder.string() + "/logs/a\n",
+        "#SBATCH -D " + folder.string() + " -e logs/a\n", std::string("#SBATCH -N 1\n")}) {
+    EXPECT_EQ(why(lines), "") << lines;
+  }
+  EXPECT_NE(why("#SBATCH -o none/%j.out\n").find("0:53"), std::string::npos);
+  EXPECT_NE(why("#SBATCH -e none/%j.err\n").find("cannot know the folder from which"),
+            std::string::npos);
+  EXPECT_EQ(why("#SBATCH -o none/%j.out -D logs\n").find("folder 'logs/none'"), 0U);
+  EXPECT_NE(why("#SBATCH -o /no/such/folder/%j.out\n").find("not on this machine"),
+            std::string::npos);
+  EXPECT_NE(why("#SBATCH -o $HOME/%j.out\n"), "");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(JobRules, WantTheOptionsThatTheSiteWants) {
