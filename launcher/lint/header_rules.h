@@ -41,6 +41,9 @@ std::vector<Finding> check_modules(const ScriptFacts& facts);
 /// The lines that start tasks.
 std::vector<Finding> check_launches(const ScriptFacts& facts);
 
+/// Variables that say which rank a process is, set to one value for all ranks.
+std::vector<Finding> check_identity(const ScriptFacts& facts);
+
 /// Steps that are too big, start launchers in their tasks, or lack an option of the site's.
 std::vector<Finding> check_steps(const ScriptFacts& facts);
 

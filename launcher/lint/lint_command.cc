@@ -20,6 +20,7 @@
 #include "launcher/lint/lint_script.h"
 #include "launcher/lint/live_rules.h"
 #include "launcher/lint/machine_facts.h"
+#include "launcher/lint/output_rules.h"
 #include "launcher/lint/python_program.h"
 #include "launcher/lint/report.h"
 #include "launcher/lint/sbatch_file.h"
@@ -173,6 +174,9 @@ Status lint_file(const std::string& path, const SiteChoice& choice, const LintOp
     for (Finding& finding : check_live(file, site, *live)) {
       linted.findings.push_back(std::move(finding));
     }
+  }
+  for (Finding& finding : check_output_folders(file, path)) {
+    linted.findings.push_back(std::move(finding));
   }
   std::vector<LintedFile> programs = lint_launched(path, file, linted.findings);
   files.push_back(std::move(linted));

@@ -45,7 +45,7 @@ std::vector<Finding> lint_script(const SbatchFile& file, const SiteConfig& site,
   for (auto more :
        {check_syntax(facts), check_request(facts), check_shares(facts), check_limits(facts),
         check_site_options(facts), check_modules(facts), check_launches(facts), check_steps(facts),
-        check_variables(file.variables, nullptr)}) {
+        check_identity(facts), check_variables(file.variables, nullptr)}) {
     std::move(more.begin(), more.end(), std::back_inserter(findings));
   }
   std::stable_sort(findings.begin(), findings.end(),

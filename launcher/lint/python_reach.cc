@@ -16,23 +16,9 @@ bool is_conditional(const PythonLine& line) {
   return false;
 }
 
-/// "return", "break" or "continue" as a statement at `at`. What raises or exits ends the whole job.
-bool is_way_out(const PythonLine& line, std::size_t at) {
-  if (at >= line.tokens.size() || !is_name(line.tokens[at])) return false;
-  const std::string& word = line.tokens[at].text;
-  return word == "return" || word == "break" || word == "continue";
-}
-
-/// Whether one of the statements from `at` on leaves, with nothing between it and the line's start.
-bool leaves(const PythonLine& line, std::size_t at) {
-  if (is_way_out(line, at)) return true;
-  for (const char* word : {"if", "elif", "else", "for", "while", "with", "try", "def", "class"}) {
-    if (at == 0 && begins_with(line, word)) return false;
-  }
-  for (; at < line.tokens.size(); ++at) {
-    if (is_operator(line.tokens[at], ";") && is_way_out(line, at + 1)) return true;
-  }
-  return false;
+/// "return", "break" or "continue". What raises or exits ends the whole job.
+bool leaves(const PythonLine& line) {
+  return begins_with(line, "return") || begins_with(line, "break") || begins_with(line, "continue");
 }
 
 /// Where a name is used.
@@ -185,7 +171,6 @@ PythonReach::PythonReach(const PythonScript& script, const std::vector<BlockPlac
     : guards_(guards),
       places_(places),
       asks_(script.lines.size(), false),
-      colons_(script.lines.size(), 0),
       is_guarded_(script.lines.size(), false) {
   read_conditions(script);
   read_places(script);
@@ -204,8 +189,7 @@ void PythonReach::read_conditions(const PythonScript& script) {
     const PythonLine& line = script.lines[i];
     const bool goes_on = begins_with(line, "elif") || begins_with(line, "else");
     if (!is_conditional(line) && !goes_on) continue;
-    colons_[i] = colon_of(line);
-    asks_[i] = is_conditional(line) && guards_.asks_for_rank(i, {1, colons_[i]});
+    asks_[i] = is_conditional(line) && guards_.asks_for_rank(i, {1, colon_of(line)});
     const std::size_t previous = places_[i].previous;
     if (goes_on && previous != kNoLine && asks_[previous]) asks_[i] = true;
   }
@@ -218,12 +202,11 @@ void PythonReach::read_places(const PythonScript& script) {
   for (std::size_t i = 0; i < script.lines.size(); ++i) {
     const PythonLine& line = script.lines[i];
     const auto [header, previous, function] = places_[i];
-    if (asks_[i] && !begins_with(line, "while")) lets_leave[i] = leaves(line, colons_[i] + 1);
     if (previous != kNoLine) is_left[i] = is_left[previous] || lets_leave[previous];
     is_guarded_[i] = is_left[i];
     if (header == kNoLine || header == function) continue;
     if (asks_[header] || is_guarded_[header]) is_guarded_[i] = true;
-    if (asks_[header] && !begins_with(script.lines[header], "while") && leaves(line, 0)) {
+    if (asks_[header] && !begins_with(script.lines[header], "while") && leaves(line)) {
       lets_leave[header] = true;
     }
   }
@@ -231,7 +214,6 @@ void PythonReach::read_places(const PythonScript& script) {
 
 bool PythonReach::is_guarded(std::size_t line_index, std::size_t token) const {
   if (is_guarded_[line_index]) return true;
-  if (asks_[line_index] && token > colons_[line_index]) return true;
   return guards_.is_guarded_in_line(line_index, token);
 }
 

@@ -34,7 +34,6 @@ class PythonReach {
   const PythonGuards& guards_;
   const std::vector<BlockPlace>& places_;
   std::vector<bool> asks_;            ///< Headers whose condition asks for the rank.
-  std::vector<std::size_t> colons_;   ///< Of these headers.
   std::vector<bool> is_guarded_;      ///< Lines that a condition of their function guards.
   std::vector<Reach> of_definition_;  ///< By the line of "def" or "class".
 };

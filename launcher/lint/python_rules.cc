@@ -57,7 +57,8 @@ std::vector<Finding> lint_python(const PythonProgram& program) {
   const PythonFacts facts{program, script, places, bindings,
                           guards,  reach,  values, find_wrapper(script)};
   std::vector<Finding> findings = check_python_steps(facts);
-  for (auto more : {check_python_saves(facts), check_python_shares(facts)}) {
+  for (auto more :
+       {check_python_saves(facts), check_python_shares(facts), check_python_gpus(facts)}) {
     std::move(more.begin(), more.end(), std::back_inserter(findings));
   }
   std::stable_sort(findings.begin(), findings.end(),

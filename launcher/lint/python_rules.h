@@ -32,7 +32,10 @@ std::vector<Finding> check_python_steps(const PythonFacts& facts);
 /// Files that every rank writes.
 std::vector<Finding> check_python_saves(const PythonFacts& facts);
 
-/// Data that is not split, and GPUs by the wrong rank.
+/// Data that is not split.
 std::vector<Finding> check_python_shares(const PythonFacts& facts);
+
+/// GPUs by the wrong rank.
+std::vector<Finding> check_python_gpus(const PythonFacts& facts);
 
 }  // namespace hvd

@@ -131,6 +131,42 @@ bool does_something(const PythonLine& line) {
                      [](const PythonToken& token) { return is_operator(token, "("); });
 }
 
+/// Whether a suite may follow the ":" of a line. "case" may be a name as well.
+bool begins_block(const PythonLine& line) {
+  constexpr std::array<std::string_view, 11> kHeaders{
+      "if", "elif", "else", "for", "with", "try", "except", "finally", "def", "class", "while"};
+  if (std::any_of(kHeaders.begin(), kHeaders.end(),
+                  [&](std::string_view word) { return begins_with(line, word); })) {
+    return true;
+  }
+  const std::size_t colon = colon_of(line);
+  return begins_with(line, "case") && colon > 1 && assignment_of(line).value_or(colon) >= colon;
+}
+
+/// Gives each statement a line of its own: what follows the ":" of a header is its block, and what
+/// follows a ";" stands below.
+std::vector<PythonLine> split_statements(std::vector<PythonLine> lines) {
+  std::vector<PythonLine> split;
+  for (PythonLine& line : lines) {
+    PythonLine part{line.line, line.indent, {}};
+    const std::size_t colon = begins_block(line) ? colon_of(line) : line.tokens.size();
+    int depth = 0;
+    for (std::size_t at = 0; at < line.tokens.size(); ++at) {
+      PythonToken& token = line.tokens[at];
+      depth += step_of_depth(token);
+      const bool is_end = depth == 0 && is_operator(token, ";");
+      if (part.tokens.empty()) part.line = token.line;
+      if (!is_end) part.tokens.push_back(std::move(token));
+      if (!is_end && at != colon) continue;
+      const int indent = part.indent + (at == colon ? 1 : 0);
+      if (!part.tokens.empty()) split.push_back(std::move(part));
+      part = PythonLine{line.line, indent, {}};
+    }
+    if (!part.tokens.empty()) split.push_back(std::move(part));
+  }
+  return split;
+}
+
 bool asks_for_main(const PythonLine& line) {
   return std::any_of(line.tokens.begin(), line.tokens.end(), [](const PythonToken& token) {
     return token.kind == PythonTokenKind::kString && token.text == "__main__";
@@ -160,7 +196,7 @@ std::optional<std::size_t> assignment_of(const PythonLine& line) {
 
 PythonScript parse_python(std::string_view text) {
   PythonScript script;
-  script.lines = read_python(text);
+  script.lines = split_statements(read_python(text));
   for (const PythonLine& line : script.lines) {
     if (begins_with(line, "import")) read_import(line, script);
     if (begins_with(line, "from")) read_from(line, script);

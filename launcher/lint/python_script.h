@@ -40,7 +40,7 @@ struct PythonCall {
 
 /// A Python program as its text shows it: nothing is run, no type is known.
 struct PythonScript {
-  std::vector<PythonLine> lines;
+  std::vector<PythonLine> lines;  ///< One statement each; a suite on its header's line is a block.
   std::vector<PythonCall> calls;
   std::map<std::string, std::string, std::less<>> imports;  ///< Name here to dotted path.
   std::vector<std::string> modules;  ///< Dotted paths that imports name; "." first: relative.

@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "launcher/lint/python_rules.h"
+#include "launcher/lint/python_starts.h"
 #include "launcher/lint/rule_table.h"
 
 namespace hvd {
@@ -68,7 +69,9 @@ std::string_view other_start(const PythonFacts& facts) {
                                                    "seed_everything", "PRNGKey",  "Rngs"};
   constexpr std::array<std::string_view, 4> kLoads{"load_state_dict", "load_weights", "load_model",
                                                    "from_pretrained"};
+  const bool has_checkpoints = facts.script.names.count("Checkpoints") != 0;
   for (const PythonCall& call : facts.script.calls) {
+    if (has_checkpoints && call.name == "load") return "they load";
     for (const std::string_view name : kLoads) {
       if (call.name == name) return "they load";
     }
@@ -83,42 +86,8 @@ std::string_view other_start(const PythonFacts& facts) {
   return "";
 }
 
-/// A name that stands for equal weights on all ranks, or for sending them.
-bool starts_all_ranks_alike(std::string_view name) {
-  constexpr std::array<std::string_view, 7> kOfValues{
-      "broadcast",         "broadcast_object", "broadcast_optimizer_state", "broadcast_to",
-      "broadcast_tensors", "broadcast_shapes", "broadcast_arrays"};
-  constexpr std::array<std::string_view, 6> kOthers{
-      "TorchState", "KerasState", "TensorFlowKerasState", "TensorFlowState", "constant_", "fill_"};
-  if (std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end()) return true;
-  return name.find("roadcast") != std::string_view::npos &&
-         std::find(kOfValues.begin(), kOfValues.end(), name) == kOfValues.end();
-}
-
-/// broadcast_object(model.state_dict()) does as well; that of an epoch's number does not.
-bool sends_weights(const PythonScript& script) {
-  constexpr std::array<std::string_view, 5> kParts{"param", "weight", "variable", "state", "model"};
-  return std::any_of(script.calls.begin(), script.calls.end(), [&](const PythonCall& call) {
-    if (call.name != "broadcast" && call.name != "broadcast_object") return false;
-    const PythonArgument* what = call.arguments.empty() ? nullptr : &call.arguments.front();
-    if (what == nullptr) return false;
-    const PythonLine& line = script.lines[call.line_index];
-    for (std::size_t at = what->value.begin; at < what->value.end; ++at) {
-      const std::string& word = line.tokens[at].text;
-      for (const std::string_view part : kParts) {
-        if (word.find(part) != std::string::npos) return true;
-      }
-    }
-    return false;
-  });
-}
-
 void add_missing_broadcast(const PythonFacts& facts, std::vector<Finding>& findings) {
-  const bool is_there = any_file(facts.program, [](const PythonScript& script) {
-    return sends_weights(script) ||
-           std::any_of(script.names.begin(), script.names.end(), starts_all_ranks_alike);
-  });
-  if (facts.wrapper == nullptr || is_there) return;
+  if (facts.wrapper == nullptr || starts_ranks_alike(facts.program)) return;
   Finding finding{.rule = "no-broadcast",
                   .severity = Severity::kError,
                   .line = facts.wrapper->line,

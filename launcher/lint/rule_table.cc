@@ -31,7 +31,9 @@ constexpr std::array kRules = std::to_array<LintRule>({
     {"too-new-variable", kWarning, "A variable that the NCCL here does not know yet",
      "compared with the libnccl that the loader finds", false},
     {"set-by-hvdrun", kWarning, "A variable that hvdrun sets for each rank",
-     "one line of a script gives all ranks the same value", true},
+     "one line of a script gives all ranks the same value; RANK, WORLD_SIZE and their like, above "
+     "hvdrun, are taken for another launch's",
+     true},
     {"wrong-case", kError, "A value in the wrong case",
      "some values are compared letter by letter; another case counts as nothing, in silence", true},
     {"wrong-value", kError, "A value that the reader takes for nothing",
@@ -42,7 +44,8 @@ constexpr std::array kRules = std::to_array<LintRule>({
     {"conflicting-variables", kWarning, "Variables that undo each other",
      "one of them is without effect", false},
     {"wrong-device-kind", kError, "A device of the wrong kind",
-     "NCCL_IB_HCA names ibverbs devices, NCCL_SOCKET_IFNAME network interfaces", true},
+     "NCCL_IB_HCA names ibverbs devices, NCCL_SOCKET_IFNAME and HVD_INTERFACE network interfaces",
+     true},
     {"no-such-device", kError, "A device that is not on this node",
      "NCCL falls back to a slower network in silence", false},
     {"no-such-interface", kError, "An interface that is not on this node",
@@ -149,13 +152,17 @@ constexpr std::array kRules = std::to_array<LintRule>({
      "srun -n 16 in a job of 12 tasks is refused; a warning where cores may be left", false},
     {"no-launch", kNote, "A job with tasks that starts none",
      "the batch script itself runs once, on the first node", false},
+    {"output-folder", kNote, "A folder of the output that was not found",
+     "Slurm opens the output before the script begins, and ends the job without a word (ExitCode "
+     "0:53) where the folder is not there; looked for from here and beside the script",
+     false},
 
     {"no-init", kError, "hvd is asked before init()",
      "neither the program nor the modules beside it call hvd.init()", false},
     {"no-broadcast", kError, "Weights that no rank sends to the others",
-     "a distributed optimizer, and nothing with 'broadcast' in its name: ranks start with "
-     "different "
-     "weights and never agree; a note where a seed or a file may make them equal",
+     "a distributed optimizer, and neither a broadcast nor hvd.Checkpoints.resume(), elastic "
+     "training or DistributedDataParallel: ranks start with different weights and never agree; a "
+     "note where a seed or a file may make them equal",
      false},
     {"saved-by-all", kError, "A file that all ranks write",
      "torch.save, model.save, tf.train.Checkpoint and their like, and pickle, numpy and open() of "
@@ -169,7 +176,10 @@ constexpr std::array kRules = std::to_array<LintRule>({
      false},
     {"sampler-without-rank", kError, "A DistributedSampler that is not told the rank",
      "it asks torch.distributed for rank and size, which the program does not start", false},
-    {"gpu-by-rank", kError, "A GPU chosen by rank()", "local_rank() counts the ranks of a node",
+    {"gpu-by-rank", kError, "A GPU chosen by rank()",
+     "set_device(), .cuda(), .to(), device= and CUDA_VISIBLE_DEVICES; local_rank() counts the "
+     "ranks "
+     "of a node",
      false},
     {"unscaled-rate", kNote, "A learning rate that does not know the number of ranks",
      "the batch grows with the ranks; many optimizers want a larger rate with it", false},

@@ -46,6 +46,12 @@ struct ModuleLine {
   bool purges = false;
 };
 
+/// A name that "unset" takes back.
+struct UnsetName {
+  int line = 0;
+  std::string name;
+};
+
 /// A command that starts tasks.
 struct LaunchLine {
   int line = 0;
@@ -61,9 +67,11 @@ struct SbatchFile {
   std::vector<BrokenDirective> broken;
   std::vector<SwitchedOff> switched_off;
   std::vector<SetVariable> variables;
+  std::vector<UnsetName> unset;
   std::vector<ModuleLine> modules;
   std::vector<LaunchLine> launches;
   bool has_commands = false;
+  bool exports_all = false;        ///< "set -a" was read.
   std::size_t directives_end = 0;  ///< Byte where another directive can stand.
 };
 

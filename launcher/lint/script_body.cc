@@ -45,7 +45,7 @@ std::optional<TextRange> range_of_removal(const ShellCommand& command, std::size
 }
 
 void add_assignment(SbatchFile& file, const ShellCommand& command, std::size_t index,
-                    bool is_only) {
+                    VariableScope scope, bool is_only) {
   const ShellWord& word = command.words[index];
   const std::size_t length = assigned_name(word);
   SetVariable variable{.name = word.text.substr(0, length), .line = command.line};
@@ -54,17 +54,33 @@ void add_assignment(SbatchFile& file, const ShellCommand& command, std::size_t i
   variable.value_at = TextRange{word.at.begin + length + 1, word.at.end};
   variable.whole_at = range_of_removal(command, index, is_only);
   variable.line = line_of(file.text, word.at.begin);
+  variable.scope = scope;
   file.variables.push_back(std::move(variable));
 }
 
-/// export, declare -x, env: the assignments among their words. Gives the first other word.
+/// "export NAME": what "NAME=VALUE" set before is seen by programs from here on.
+void export_name(SbatchFile& file, const std::string& name) {
+  for (SetVariable& variable : file.variables) {
+    if (variable.name == name && variable.scope == VariableScope::kShell) {
+      variable.scope = VariableScope::kExported;
+    }
+  }
+}
+
+/// export, declare -x, env: the assignments among their words.
 void read_exports(SbatchFile& file, const ShellCommand& command, std::size_t first) {
   std::size_t count = 0;
   for (std::size_t i = first; i < command.words.size(); ++i) {
     if (assigned_name(command.words[i]) > 0 || !command.words[i].text.starts_with('-')) ++count;
   }
+  const bool is_env = command.words[first - 1].text == "env";
+  const VariableScope scope = is_env ? VariableScope::kCommand : VariableScope::kExported;
   for (std::size_t i = first; i < command.words.size(); ++i) {
-    if (assigned_name(command.words[i]) > 0) add_assignment(file, command, i, count == 1);
+    if (assigned_name(command.words[i]) > 0) {
+      add_assignment(file, command, i, scope, count == 1);
+    } else if (!is_env) {
+      export_name(file, command.words[i].text);
+    }
   }
 }
 
@@ -104,7 +120,8 @@ void add_given(SbatchFile& file, std::string_view assignment, const ShellWord& w
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) return;
   SetVariable variable{.name = std::string(assignment.substr(0, equals)),
-                       .line = line_of(file.text, word.at.begin)};
+                       .line = line_of(file.text, word.at.begin),
+                       .scope = VariableScope::kCommand};
   if (!word.is_expanded) variable.value = assignment.substr(equals + 1);
   file.variables.push_back(std::move(variable));
 }
@@ -142,8 +159,10 @@ void read_command(SbatchFile& file, const ShellCommand& command) {
   std::size_t first = 0;
   while (first < command.words.size() && assigned_name(command.words[first]) > 0) ++first;
   const bool only_assignments = first == command.words.size();
+  const VariableScope alone = file.exports_all ? VariableScope::kExported : VariableScope::kShell;
   for (std::size_t i = 0; i < first; ++i) {
-    add_assignment(file, command, i, only_assignments && first == 1);
+    add_assignment(file, command, i, only_assignments ? alone : VariableScope::kCommand,
+                   only_assignments && first == 1);
   }
   if (only_assignments) return;
   if (command.words[first].text == "exec" || command.words[first].text == "command") ++first;
@@ -151,6 +170,16 @@ void read_command(SbatchFile& file, const ShellCommand& command) {
   const std::string& program = command.words[first].text;
   if (program == "export" || program == "declare" || program == "typeset" || program == "env") {
     read_exports(file, command, first + 1);
+  } else if (program == "unset") {
+    for (std::size_t i = first + 1; i < command.words.size(); ++i) {
+      file.unset.push_back({command.line, command.words[i].text});
+    }
+  } else if (program == "set") {
+    const auto is_all = [](const ShellWord& word) {
+      return word.text == "-a" || word.text == "allexport";
+    };
+    file.exports_all =
+        file.exports_all || std::any_of(command.words.begin(), command.words.end(), is_all);
   } else if (program == "setenv") {
     read_setenv(file, command, first + 1);
   } else if (program == "module" || program == "ml") {

@@ -15,11 +15,19 @@ struct TextRange {
   std::size_t end = 0;
 };
 
+/// Which programs see a variable that a script sets.
+enum class VariableScope {
+  kExported,  ///< Those of the lines below.
+  kShell,     ///< None: "NAME=VALUE" alone, and no line exports it.
+  kCommand,   ///< The one of its own line: "NAME=VALUE PROGRAM", "mpirun -x NAME=VALUE PROGRAM".
+};
+
 /// A variable as the environment has it, or as a line of a script sets it.
 struct SetVariable {
   std::string name = {};
   std::optional<std::string> value = {};  ///< Absent: only the shell will know it ("$x", "$(x)").
   int line = 0;                           ///< 0: the environment.
+  VariableScope scope = VariableScope::kExported;
   std::optional<TextRange> name_at = {};
   std::optional<TextRange> value_at = {};  ///< With its quotes.
   std::optional<TextRange> whole_at = {};  ///< What goes when the variable goes.

@@ -4,11 +4,14 @@
 
 #include "base/format.h"
 #include "launcher/lint/variable_rules.h"
+#include "launcher/lint/word_table.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::string_view kNcclDevicesGuide = "NCCL user guide, Environment Variables, 2026-11";
+
+constexpr const char* kEnvironmentPage = "docs/reference/environment.md";
 
 /// "^=a:1,b" as NCCL reads it.
 struct DeviceFilter {
@@ -120,13 +123,16 @@ std::optional<Finding> check_hca(const SetVariable& variable, const MachineFacts
 
 std::optional<Finding> check_interface(const SetVariable& variable, const MachineFacts* machine) {
   DeviceFilter filter = parse_filter(*variable.value);
-  if (variable.name == "GLOO_SOCKET_IFNAME") filter.is_exact = true;
+  const bool is_of_libhvd = variable.name.starts_with("HVD_");
+  if (variable.name == "GLOO_SOCKET_IFNAME" || is_of_libhvd) filter.is_exact = true;
   const auto verbs = std::find_if(filter.names.begin(), filter.names.end(), is_verbs_name);
   if (verbs != filter.names.end() && !filter.excludes) {
     Finding finding = device_finding(variable, "wrong-device-kind");
     finding.why = format_text("'{}' is an ibverbs device, and {} names network interfaces", *verbs,
                               variable.name);
-    finding.fix = "name the interface (ip -br link shows them), or use NCCL_IB_HCA";
+    finding.fix = is_of_libhvd ? "name the interface: ip -br link shows them"
+                               : "name the interface (ip -br link shows them), or use NCCL_IB_HCA";
+    if (is_of_libhvd) finding.source = kEnvironmentPage;
     return finding;
   }
   if (machine == nullptr || leaves_any(filter, machine->interfaces)) return std::nullopt;
@@ -134,6 +140,7 @@ std::optional<Finding> check_interface(const SetVariable& variable, const Machin
   finding.why = format_text("'{}' leaves no interface of this node (it has: {})", *variable.value,
                             listed(machine->interfaces));
   finding.fix = "name one that is there, or drop it";
+  if (is_of_libhvd) finding.source = kEnvironmentPage;
   return finding;
 }
 
@@ -157,13 +164,15 @@ std::optional<Finding> check_ucx(const SetVariable& variable, const MachineFacts
 
 std::vector<Finding> check_variable_devices(const std::vector<SetVariable>& variables,
                                             const MachineFacts* machine) {
+  constexpr std::array<std::string_view, 4> kInterfaceVariables{
+      "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HVD_INTERFACE", "HVD_BOOTSTRAP_INTERFACE"};
   std::vector<Finding> findings;
   for (const SetVariable& variable : variables) {
     if (!variable.value || variable.value->empty()) continue;
     std::optional<Finding> finding;
     if (variable.name == "NCCL_IB_HCA") {
       finding = check_hca(variable, machine);
-    } else if (variable.name == "NCCL_SOCKET_IFNAME" || variable.name == "GLOO_SOCKET_IFNAME") {
+    } else if (is_listed(kInterfaceVariables, variable.name)) {
       finding = check_interface(variable, machine);
     } else if (variable.name == "UCX_NET_DEVICES") {
       finding = check_ucx(variable, machine);

@@ -109,8 +109,11 @@ std::string range_of(const KnownVariable& known) {
                         : format_text("from {} on", known.lowest);
 }
 
+bool is_ours(const KnownVariable& known) { return known.name.starts_with("HVD_"); }
+
 /// What a wrong number leads to.
 std::string outcome_of(const KnownVariable& known) {
+  if (!known.fails_start && is_ours(known)) return std::string(known.note);
   if (!known.fails_start) return "the default is used instead";
   return format_text("hvd.init() fails on every rank{}{}", known.note.empty() ? "" : "; ",
                      known.note);
@@ -131,7 +134,8 @@ Finding no_number(const SetVariable& variable, const KnownVariable& known) {
 }
 
 std::optional<Finding> check_number(const SetVariable& variable, const KnownVariable& known) {
-  const std::optional<long long> number = whole_number(*variable.value, !known.fails_start);
+  const std::optional<long long> number =
+      whole_number(*variable.value, !known.fails_start && !is_ours(known));
   if (!number) return no_number(variable, known);
   if (known.lowest == known.highest) return std::nullopt;
   if (*number >= known.lowest && *number <= known.highest) return std::nullopt;
@@ -140,7 +144,7 @@ std::optional<Finding> check_number(const SetVariable& variable, const KnownVari
   finding.why = has_end(known)
                     ? format_text("{} is outside {} to {}", *number, known.lowest, known.highest)
                     : format_text("{} is below {}", *number, known.lowest);
-  if (known.fails_start) finding.why += "; " + outcome_of(known);
+  if (known.fails_start || is_ours(known)) finding.why += "; " + outcome_of(known);
   finding.fix = format_text("write a number {}", range_of(known));
   return finding;
 }
@@ -149,7 +153,7 @@ std::optional<Finding> check_words(const SetVariable& variable, const KnownVaria
   const std::vector<std::string_view> words = split_words(known.values, " ");
   const bool is_list = known.kind == ValueKind::kList;
   // Ours are read with commas alone; in NCCL's lists a ^ excludes.
-  const std::string_view separators = known.name.starts_with("HVD_") ? "," : ",;:^ ";
+  const std::string_view separators = is_ours(known) ? "," : ",;:^ ";
   for (const std::string_view word :
        is_list ? split_words(*variable.value, separators)
                : std::vector<std::string_view>{std::string_view(*variable.value)}) {

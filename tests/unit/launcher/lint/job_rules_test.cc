@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
 #include "launcher/lint/file_kind.h"
 #include "launcher/lint/launch_chain.h"
 #include "launcher/lint/lint_script.h"
+#include "launcher/lint/output_rules.h"
 #include "launcher/lint/site_facts.h"
 #include "lint_sites.h"
 
@@ -140,6 +142,74 @@ TEST(JobRules, FindVariablesThatWaitForAnOptionOfTheStep) {
   EXPECT_EQ(found("missing-step-flag", "#SBATCH -N 1 -p gh\nsrun hvdrun x\n", site), "");
   EXPECT_EQ(mend_script("#!/bin/bash\n" + two + "srun hvdrun x\n", site, "").text,
             "#!/bin/bash\n" + two + "srun --network=disable_rdzv_get hvdrun x\n");
+}
+
+TEST(JobRules, FindOneIdentityForAllRanks) {
+  for (const char* name : {"RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                           "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_RANKID"}) {
+    const std::string lines = std::string("export ") + name + "=0\n";
+    EXPECT_EQ(found("set-by-hvdrun", kFourTasks + lines + "srun hvdrun python3 tr.py\n"), "warning")
+        << name;
+    EXPECT_EQ(found("set-by-hvdrun", kFourTasks + lines + "hvdrun python3 tr.py\n"), "warning")
+        << name;
+  }
+  const Case cases[] = {
+      {"set-by-hvdrun", "export WORLD_SIZE=1\nsrun hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "export WORLD_SIZE=4\nsrun hvdrun x\n", ""},
+      {"set-by-hvdrun", "export LOCAL_WORLD_SIZE=1\nsrun hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "RANK=0\nexport RANK\nhvdrun x\n", "warning"},
+      {"set-by-hvdrun", "set -a\nRANK=0\nhvdrun x\n", "warning"},
+      {"set-by-hvdrun", "RANK=0 hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "RANK=0 \\\n  srun hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "hvdrun -x RANK=0 -np 4 x\n", "warning"},
+      {"set-by-hvdrun", "srun --export=ALL,RANK=0 hvdrun x\n", "warning"},
+      {"set-by-hvdrun", "RANK=0\nhvdrun x\n", ""},
+      {"set-by-hvdrun", "RANK=0 python3 eval.py\nsrun hvdrun x\n", ""},
+      {"set-by-hvdrun", "export RANK=0\nunset RANK\nsrun hvdrun x\n", ""},
+      {"set-by-hvdrun", "export RANK=$SLURM_PROCID\nsrun hvdrun x\n", ""},
+      {"set-by-hvdrun", "srun hvdrun x\nexport RANK=0\npython3 eval.py\n", ""},
+      {"set-by-hvdrun", "export RANK=0\nhvdrun -np 4 x\n", ""},
+      {"set-by-hvdrun", "export RANK=0\nsrun python3 x.py\n", ""},
+      {"set-by-hvdrun", "export RANK=0 WORLD_SIZE=1\nsrun -n 1 hvdrun x\n", ""},
+      {"set-by-hvdrun", "export MASTER_PORT=29500\nsrun hvdrun x\n", ""},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(found(one.rule, std::string(kFourTasks) + one.lines), one.severity) << one.lines;
+  }
+  EXPECT_EQ(found("set-by-hvdrun", "export RANK=0 WORLD_SIZE=1\nhvdrun x\n"), "warning");
+  EXPECT_EQ(found("set-by-hvdrun", "export WORLD_SIZE=8\nsrun hvdrun x\n"), "");
+  EXPECT_EQ(found("set-by-hvdrun", "#SBATCH --ntasks=1\nexport RANK=0 WORLD_SIZE=1\nhvdrun x\n"),
+            "");
+  const std::string head = "#!/bin/bash\n" + std::string(kFourTasks);
+  EXPECT_EQ(mend_script(head + "export RANK=0 WORLD_SIZE=1\nsrun hvdrun x\n", {}, "23.11").text,
+            head + "srun hvdrun x\n");
+}
+
+TEST(OutputRules, NoteAFolderThatIsNotThere) {
+  const auto folder = std::filesystem::temp_directory_path() / "hvd-lint-output";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "logs");
+  const std::string path = folder / "job.sbatch";
+  const auto why = [&](const std::string& lines) {
+    const auto findings = check_output_folders(parse_sbatch_file("#!/bin/bash\n" + lines), path);
+    for (const Finding& finding : findings) EXPECT_EQ(finding.severity, Severity::kNote) << lines;
+    return findings.empty() ? "" : findings.front().why;
+  };
+  for (const std::string& lines :
+       {std::string("#SBATCH -o logs/%j.out\n"), std::string("#SBATCH --output=%j.out\n"),
+        std::string("#SBATCH -o none/%x/%j.out\n"), std::string("#SBATCH -o /dev/null\n"),
+        "#SBATCH -o " + folder.string() + "/logs/a\n",
+        "#SBATCH -D " + folder.string() + " -e logs/a\n", std::string("#SBATCH -N 1\n")}) {
+    EXPECT_EQ(why(lines), "") << lines;
+  }
+  EXPECT_NE(why("#SBATCH -o none/%j.out\n").find("0:53"), std::string::npos);
+  EXPECT_NE(why("#SBATCH -e none/%j.err\n").find("cannot know the folder from which"),
+            std::string::npos);
+  EXPECT_EQ(why("#SBATCH -o none/%j.out -D logs\n").find("folder 'logs/none'"), 0U);
+  EXPECT_NE(why("#SBATCH -o /no/such/folder/%j.out\n").find("not on this machine"),
+            std::string::npos);
+  EXPECT_NE(why("#SBATCH -o $HOME/%j.out\n"), "");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(JobRules, WantTheOptionsThatTheSiteWants) {

@@ -54,6 +54,21 @@ TEST(KnownVariable, WhatTheReferenceDescribesIsKnown) {
   EXPECT_GT(count, 15);
 }
 
+/// Its rows list the words in backticks, between brackets.
+TEST(KnownVariable, TheBackendsAreThoseOfTheReference) {
+  std::ifstream file(HVD_ENVIRONMENT_REFERENCE);
+  std::string line;
+  while (std::getline(file, line) && !line.starts_with("| `HVD_BACKEND`")) {
+  }
+  const std::string words = line.substr(line.find('('), line.find(')') - line.find('('));
+  const std::regex pattern("`([a-z]+)`");
+  std::string values;
+  for (std::sregex_iterator word(words.begin(), words.end(), pattern), end; word != end; ++word) {
+    values += (values.empty() ? "" : " ") + (*word)[1].str();
+  }
+  EXPECT_EQ(find_variable("HVD_BACKEND")->values, values);
+}
+
 TEST(KnownVariable, FindsByNameAndByBeginning) {
   EXPECT_NE(find_variable("NCCL_DEBUG"), nullptr);
   EXPECT_EQ(find_variable("NCCL_DEBU"), nullptr);

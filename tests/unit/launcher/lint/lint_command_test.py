@@ -68,6 +68,15 @@ def check_files(folder: pathlib.Path) -> None:
     several = lint("--site", "generic", "--format", "json", str(job), str(link))
     expect("several files", len(json.loads(several.stdout)["files"]) == 2)
 
+    lost = folder / "lost.sbatch"
+    lost.write_text("#!/bin/bash\n#SBATCH -N 1 -t 1 -o logs/%j.out\nsrun hvdrun x\n")
+    noted = lint("--site", "generic", str(lost))
+    expect("a folder of the output that is not there: 0", noted.returncode == 0)
+    expect("and a note", f"{lost}:2: note: -o: folder 'logs' is neither here" in noted.stdout)
+    (folder / "logs").mkdir()
+    noted = lint("--site", "generic", str(lost))
+    expect("none where it is beside the script", "output-folder" not in noted.stdout)
+
     for name, content, said in (
         ("empty.sbatch", b"", "empty"),
         ("binary.sbatch", bytes(range(256)) * 20, "binary"),

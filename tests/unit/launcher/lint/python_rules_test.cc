@@ -79,6 +79,105 @@ TEST(PythonRules, FindGpusThatAreChosenByTheRankOfTheJob) {
   }
 }
 
+TEST(PythonRules, FindGpusByTheRankOfTheJobWhereverTheyAreNamed) {
+  const PythonCase cases[] = {
+      {"m.to(f'cuda:{hvd.rank()}')\n", "error:9"},
+      {"rank = hvd.rank()\nm.to(rank, non_blocking=True)\n", "error:10"},
+      {"rank = int(hvd.rank())\nm.to(rank)\n", "error:10"},
+      {"torch.zeros(3, device=f'cuda:{hvd.rank()}')\n", "error:9"},
+      {"rank = hvd.rank()\ntorch.zeros(3, device=rank)\n", "error:10"},
+      {"torch.device('cuda:%d' % hvd.rank())\n", "error:9"},
+      {"rank = hvd.rank()\ntorch.device('cuda:{}'.format(rank))\n", "error:10"},
+      {"rank = hvd.rank()\ntorch.device('cuda', rank)\n", "error:10"},
+      {"import os\nos.environ['CUDA_VISIBLE_DEVICES'] = str(hvd.rank())\n", "error:10"},
+      {"import os\nos.environ['ROCR_VISIBLE_DEVICES'] = f'{hvd.rank()}'\n", "error:10"},
+      {"import os\nos.environ.update(CUDA_VISIBLE_DEVICES=str(hvd.rank()))\n", "error:10"},
+      {"import os\nos.putenv('CUDA_VISIBLE_DEVICES', str(hvd.rank()))\n", "error:10"},
+      {"import os\nos.environ.setdefault('CUDA_VISIBLE_DEVICES', str(hvd.rank()))\n", "error:10"},
+      {"args.rank = hvd.rank()\ntorch.cuda.set_device(args.rank)\n", "error:10"},
+      {"class A:\n  def f(self):\n    self.rank = hvd.rank()\n    m.to(self.rank)\n", "error:12"},
+      {"gpu = f'cuda:{hvd.rank()}'\nm.to(gpu)\n", "error:10"},
+      {"rank = hvd.rank()\ngpu = rank\ntorch.cuda.set_device(gpu)\n", "error:11"},
+      {"rank = hvd.rank()\ngpu = torch.device(f'cuda:{rank}' if a else 'cpu')\n", "error:10"},
+      {"import os\nrank = int(os.environ['RANK'])\ntorch.cuda.set_device(rank)\n", "error:11"},
+      {"import os\ntorch.cuda.set_device(int(os.getenv('SLURM_PROCID')))\n", "error:10"},
+      {"import torch.distributed as dist\nm.cuda(dist.get_rank())\n", "error:10"},
+      {"rank = hvd.rank()\nDDP(m, device_ids=[rank])\n", "error:10"},
+      {"torch.load('a', map_location=f'cuda:{hvd.rank()}')\n", "error:9"},
+      {"rank = hvd.rank()\nm.to(torch.device(f'cuda:{rank}'))\n", "error:10"},
+  };
+  for (const PythonCase& one : cases) {
+    EXPECT_EQ(seen("gpu-by-rank", right_program() + one.text), one.found) << one.text;
+  }
+}
+
+TEST(PythonRules, AllowGpusThatAreOfTheNode) {
+  for (const char* text : {
+           "torch.zeros(3, device=f'cuda:{hvd.local_rank()}')\n",
+           "rank = hvd.rank()\ntorch.zeros(3, device=device)\nm.to('cpu')\n",
+           "rank = hvd.rank()\nm.to(rank % 4)\ntorch.zeros(3, device=rank % 4)\n",
+           "rank = hvd.rank()\ngpu = rank % 4\ntorch.cuda.set_device(gpu)\n",
+           "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = str(hvd.local_rank())\n",
+           "import os\nos.environ['MY_RANK'] = str(hvd.rank())\n",
+           "import os\nrank = int(os.environ['LOCAL_RANK'])\ntorch.cuda.set_device(rank)\n",
+           "args.rank = hvd.rank()\ntorch.cuda.set_device(args.gpu)\n",
+           "rank = hvd.rank()\ntorch.cuda.set_device(args.rank)\n",
+           "def use(device):\n  torch.cuda.set_device(device % 4)\nuse(device=hvd.rank())\n",
+           "rank = hvd.rank()\nm.to(rank if rank < 4 else 0)\n",
+           "model = build(hvd.rank())\nx.to(model)\n",
+           "rank = hvd.rank()\ngpu = gpus_of(rank)\nm.to(gpu)\n",
+       }) {
+    EXPECT_EQ(seen("gpu-by-rank", right_program() + text), "") << text;
+  }
+}
+
+TEST(PythonRules, KnowWhatGivesAllRanksTheWeightsOfTheFirst) {
+  const std::string wrapped = std::string(kImports) +
+                              "hvd.init()\nhvd.rank(), hvd.size()\noptimizer = "
+                              "hvd.DistributedOptimizer(optimizer)\n";  // lines 5 to 7
+  for (const char* right : {
+           "checkpoints = hvd.Checkpoints('c', keep=3)\nr = checkpoints.resume(model, optimizer)\n",
+           "r = hvd.Checkpoints('c').resume(model)\n",
+           "from hvd.torch import Checkpoints\nc = Checkpoints('c')\nc.resume(model, optimizer)\n",
+           "@hvd.elastic.run\ndef train(state):\n  pass\ntrain(make())\n",
+           "@hvd.elastic.run(reset_limit=3)\ndef train(state):\n  pass\ntrain(make())\n",
+           "from horovod.torch.elastic import run\n@run\ndef train(s):\n  pass\ntrain(make())\n",
+           "hvd.elastic.run(train)(make())\n",
+           "state = Own(model)\nstate.sync()\n",
+           "s = hvd.elastic.ObjectState(params=params)\nhvd.elastic.run(train)(s)\n",
+           "model = torch.nn.parallel.DistributedDataParallel(model)\n",
+           "from torch.nn.parallel import DistributedDataParallel as D\nmodel = D(model)\n",
+           "model = hvd.load_model('a.keras')\n",
+           "state = None\nckpt = hvd.broadcast_object(found, "
+           "0)\nmodel.load_state_dict(ckpt['m'])\n",
+           "import torch.distributed as dist\nfor p in net.parameters():\n"
+           "  dist.broadcast(p.data, 0)\n",
+           "net = [hvd.broadcast(w, 0) for w in net.get_weights()]\n",
+           "params = tree_map(lambda p: hvd.broadcast(p, 0), params)\n",
+           "def send(p):\n  return hvd.broadcast(p, 0)\nnet = tree_map(send, net)\n",
+           "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]\n",
+       }) {
+    EXPECT_EQ(seen("no-broadcast", wrapped + right), "") << right;
+  }
+  const PythonCase cases[] = {
+      {"hvd.Checkpoints('c').save(1, model)\n", "error:7"},
+      {"trainer.resume(model)\n", "error:7"},
+      {"found = hvd.Checkpoints('c').load()\n", "note:7"},
+      {"model = build()\nif a:\n  model = hvd.load_model('a.keras')\n", "note:7"},
+      {"model = hvd.load_model('a.keras') if a else build()\n", "note:7"},
+      {"s = hvd.elastic.ObjectState(epoch=0)\nhvd.elastic.run(train)(s)\n", "error:7"},
+      {"torch.cuda.sync()\n", "error:7"},
+      {"D = torch.nn.parallel.DistributedDataParallel(model, init_sync=False)\n", "error:7"},
+      {"o.load_opt(hvd.broadcast_object(epoch, 0))\n", "error:7"},
+  };
+  for (const PythonCase& one : cases) {
+    EXPECT_EQ(seen("no-broadcast", wrapped + one.text), one.found) << one.text;
+  }
+  EXPECT_EQ(seen("no-broadcast", wrapped + "checkpoints.resume(model)\n",
+                 {"import hvd.torch as hvd\ncheckpoints = hvd.Checkpoints('c')\n"}),
+            "");
+}
+
 TEST(PythonRules, FindStepsThatWereLeftOut) {
   const std::string imports = kImports;
   const std::string wrapped =
@@ -162,6 +261,22 @@ TEST(PythonTokens, JoinLinesThatEndAsOnDos) {
 TEST(PythonTokens, KnowTheNamesInFormattedStrings) {
   EXPECT_EQ(names_in_braces("a{b}{{c}}{d.e:{f}}g"), (std::vector<std::string>{"b", "d", "e", "f"}));
   EXPECT_TRUE(names_in_braces("{").empty());
+}
+
+TEST(PythonScript, GivesEachStatementALineOfItsOwn) {
+  const PythonScript script = parse_python(
+      "if a: b; c()\nelse: d\nx = {1: 2}; y = z[1:2]\ndef f(n: int = 3) -> int: yield n\n"
+      "case = lambda v: v\ncase: int = 1\nfor e in (lambda: 1, 2): pass\nasync def g(): h\n");
+  std::string lines;
+  for (const PythonLine& line : script.lines) {
+    lines += std::to_string(line.line) + "/" + std::to_string(line.indent) + " ";
+    for (const PythonToken& token : line.tokens) lines += token.text;
+    lines += "\n";
+  }
+  EXPECT_EQ(lines,
+            "1/0 ifa:\n1/1 b\n1/1 c()\n2/0 else:\n2/1 d\n3/0 x={1:2}\n3/0 y=z[1:2]\n"
+            "4/0 deff(n:int=3)->int:\n4/1 yieldn\n5/0 case=lambdav:v\n6/0 case:int=1\n"
+            "7/0 forein(lambda:1,2):\n7/1 pass\n8/0 asyncdefg():\n8/1 h\n");
 }
 
 TEST(PythonScript, KnowsWhoIsCalled) {

@@ -99,6 +99,30 @@ TEST(PythonSaves, AreGuardedByConditionsOfEachForm) {
   });
 }
 
+TEST(PythonSaves, AreGuardedAlsoInASuiteOnTheLineOfItsHeader) {
+  expect_saves({
+      {"@rank_zero_only\ndef save(m): torch.save(m, 'x')\nsave(model)\n", ""},
+      {"@rank0\ndef save(m): torch.save(m, 'x')\nsave(model)\n", ""},
+      {"def save_on_rank0(m): torch.save(m, 'x')\nsave_on_rank0(model)\n", ""},
+      {"def save(m): torch.save(m, 'x')\nif hvd.rank() == 0: save(model)\n", ""},
+      {"def save(m): torch.save(m, 'x')\nsave(model)\n", "error:9"},
+      {"def save(m): torch.save(m, 'x')\n", "note:9"},
+      {"def save(m, to): torch.save(m, to)\nsave(model, f'{hvd.rank()}.pt')\n", ""},
+      {"def save(first):\n  if first: torch.save(model, 'a')\nsave(hvd.rank() == 0)\n", ""},
+      {"def save():\n  if hvd.rank(): return\n  torch.save(model, 'a')\nsave()\n", ""},
+      {"class A:\n  @rank_zero_only\n  def save(self, m): torch.save(m, 'x')\nA().save(model)\n",
+       ""},
+      {"path = f'd{hvd.rank()}'\nwith open(path, 'wb') as f: torch.save(m, f)\n", ""},
+      {"path = f'd{hvd.rank()}'\nwith open(path, 'wb') as f:\n    torch.save(m, f)\n", ""},
+      {"def save(m):\n  path = f'd{hvd.rank()}'\n  with open(path, 'wb') as f: torch.save(m, f)\n"
+       "save(model)\n",
+       ""},
+      {"path = 'd'\nwith open(path, 'wb') as f: torch.save(m, f)\n", "error:10"},
+      {"with open('d', 'wb') as f: pickle.dump(params, f)\n", "error:9"},
+      {"import io; f = io.BytesIO(); torch.save(model, f)\n", ""},
+  });
+}
+
 TEST(PythonSaves, AreGuardedByAWayOutInTheSameBlockAlone) {
   expect_saves({
       {"def save():\n  if hvd.rank() != 0:\n    print(1)\n    return\n  torch.save(model, 'a')\n"

@@ -108,6 +108,12 @@ TEST(VariableRules, Values) {
       {"levels and categories of the log", {{"HVD_LOG", "info,nccl,buckets"}, {"HVD_LOG", ""}}, {}},
       {"no word of the log", {{"HVD_LOG", "nccl,infoo"}}, {"error wrong-value HVD_LOG"}},
       {"a level in capitals", {{"HVD_LOG", "INFO"}}, {"error wrong-case HVD_LOG"}},
+      {"a backend", {{"HVD_BACKEND", "nccl"}, {"HVD_BACKEND", ""}}, {}},
+      {"no backend", {{"HVD_BACKEND", "nccll"}}, {"error wrong-value HVD_BACKEND"}},
+      {"a backend in capitals", {{"HVD_BACKEND", "NCCL"}}, {"error wrong-case HVD_BACKEND"}},
+      {"hexadecimal for Python",
+       {{"HVD_CHECK_REPLICAS", "0x10"}},
+       {"error wrong-value HVD_CHECK_REPLICAS"}},
       {"a blank in the log", {{"HVD_LOG", "info, nccl"}}, {"error wrong-value HVD_LOG"}},
   };
   for (const VariableCase& one : cases) {
@@ -126,6 +132,10 @@ TEST(VariableRules, SaysWhatAWrongNumberOfLibhvdLeadsTo) {
   EXPECT_EQ(why("HVD_SHARE_GPU", "2"), "2 is outside 0 to 1; hvd.init() fails on every rank");
   EXPECT_EQ(why("HVD_FUSION_THRESHOLD", "-1"),
             "-1 is below 0; hvd.init() fails on every rank; it is in bytes, without a unit");
+  EXPECT_EQ(why("HVD_WAIT_IN_BACKWARD", "2"),
+            "2 is outside 0 to 1; the optimizer refuses it on every rank");
+  EXPECT_EQ(why("HVD_FULL_TRACEBACK", "full"),
+            "'full' is no whole number; all but 0 and nothing counts as 1");
   EXPECT_EQ(why("NCCL_BUFFSIZE", "many"), "'many' is no whole number; the default is used instead");
 }
 
@@ -200,6 +210,14 @@ TEST(VariableRules, Devices) {
       {"UCX, none is",
        {{"UCX_NET_DEVICES", "mlx5_9:1"}},
        {"error no-such-device UCX_NET_DEVICES"},
+       &kInfiniBand},
+      {"adapter as interface of ours",
+       {{"HVD_INTERFACE", "mlx5_0"}},
+       {"error wrong-device-kind HVD_INTERFACE"}},
+      {"interfaces of ours", {{"HVD_BOOTSTRAP_INTERFACE", "ib0,eth0"}}, {}, &kInfiniBand},
+      {"interface of ours that is not there",
+       {{"HVD_INTERFACE", "ib"}},
+       {"error no-such-interface HVD_INTERFACE"},
        &kInfiniBand},
       {"Gloo takes whole names",
        {{"GLOO_SOCKET_IFNAME", "ib"}},
