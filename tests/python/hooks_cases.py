@@ -2,6 +2,7 @@
 """PyTorch's own communication hooks of DDP over "hvd": the values of the same run over gloo."""
 
 # DDP looks at the types of hooks, which must therefore be no strings.
+import time
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,9 @@ def setUpModule() -> None:
 def tearDownModule() -> None:
     dist.barrier()
     dist.destroy_process_group()
+    # Gloo's threads let go of Python's functions a moment after a hook's future is done, and nothing
+    # tells when: one that does so while the interpreter ends, ends the process (PyTorch).
+    time.sleep(0.5)
 
 
 Register = Callable[[DistributedDataParallel, Any], None]
