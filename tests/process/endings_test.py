@@ -106,7 +106,7 @@ class WhoWasIt(unittest.TestCase):
         job = jobs.start(
             ["-np", "4", "--nodes", "2", "--grace", "2"],
             [sys.executable, "-c", stops],
-            HVD_SILENCE_TIMEOUT_SECONDS="2",
+            HVD_SILENCE_TIMEOUT_SECONDS="4",
         )
         _, errors = job.communicate(timeout=jobs.LIMIT_S)
         lost = re.findall(r"PeerLostError: rank (\d) on host", errors)
