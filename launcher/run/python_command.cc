@@ -77,7 +77,7 @@ std::optional<PythonTarget> python_target(const std::vector<std::string>& comman
   for (std::size_t at = 0; at < command.size(); ++at) {
     const std::string& word = command[at];
     if (is_interpreter(word)) {
-      const std::optional<PythonTarget> target = target_of_interpreter(command, at);
+      std::optional<PythonTarget> target = target_of_interpreter(command, at);
       if (!target || (!runs_another(target->name) && !is_interpreter(target->name))) return target;
       is_module_next = is_module_next || takes_module(target->name);
       at = target->is_module ? target->at : target->at - 1;
