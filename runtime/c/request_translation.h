@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "engine/request.h"
+#include "engine/request/request.h"
 #include "hvd/hvd.h"
 
 namespace hvd {

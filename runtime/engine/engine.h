@@ -13,31 +13,10 @@
 #include "base/result.h"
 #include "bootstrap/wiring.h"
 #include "collective/backend.h"
-#include "engine/request.h"
-#include "engine/timeline_options.h"
+#include "engine/options.h"
+#include "engine/request/request.h"
 
 namespace hvd {
-
-struct EngineOptions {
-  std::size_t fusion_bytes = std::size_t{64} << 20;  ///< HVD_FUSION_THRESHOLD.
-  std::chrono::milliseconds stall_warning{60'000};   ///< HVD_STALL_CHECK_TIME_SECONDS; 0: never.
-  /// HVD_STALL_SHUTDOWN_TIME_SECONDS; 0: never. At least stall_warning, and nothing without it.
-  std::chrono::milliseconds stall_shutdown{0};
-  std::chrono::milliseconds heartbeat{500};  ///< Between nodes.
-  /// HVD_LINK_TIMEOUT_SECONDS: a host that does not answer for so long is lost.
-  std::chrono::milliseconds link_timeout{3'000};
-  /// HVD_SILENCE_TIMEOUT_SECONDS: so is a process that is silent for so long though its host
-  /// answers; 0: never.
-  std::chrono::milliseconds silence_timeout{300'000};
-  int spin = -1;  ///< Polls before yielding; -1: from the CPUs.
-  /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
-  std::function<void(int)> on_loss;
-  std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.
-  TimelineOptions timeline;  ///< HVD_TIMELINE: on from the start; without a path: off.
-  Gpus* gpus = nullptr;      ///< For tensors of GPU memory; null: they are refused.
-  /// A process that starts another engine gives it other handles, so that the old are unknown.
-  std::uint64_t first_handle = 1;
-};
 
 /// Bytes of NodeGroup::memory that the engine and the backends of `table` need for a node of
 /// `local_size` ranks.

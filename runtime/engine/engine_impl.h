@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "collective/launch_order.h"
-#include "engine/completion.h"
 #include "engine/engine.h"
-#include "engine/negotiation.h"
-#include "engine/set_change.h"
-#include "engine/set_plane.h"
-#include "engine/submission.h"
-#include "engine/timeline.h"
+#include "engine/plane/set_plane.h"
+#include "engine/protocol/negotiation.h"
+#include "engine/protocol/set_change.h"
+#include "engine/request/completion.h"
+#include "engine/request/submission.h"
+#include "engine/timeline/timeline.h"
 #include "transport/poller.h"
 
 namespace hvd {

@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "engine/request.h"
+#include "engine/request/request.h"
 #include "optim/compression/compressor.h"
 
 namespace hvd {

@@ -13,7 +13,7 @@
 #include "bootstrap/peer_record.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/store_message.h"
-#include "engine/control_message.h"
+#include "engine/protocol/control_message.h"
 #include "transport/handshake.h"
 
 namespace {

@@ -35,6 +35,8 @@ _LAUNCHER_ORDER = [
     ["main"],
 ]
 _LAUNCHER_RANK = {folder: rank for rank, group in enumerate(_LAUNCHER_ORDER) for folder in group}
+# The same within the engine; what drives the rooms stands above them, in engine/ itself.
+_ENGINE_ORDER = ["timeline", "options", "request", "plane", "protocol", "main"]
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 # The one file that may know all backends by name stands in c, above them: no exception is needed.
 
@@ -64,6 +66,18 @@ def _launcher_allowed(folder: str, used: str) -> bool:
     return folder == used or _LAUNCHER_RANK[used] < _LAUNCHER_RANK[folder]
 
 
+def _room_of(name: str) -> str:
+    """The folder below engine/ of a file (without runtime/) or an include; options.h is a room."""
+    parts = pathlib.PurePosixPath(name).parts
+    if parts[-1] == "options.h":
+        return "options"
+    return parts[1] if len(parts) > 2 else "main"
+
+
+def _room_allowed(room: str, used: str) -> bool:
+    return _ENGINE_ORDER.index(used) <= _ENGINE_ORDER.index(room)
+
+
 def violations(path: pathlib.Path, text: str) -> list[str]:
     """One sentence per include of `path` that runs up."""
     layer = _layer_of(path)
@@ -76,6 +90,10 @@ def violations(path: pathlib.Path, text: str) -> list[str]:
             continue
         if not _allowed(layer, used):
             found.append(f"{path}: {layer} may not include {include} ({used} is not below it)")
+        elif layer == used == "engine":
+            room, below = _room_of(path.relative_to("runtime").as_posix()), _room_of(include)
+            if not _room_allowed(room, below):
+                found.append(f"{path}: {room} may not include {include} ({below} is not below it)")
         elif layer == used == "launcher":
             folder, below = _folder_of(path.as_posix()), _folder_of(include)
             if not _launcher_allowed(folder, below):
@@ -99,6 +117,11 @@ class TestLayers(unittest.TestCase):
         }
         self.assertEqual(folders - set(_RANK) - {"include"}, set())
 
+    def test_every_room_of_the_engine_has_a_place_in_the_list(self):
+        files = sources.tracked("runtime/engine/*.cc", "runtime/engine/*.h")
+        rooms = {_room_of(p.relative_to("runtime").as_posix()) for p in files}
+        self.assertEqual(rooms - set(_ENGINE_ORDER), set())
+
     def test_every_folder_of_launcher_has_a_place_in_the_list(self):
         files = sources.tracked("launcher/*.cc", "launcher/*.h")
         self.assertEqual({_folder_of(p.as_posix()) for p in files} - set(_LAUNCHER_RANK), set())
@@ -109,6 +132,8 @@ class TestLayers(unittest.TestCase):
             ("runtime/transport/link.h", "bootstrap/store.h"),
             ("runtime/engine/engine.cc", "backends/shm/shm_backend.h"),
             ("runtime/backends/shm/plane.cc", "engine/engine.h"),
+            ("runtime/engine/request/completion.h", "engine/protocol/negotiation.h"),
+            ("runtime/engine/plane/reduction.cc", "engine/engine.h"),
             ("launcher/main.cc", "engine/engine.h"),
             ("runtime/c/process.cc", "launcher/options/command_line.h"),
             ("launcher/plan/environment_plan.cc", "launcher/run/exec.h"),
@@ -123,6 +148,8 @@ class TestLayers(unittest.TestCase):
         for path, include in [
             ("runtime/c/backend_table.cc", "backends/shm/shm_backend.h"),
             ("runtime/engine/engine.cc", "collective/backend.h"),
+            ("runtime/engine/engine.cc", "engine/protocol/negotiation.h"),
+            ("runtime/engine/request/pending.h", "engine/timeline/traced_request.h"),
             ("launcher/run/run_command.cc", "bootstrap/store.h"),
             ("runtime/base/status.cc", "fmt/core.h"),
             ("launcher/main.cc", "launcher/run/run_command.h"),

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "engine/board.h"
-#include "engine/submission.h"
+#include "engine/protocol/board.h"
+#include "engine/request/submission.h"
 #include "world/world.h"
 
 namespace hvd {

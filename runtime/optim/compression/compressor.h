@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "engine/request.h"
+#include "engine/request/request.h"
 
 namespace hvd {
 

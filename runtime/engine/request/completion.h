@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/result.h"
+#include "engine/request/pending.h"
+
+namespace hvd {
+
+/// Stage five, reduced -> completed: handles, waiting callers and callbacks.
+/// Thread-safe.
+class Completion {
+ public:
+  /// Counts handles from `first_handle` on.
+  explicit Completion(std::uint64_t first_handle) : next_handle_(first_handle) {}
+
+  /// Gives the request a handle.
+  PendingPtr add(Request&& request);
+  Result<PendingPtr> find(std::uint64_t handle);
+  Result<std::vector<PendingPtr>> find(std::span<const std::uint64_t> handles);
+  void release(std::uint64_t handle);
+  void release(std::span<const std::uint64_t> handles);
+
+  /// Ends the request, once; its callback waits for run_callbacks().
+  void finish(const PendingPtr& pending, const Status& status);
+  /// Calls the callbacks of finished requests. Hold no lock.
+  void run_callbacks();
+  bool has_callbacks() const { return has_callbacks_.load(); }
+
+  /// Wakes every sleeper to look at its predicate again.
+  void wake_all();
+  /// Waits until `done()` holds, which is looked at after each wake_all() or finish().
+  template <typename Done>
+  bool wait_until(Done&& done, Deadline deadline) {
+    Lock lock(mutex_);
+    sleepers_.fetch_add(1);
+    bool in_time = true;
+    while (!done() && in_time) in_time = changed_.wait_until(mutex_, deadline);
+    sleepers_.fetch_sub(1);
+    return done();
+  }
+
+ private:
+  Result<PendingPtr> find_locked(std::uint64_t handle) HVD_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::unordered_map<std::uint64_t, PendingPtr> by_handle_ HVD_GUARDED_BY(mutex_);
+  std::vector<PendingPtr> callbacks_ HVD_GUARDED_BY(mutex_);
+  std::uint64_t next_handle_ HVD_GUARDED_BY(mutex_);
+  std::atomic<bool> has_callbacks_{false};
+  std::atomic<int> sleepers_{0};
+};
+
+}  // namespace hvd

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/mutex.h"
+#include "device/ready_points.h"
+#include "engine/request/description.h"
+#include "engine/request/request.h"
+#include "engine/timeline/traced_request.h"
+
+namespace hvd {
+
+/// A request on its way through the stages, from submission to completion.
+/// Fields are written by whoever holds the progress lock; `status` and `gathered` may be read by
+/// anyone once `done` is true.
+struct Pending {
+  std::uint64_t handle = 0;
+  Request request;
+  Description description;
+  /// Which call of its kind in the process set it is, from 1, where the caller gave no name: then
+  /// it is named by its place in the program (see Submission::kPlaces). 0: the caller did.
+  std::uint64_t call = 0;
+  bool cacheable = true;               ///< False: the name will not come again.
+  int batches_left = 0;                ///< Batches of this request that the backends still work on.
+  Status failure;                      ///< The first failure among them.
+  std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.
+
+  MemoryReaper* reaper = nullptr;  ///< GPU memory: of results that the library makes.
+  ReadyPointPtr ready;             ///< GPU memory: where the inputs are ready.
+  int batches_to_enqueue = 0;      ///< As batches_left: those that no stream holds yet.
+  /// GPU memory: where the results are complete; may be read by anyone once `enqueued` is true.
+  std::vector<GpuEventPtr> finish_points;
+  std::atomic<bool> enqueued{false};  ///< Streams may wait for it. Before `done`, or never.
+  /// GPU memory: streams that wait for it, and may read what the library made.
+  Mutex readers_mutex;
+  std::vector<StreamHandle> readers HVD_GUARDED_BY(readers_mutex);
+
+  /// GPU memory, once `enqueued` or `done` is true.
+  bool has_rows_of_library() const {
+    return std::any_of(gathered.begin(), gathered.end(),
+                       [](const GatherResult& one) { return one.data != nullptr; });
+  }
+
+  /// When a caller that waits is held up too long while nothing has decided the request; never: the
+  /// end of the clock.
+  mutable std::atomic<Clock::rep> overdue_at{Clock::duration::max().count()};
+
+  TracedRequest trace;  ///< Set as it is queued.
+
+  bool active_average = false;  ///< Join: averages divide by the ranks that take part.
+  int last_joined = -1;         ///< Join, once it is done.
+  /// What a rank that has joined does for others, with nothing to add. Nobody submitted it.
+  bool is_stand_in = false;
+  std::unique_ptr<std::byte[]> neutral;  ///< Its tensors; null for GPU memory, which it has not.
+
+  Status status;
+  std::atomic<bool> done{false};
+
+  /// No caller has to wait for it: a stream of ours holds it, or no caller knows of it.
+  bool ends_by_itself() const { return is_stand_in || enqueued.load(); }
+};
+
+/// Shared by the handle table (until released) and the stage that works on it.
+using PendingPtr = std::shared_ptr<Pending>;
+
+}  // namespace hvd
