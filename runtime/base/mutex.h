@@ -16,6 +16,7 @@
 /// Thread-safety annotations, checked by clang's -Wthread-safety.
 #define HVD_GUARDED_BY(mutex) HVD_THREAD_ANNOTATION(guarded_by(mutex))
 #define HVD_REQUIRES(mutex) HVD_THREAD_ANNOTATION(requires_capability(mutex))
+#define HVD_RETURN_CAPABILITY(mutex) HVD_THREAD_ANNOTATION(lock_returned(mutex))
 #define HVD_EXCLUDES(mutex) HVD_THREAD_ANNOTATION(locks_excluded(mutex))
 
 namespace hvd {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,14 +11,26 @@
 #include "base/result.h"
 #include "bootstrap/wiring.h"
 #include "collective/backend.h"
+#include "engine/driver.h"
+#include "engine/epoch.h"
 #include "engine/options.h"
+#include "engine/request/completion.h"
+#include "engine/request/gpu_requests.h"
 #include "engine/request/request.h"
+#include "engine/request/submission.h"
+#include "engine/set_changes.h"
+#include "engine/statistics.h"
+#include "engine/timeline/timeline.h"
 
 namespace hvd {
 
-/// Bytes of NodeGroup::memory that the engine and the backends of `table` need for a node of
-/// `local_size` ranks.
-std::size_t node_memory_bytes(std::span<const BackendEntry> table, int local_size);
+class Engine;
+/// Stops the thread of an engine, waits for its end and frees the engine. In a callback on that
+/// very thread: all three are done when the callback has returned.
+struct EngineEnd {
+  void operator()(Engine* engine) const;
+};
+using EnginePtr = std::unique_ptr<Engine, EngineEnd>;
 
 /// Runs collectives for one rank: submitted -> negotiated -> fused -> reduced -> completed.
 ///
@@ -33,11 +43,10 @@ class Engine {
 
   /// `table` lists the backends in order of preference and outlives the engine; one that cannot
   /// serve declines with a Status, which describe() repeats.
-  static Result<std::unique_ptr<Engine>> start(Wiring wiring, std::span<const BackendEntry> table,
-                                               const EngineOptions& options);
-  /// Stops the thread and waits for its end; what is pending fails. In a callback on that very
-  /// thread: both are done when the callback has returned.
-  ~Engine();
+  static Result<EnginePtr> start(Wiring wiring, std::span<const BackendEntry> table,
+                                 const EngineOptions& options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   /// Checks the request on this rank and queues it. A name that is in flight queues behind itself.
   Result<Handle> submit(Request request);
@@ -81,7 +90,7 @@ class Engine {
   Result<std::vector<int>> process_set_ranks(int process_set) const;
 
   /// Leaves the job: waits until all ranks have called it or the deadline passes, then stops the
-  /// thread. Pending requests fail with kAborted.
+  /// thread. PendingRequest requests fail with kAborted.
   Status shutdown(Deadline deadline);
   /// True after a shutdown in which no rank was missing.
   bool left_together() const;
@@ -94,36 +103,39 @@ class Engine {
   void abandon_after_fork();
 
   /// Memory that the ranks of this node share: collectives work on tensors in it without copying.
-  std::shared_ptr<SharedArena> arena() const;
-
-  const Communicator& world() const;
-  const std::vector<PeerInfo>& peers() const;
-  /// Text for people: ranks, nodes, hosts, how they found each other, the backend of each kind of
-  /// work and why, which promise of reproducibility holds.
+  std::shared_ptr<SharedArena> arena() const { return epoch_->arena(); }
+  const Communicator& world() const { return epoch_->world(); }
+  const std::vector<PeerInfo>& peers() const { return epoch_->peers(); }
+  /// As hvd::describe() of the epoch.
   std::string describe() const;
 
-  struct Statistics {
-    std::uint64_t batches = 0;
-    std::uint64_t requests = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t frozen_buckets = 0;    ///< Runs that were a bucket of a frozen schedule.
-    std::uint64_t thaws = 0;             ///< Frozen schedules that something did not fit.
-    std::chrono::nanoseconds waited{0};  ///< Time callers spent in wait().
-    std::uint64_t in_full = 0;           ///< Requests announced with their description, not a bit.
-    std::size_t names = 0;               ///< Kept in mind by this rank, of all process sets.
-    std::size_t evictions = 0;           ///< Times that ids of names were taken back.
-  };
+  using Statistics = EngineStatistics;
   Statistics statistics() const;
 
   /// Takes down from now on what becomes of each request, until stop_timeline() or the end of the
   /// engine; requests that are in flight are not in it. See Timeline.
-  Status start_timeline(const TimelineOptions& options);
-  Status stop_timeline();
+  Status start_timeline(const TimelineOptions& options) { return timeline_.start(options); }
+  Status stop_timeline() { return timeline_.stop(); }
 
  private:
-  class Impl;
-  explicit Engine(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;  ///< With its thread.
+  friend struct EngineEnd;
+  Engine(const PeerInfo& me, const EngineOptions& options);
+  ~Engine() = default;
+  Status open(Wiring wiring, std::span<const BackendEntry> table, const EngineOptions& options);
+  /// The thread has ended: so does what is pending.
+  void close();
+  /// Waits until the request has come; false: it is late.
+  bool await(const PendingRequest& pending, Until until, Deadline deadline);
+  int rank() const { return epoch_->world().rank; }
+
+  // Requests refer to these two: they go last.
+  Timeline timeline_;
+  GpuRequests gpu_requests_;
+  Completion completion_;
+  Submission submission_;
+  std::unique_ptr<Epoch> epoch_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<SetChanges> set_changes_;
 };
 
 }  // namespace hvd

@@ -149,7 +149,7 @@ class TestLayers(unittest.TestCase):
             ("runtime/c/backend_table.cc", "backends/shm/shm_backend.h"),
             ("runtime/engine/engine.cc", "collective/backend.h"),
             ("runtime/engine/engine.cc", "engine/protocol/negotiation.h"),
-            ("runtime/engine/request/pending.h", "engine/timeline/traced_request.h"),
+            ("runtime/engine/request/pending_request.h", "engine/timeline/traced_request.h"),
             ("launcher/run/run_command.cc", "bootstrap/store.h"),
             ("runtime/base/status.cc", "fmt/core.h"),
             ("launcher/main.cc", "launcher/run/run_command.h"),

@@ -56,7 +56,7 @@ class PollingWorld {
 
  private:
   std::vector<BackendEntry> table_;
-  std::unique_ptr<Engine> engine_;
+  EnginePtr engine_;
 };
 
 // Without polling, some ten looks in each tick of 200 ms: 80 s.

@@ -30,12 +30,12 @@ class World {
   /// Destroys the engine of `rank` without shutdown, as if its process had ended.
   void kill(int rank) { engines_[static_cast<std::size_t>(rank)].reset(); }
   /// The engine of `rank`, from now on the caller's.
-  std::unique_ptr<Engine> take(int rank) {
+  EnginePtr take(int rank) {
     return std::move(engines_[static_cast<std::size_t>(rank)]);
   }
 
  private:
-  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<EnginePtr> engines_;
 };
 
 /// A deadline no healthy test meets.

@@ -174,10 +174,10 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
 Result<std::vector<GpuEventPtr>> ready_events(const std::vector<PendingPtr>& requests) {
   // Of one stream the latest request has the latest point: its handle is older than its point, and
   // what the others wait for was in the stream before they had theirs.
-  std::vector<const Pending*> latest;
+  std::vector<const PendingRequest*> latest;
   for (const PendingPtr& request : requests) {
     if (request->ready == nullptr) continue;
-    const auto found = std::find_if(latest.begin(), latest.end(), [&](const Pending* other) {
+    const auto found = std::find_if(latest.begin(), latest.end(), [&](const PendingRequest* other) {
       return other->ready->stream() == request->ready->stream() &&
              &other->ready->gpu() == &request->ready->gpu();
     });
@@ -188,7 +188,7 @@ Result<std::vector<GpuEventPtr>> ready_events(const std::vector<PendingPtr>& req
     }
   }
   std::vector<GpuEventPtr> events;
-  for (const Pending* pending : latest) {
+  for (const PendingRequest* pending : latest) {
     auto event = pending->ready->event();
     if (!event.is_ok()) {
       return event.status().with_context(

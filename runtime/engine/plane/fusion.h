@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collective/batch.h"
-#include "engine/request/pending.h"
+#include "engine/request/pending_request.h"
 
 namespace hvd {
 

@@ -13,31 +13,27 @@ std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_si
   return bytes;
 }
 
-SetPlane::~SetPlane() {
-  // Leaked: whoever holds the memory outlives us, and nobody can tell it to stop.
-  if (reduction == nullptr || !reduction->keeps_memory()) return;
-  static_cast<void>(std::make_unique<std::shared_ptr<void>>(links.owner).release());
-}
-
-void SetPlane::open(std::span<const BackendEntry> table, std::span<std::byte> memory,
-                    const EngineOptions& options) {
+SetPlane::SetPlane(Parts parts, std::span<const BackendEntry> table, const EngineOptions& options)
+    : communicator_(std::move(parts.communicator)),
+      links_(std::move(parts.links)),
+      doorbell_(std::move(parts.doorbell)) {
   std::vector<Link*> lane;
-  for (const auto& link : links.lane) lane.push_back(link.get());
+  for (const auto& link : links_.lane) lane.push_back(link.get());
+  std::span<std::byte> memory = links_.memory;
   std::vector<Reducer::Candidate> candidates;
   for (const BackendEntry& entry : table) {
-    const std::size_t bytes = whole_pages(entry.memory_bytes(communicator.local_size()));
+    const std::size_t bytes = whole_pages(entry.memory_bytes(communicator_.local_size()));
     HVD_CHECK(bytes <= memory.size());
     auto backend = entry.create(
-        {.communicator = communicator,
+        {.communicator = communicator_,
          .memory = memory.first(bytes),
-         .doorbell = &doorbell,
+         .doorbell = &doorbell_,
          .lane = lane,
-         .lanes = links.lanes,
-         .arena = arena,
-         .sockets = links.sockets,
+         .lanes = links_.lanes,
+         .arena = parts.arena,
+         .sockets = links_.sockets,
          .gpus = options.gpus,
-         .start_on_host =
-             [this](Batch batch) { return reduction->start_on_host(std::move(batch)); },
+         .start_on_host = [this](Batch batch) { return reducer_->start_on_host(std::move(batch)); },
          .stall_warning = options.stall_warning});
     memory = memory.subspan(bytes);
     Reducer::Candidate& candidate = candidates.emplace_back();
@@ -46,8 +42,48 @@ void SetPlane::open(std::span<const BackendEntry> table, std::span<std::byte> me
     candidate.status = backend.status();
     if (backend.is_ok()) candidate.backend = std::move(backend).value();
   }
-  reduction =
-      std::make_unique<Reducer>(std::move(candidates), options.backend, communicator.rank == 0);
+  reducer_ =
+      std::make_unique<Reducer>(std::move(candidates), options.backend, communicator_.rank == 0);
+}
+
+SetPlane::~SetPlane() {
+  // Leaked: whoever holds the memory outlives us, and nobody can tell it to stop.
+  if (!reducer_->keeps_memory()) return;
+  static_cast<void>(std::make_unique<std::shared_ptr<void>>(links_.owner).release());
+}
+
+bool SetPlane::has_member(int world_rank) const {
+  const std::vector<int>& members = communicator_.world_ranks;
+  return std::find(members.begin(), members.end(), world_rank) != members.end();
+}
+
+Reducer::Abandoned SetPlane::settle(bool on_gpu,
+                                    const std::function<bool(int world_rank)>& has_ended,
+                                    Deadline deadline) {
+  const auto is_gone = [&](int rank) {
+    return has_ended(communicator_.world_ranks[static_cast<std::size_t>(rank)]);
+  };
+  return reducer_->settle(on_gpu, is_gone, deadline);
+}
+
+Status SetPlane::bind_gpu(const Request& request) {
+  if (!request.is_on_gpu()) return Status::ok();
+  std::int32_t bound = kNoGpu;
+  if (gpu_.compare_exchange_strong(bound, request.device.index) || bound == request.device.index) {
+    return Status::ok();
+  }
+  return error(Code::kInvalidArgument,
+               "rank {}: {} '{}' is on GPU {}, process set {} works on GPU {} of this rank since "
+               "its first tensor; a process set uses one GPU per rank: copy the tensor there",
+               communicator_.world_rank(), kind_name(request.operation), request.name,
+               request.device.index, request.process_set, bound);
+}
+
+std::int32_t SetPlane::gpu_of_stand_in(Gpus* gpus, int local_rank) const {
+  if (const std::int32_t bound = gpu_.load(); bound != kNoGpu) return bound;
+  if (gpus == nullptr) return 0;
+  const auto count = gpus->count();
+  return count.is_ok() && count.value() > 0 ? local_rank % count.value() : 0;
 }
 
 Communicator part_of(const Communicator& world, const std::vector<int>& ranks) {

@@ -19,7 +19,7 @@ struct Announce {
   bool cacheable = true;  ///< False: the name will not come again and gets no id.
   Description description;
   RankSet ranks;
-  bool is_place = false;  ///< As Pending::call: the caller gave no name.
+  bool is_place = false;  ///< As PendingRequest::call: the caller gave no name.
 };
 /// Upwards: every rank of the sender's subtree that is in the process set has submitted these ids.
 struct Ready {

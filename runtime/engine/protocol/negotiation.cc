@@ -91,7 +91,7 @@ void Negotiation::submit(PendingPtr pending) {
 
 void Negotiation::announce(const Set& set, NameEntry& entry) {
   const Name& name = entry.second;
-  const Pending& pending = *name.current;
+  const PendingRequest& pending = *name.current;
   // A bit may overtake what was said before it, and must not overtake the last word.
   const bool in_full = name.in_full || has_left_ || set.joining != nullptr;
   if (name.id && !in_full && name.described == pending.description) {

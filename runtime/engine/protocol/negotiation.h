@@ -14,7 +14,7 @@
 #include "engine/protocol/control_tree.h"
 #include "engine/protocol/coordinator.h"
 #include "engine/protocol/leader.h"
-#include "engine/request/pending.h"
+#include "engine/request/pending_request.h"
 #include "transport/doorbell.h"
 
 namespace hvd {
@@ -106,7 +106,7 @@ class Negotiation {
   void forget_reader(int rank);
 
   /// Urges the root where this rank may be what keeps a bucket back: a caller waits for something
-  /// that nothing has decided, longer than it should (Pending::overdue_at), and the rank has
+  /// that nothing has decided, longer than it should (PendingRequest::overdue_at), and the rank has
   /// submitted a part of the bucket only. Without such a part, where it has waited kAnyway more.
   /// Returns when to look again; the next tick will do unless it is sooner.
   Clock::time_point urge(Clock::time_point now);

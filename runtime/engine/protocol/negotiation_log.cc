@@ -168,7 +168,7 @@ void Negotiation::apply_join_end(const JoinEnd& end) {
 PendingPtr Negotiation::stand_in(const std::string& text, const Description& description) {
   const auto* allreduce = std::get_if<Allreduce>(&description.operation);
   if (allreduce == nullptr) return nullptr;  // not from our root, which refuses all others
-  auto pending = std::make_shared<Pending>();
+  auto pending = std::make_shared<PendingRequest>();
   pending->description = description;
   pending->cacheable = false;
   Request& request = pending->request;

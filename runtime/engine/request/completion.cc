@@ -6,7 +6,7 @@
 namespace hvd {
 
 PendingPtr Completion::add(Request&& request) {
-  auto pending = std::make_shared<Pending>();
+  auto pending = std::make_shared<PendingRequest>();
   pending->description = describe_request(request);
   pending->request = std::move(request);
   Lock lock(mutex_);

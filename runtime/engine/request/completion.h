@@ -9,7 +9,7 @@
 
 #include "base/mutex.h"
 #include "base/result.h"
-#include "engine/request/pending.h"
+#include "engine/request/pending_request.h"
 
 namespace hvd {
 

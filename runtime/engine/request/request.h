@@ -70,6 +70,9 @@ struct Request {
   bool more = false;
   /// Called exactly once, from whichever thread makes progress, without a lock held. Optional.
   std::function<void(const Status&)> on_complete;
+
+  /// False for what has no tensors.
+  bool is_on_gpu() const { return device.kind != DeviceKind::kCpu && !tensors.empty(); }
 };
 
 }  // namespace hvd

@@ -10,7 +10,7 @@
 
 #include "base/mutex.h"
 #include "collective/communicator.h"
-#include "engine/request/pending.h"
+#include "engine/request/pending_request.h"
 #include "engine/timeline/timeline.h"
 
 namespace hvd {

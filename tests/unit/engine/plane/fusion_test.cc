@@ -48,7 +48,7 @@ TEST(Fusion, ABarrierAndAMixedGroupTravelAlone) {
 TEST(Fusion, MakesOneBatchForEachElementType) {
   float a = 0;
   std::int32_t b = 0;
-  auto pending = std::make_shared<Pending>();
+  auto pending = std::make_shared<PendingRequest>();
   pending->request.operation = Allreduce{};
   pending->request.tensors = {{&a, &a, DataType::kFloat32, {1}, 0},
                               {&b, &b, DataType::kInt32, {1}, 0},
@@ -70,7 +70,7 @@ TEST(Fusion, KeepsPrioritiesApart) {
 
 TEST(Fusion, HandsSplitsToTheBatchInElements) {
   float a[12] = {};
-  auto pending = std::make_shared<Pending>();
+  auto pending = std::make_shared<PendingRequest>();
   pending->request.operation = Alltoall{};
   pending->request.tensors = {{a, nullptr, DataType::kFloat32, {4, 3}, 0, {1, 3}},
                               {a, nullptr, DataType::kFloat32, {}, 0, {0, 1}}};
@@ -88,7 +88,7 @@ TEST(Fusion, GivesMemoryOfTheCallerToRowsThatFit) {
   float input[2] = {};
   float output[6] = {};
   for (const std::size_t bytes : {sizeof(output), sizeof(output) - 1}) {
-    auto pending = std::make_shared<Pending>();
+    auto pending = std::make_shared<PendingRequest>();
     pending->request.operation = Allgather{};
     pending->request.tensors = {{.input = input, .output = output, .shape = {1, 2}}};
     pending->request.tensors[0].output_bytes = bytes;

@@ -216,7 +216,7 @@ TEST(Reducer, SettlesOneKindOfMemoryWithoutTheOther) {
   Reducer reducer(std::move(candidates), "");
   std::array<PendingPtr, 2> owners;
   for (std::size_t i = 0; i < 2; ++i) {
-    owners[i] = std::make_shared<Pending>();
+    owners[i] = std::make_shared<PendingRequest>();
     FusedBatch fused;
     fused.batch.segments = {{nullptr, nullptr, 1, 1}};
     fused.batch.device.kind = i == 0 ? DeviceKind::kCpu : DeviceKind::kCuda;

@@ -214,14 +214,14 @@ TEST(Submission, NamesComeAgainAfterAllPlaces) {
   Timeline timeline(0, "host");
   Submission submission(timeline);
   for (std::uint64_t call = 1; call <= 2 * Submission::kPlaces; ++call) {
-    const auto pending = std::make_shared<Pending>();
+    const auto pending = std::make_shared<PendingRequest>();
     submission.push(pending);
     EXPECT_EQ(pending->call, call);
     EXPECT_TRUE(pending->cacheable);
     EXPECT_EQ(pending->request.name,
               format_text("allreduce.noname.{}", (call - 1) % Submission::kPlaces));
   }
-  const auto named = std::make_shared<Pending>();
+  const auto named = std::make_shared<PendingRequest>();
   named->request.name = "x";
   submission.push(named);
   EXPECT_EQ(named->call, 0U);
@@ -231,7 +231,7 @@ TEST(Submission, CountsUnnamedRequestsThatOthersMadeWithoutThisRank) {
   Timeline timeline(0, "host");
   Submission submission(timeline);
   const auto next_name = [&](Operation operation, int process_set) {
-    const auto pending = std::make_shared<Pending>();
+    const auto pending = std::make_shared<PendingRequest>();
     pending->request.operation = operation;
     pending->request.process_set = process_set;
     submission.push(pending);

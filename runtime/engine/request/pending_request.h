@@ -20,7 +20,7 @@ namespace hvd {
 /// A request on its way through the stages, from submission to completion.
 /// Fields are written by whoever holds the progress lock; `status` and `gathered` may be read by
 /// anyone once `done` is true.
-struct Pending {
+struct PendingRequest {
   std::uint64_t handle = 0;
   Request request;
   Description description;
@@ -63,11 +63,18 @@ struct Pending {
   Status status;
   std::atomic<bool> done{false};
 
+  /// kTimeout, for a caller that has waited long enough; the request stays under way.
+  Status not_in_time(int rank) const {
+    return error(Code::kTimeout,
+                 "rank {}: '{}' ({}) has not completed in time; it is still under way", rank,
+                 request.name, describe(request.operation));
+  }
+
   /// No caller has to wait for it: a stream of ours holds it, or no caller knows of it.
   bool ends_by_itself() const { return is_stand_in || enqueued.load(); }
 };
 
 /// Shared by the handle table (until released) and the stage that works on it.
-using PendingPtr = std::shared_ptr<Pending>;
+using PendingPtr = std::shared_ptr<PendingRequest>;
 
 }  // namespace hvd
