@@ -84,7 +84,7 @@ tensor = api.tensor_struct(
 )
 
 def operation():
-    handle = api.submit({kind}, [tensor], "operation", root=1, waits=True)
+    handle = api.submit(Work({kind}, "operation", root=1), [tensor], waits=True)
     try:
         api.wait(handle)
     finally:

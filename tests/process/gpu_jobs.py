@@ -49,7 +49,7 @@ class GpuSum:
         given = api.tensor_struct(FLOAT32, (len(tensor),), source=address, target=address)
         place = (_lib.CUDA, gpu.number, (stream or gpu.stream).value)
         self.tensor = tensor
-        self.handle = api.submit(_lib.ALLREDUCE, [given], name=name, place=place)
+        self.handle = api.submit(Work(_lib.ALLREDUCE, name), [given], place=place)
 
     def wait(self):
         try:

@@ -26,6 +26,7 @@ PROLOGUE = """
 import ctypes, os, signal, sys, time
 import hvd
 from hvd import _lib, api
+from hvd.work import Work
 
 FLOAT32 = 7
 SCRATCH = os.environ["HVD_TEST_SCRATCH"]
@@ -36,7 +37,7 @@ class Sum:
         self.values = (ctypes.c_float * count)()
         address = ctypes.addressof(self.values)
         tensor = api.tensor_struct(FLOAT32, (count,), source=address, target=address)
-        self.handle = api.submit(_lib.ALLREDUCE, [tensor], name=name)
+        self.handle = api.submit(Work(_lib.ALLREDUCE, name), [tensor])
 
     def wait(self):
         try:

@@ -68,7 +68,7 @@ def shared(count):
 
 def total(address, count):
     tensor = api.tensor_struct(FLOAT32, (count,), source=address, target=address)
-    handle = api.submit(_lib.ALLREDUCE, [tensor], name="shared")
+    handle = api.submit(Work(_lib.ALLREDUCE, "shared"), [tensor])
     api.wait(handle)
     api.release(handle)
 
@@ -121,7 +121,7 @@ def started():
     value = (ctypes.c_float * 1)(1.0)
     address = ctypes.addressof(value)
     tensor = api.tensor_struct(FLOAT32, (1,), source=address, target=address)
-    return value, api.submit(_lib.ALLREDUCE, [tensor])
+    return value, api.submit(Work(_lib.ALLREDUCE), [tensor])
 
 hvd.init()
 first, old = started()
@@ -284,7 +284,7 @@ for step in range(int(os.environ["STEPS"])):
     values = (ctypes.c_float * 5000)(share, *[0.0] * 4998, share)
     place = ctypes.addressof(values)
     tensor = api.tensor_struct(FLOAT32, (5000,), source=place, target=place)
-    handle = api.submit(_lib.ALLREDUCE, [tensor], name="x")
+    handle = api.submit(Work(_lib.ALLREDUCE, "x"), [tensor])
     api.wait(handle)
     api.release(handle)
     assert values[0] == values[4999] == 3 + 3 * int(os.environ["SHARE"]), values[0]

@@ -24,7 +24,7 @@ values = (ctypes.c_float * 4)()
 address = ctypes.addressof(values)
 tensor = api.tensor_struct(FLOAT32, (4,), source=address, target=address)
 try:
-    api.submit(_lib.ALLREDUCE, [tensor], name="x", place=(_lib.CUDA, 0, 0))
+    api.submit(Work(_lib.ALLREDUCE, "x"), [tensor], place=(_lib.CUDA, 0, 0))
 except hvd.HvdError as failure:
     say("REFUSED", type(failure).__name__, failure)
 allreduce("x")

@@ -9,7 +9,7 @@ import torch
 
 import hvd
 import hvd.torch as ht
-from hvd.torch.sparse import average_of_rows
+from hvd.torch.ops.sparse import average_of_rows
 
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 HALVES = [torch.float16, torch.bfloat16]

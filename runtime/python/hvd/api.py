@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from hvd import _lib
 from hvd._lib import quick, waiting
 from hvd.errors import BY_STATUS, HvdError, InvalidArgumentError, NotInitializedError
+from hvd.work import Work
 
 # A wait returns to the interpreter this often, so that Ctrl-C and other signals get through.
 SLICE_SECONDS = 0.2
@@ -364,16 +365,9 @@ def name_bytes(name: str) -> bytes:
 
 
 def submit(
-    kind: int,
+    work: Work,
     tensors: Sequence[_lib.Tensor] = (),
-    name: str | None = None,
-    op: int = _lib.SUM,
-    root: int = 0,
-    scales: tuple[float, float] = (1.0, 1.0),
     waits: bool = False,
-    wire: int = _lib.WIRE_SAME,
-    process_set: int = 0,
-    priority: int = 0,
     place: tuple[int, int, int] | None = None,
 ) -> int:
     """Starts an operation; returns its handle. The memory stays the caller's to keep alive.
@@ -381,31 +375,29 @@ def submit(
     `waits`: the caller waits at once and so drives the operation; the engine need not wake.
     `place`: kind and number of a GPU and the stream; None: CPU memory.
     """
-    device_kind, device_index, stream = place or (_lib.CPU, 0, 0)
-    array = (_lib.Tensor * len(tensors))(*tensors)
-    request = _lib.Request(
-        _lib.sizeof(_lib.Request),
-        name_bytes(name) if name else None,
-        kind,
-        process_set,
-        op,
-        root,
-        scales[0],
-        scales[1],
-        device_kind,
-        device_index,
-        _lib.SUBMIT_MORE if waits else 0,
-        len(tensors),
-        array,
-        None,
-        None,
-        wire,
-        priority,
-        stream,
-    )
+    request = _lib.Request(struct_size=_lib.sizeof(_lib.Request))
+    fill(request, work, waits)
+    if place is not None:
+        request.device_kind, request.device_index, request.stream = place
+    request.tensor_count = len(tensors)
+    request.tensors = (_lib.Tensor * len(tensors))(*tensors)
     handle = _lib.c_uint64()
     check(quick.hvd_submit(_lib.byref(request), _lib.byref(handle)))
     return handle.value
+
+
+def fill(request: _lib.Request, work: Work, waits: bool) -> None:
+    """Writes what an operation does into the ``hvd_request`` that starts it."""
+    kind, name, op, scales, process_set, root, wire, priority = work
+    request.name = name_bytes(name) if name else None
+    request.kind = kind
+    request.reduce_op = op
+    request.prescale, request.postscale = scales
+    request.process_set = process_set
+    request.root = root
+    request.wire = wire
+    request.priority = priority
+    request.flags = _lib.SUBMIT_MORE if waits else 0
 
 
 def is_done(handle: int) -> bool:

@@ -62,19 +62,9 @@ class _Single:
 
     def submit(self, work: Work, source: int, target: int, waits: bool) -> int:
         """Starts an operation; returns its handle."""
-        tensor, request = self.tensor, self.request
-        tensor.input = source
-        tensor.output = target
-        kind, name, op, scales, process_set, root, wire, priority = work
-        request.name = api.name_bytes(name) if name else None
-        request.kind = kind
-        request.reduce_op = op
-        request.prescale, request.postscale = scales
-        request.process_set = process_set
-        request.root = root
-        request.wire = wire
-        request.priority = priority
-        request.flags = _lib.SUBMIT_MORE if waits else 0
+        self.tensor.input = source
+        self.tensor.output = target
+        api.fill(self.request, work, waits)
         status = quick.hvd_submit(self.request_reference, self.handle_reference)
         if status:
             raise api.failure(status)
@@ -109,10 +99,7 @@ def submit(
     described = [
         api.tensor_struct(*tensor) if isinstance(tensor, tuple) else tensor for tensor in tensors
     ]
-    kind, name, op, scales, process_set, root, wire, priority = work
-    return api.submit(
-        kind, described, name, op, root, scales, waits, wire, process_set, priority, place
-    )
+    return api.submit(work, described, waits, place)
 
 
 def _check_name(work: Work) -> None:

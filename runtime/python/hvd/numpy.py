@@ -38,25 +38,13 @@ import numpy as np
 
 from hvd import _lib, api, handles
 from hvd import arrays as _arrays
+from hvd.arguments import check_group, work_among
 from hvd.array_replicas import check_replicas
 from hvd.attributes import late_attributes
 from hvd.handles import poll, synchronize
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
-from hvd.work import (
-    Adasum,
-    Average,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Max,
-    Min,
-    Product,
-    Sum,
-    Work,
-    check_group,
-    work_among,
-)
+from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum, Work
 
 if TYPE_CHECKING:
     from hvd import *  # noqa: F403 (all of its names)

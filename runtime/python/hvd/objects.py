@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvd import _lib, api, handles
+from hvd.arguments import work_among
 from hvd.errors import InvalidArgumentError
 from hvd.pickles import dumps
 from hvd.process_sets import (
@@ -17,7 +18,7 @@ from hvd.process_sets import (
     process_set_id,
     process_set_ranks,
 )
-from hvd.work import Sum, Work, work_among
+from hvd.work import Sum, Work
 
 _UINT8 = _lib.DTYPES["uint8"]
 _INT64 = _lib.DTYPES["int64"]

@@ -11,6 +11,7 @@ from hvd._lib import quick, waiting
 from hvd.communicators import check_world, handle_of, is_communicator
 from hvd.errors import UnsupportedError
 from hvd.refusals import refused
+from hvd.work import Work
 
 
 class ProcessSet:
@@ -240,7 +241,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
     >>> barrier()
     """
-    handle = api.submit(_lib.BARRIER, waits=True, process_set=process_set_id(process_set))
+    handle = api.submit(Work(_lib.BARRIER, process_set=process_set_id(process_set)), waits=True)
     try:
         api.wait(handle)
     finally:

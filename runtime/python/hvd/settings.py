@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from hvd.arguments import checked_op
 from hvd.gradients import Reduction
 from hvd.groups import Groups
 from hvd.process_sets import ProcessSet, process_set_id
 from hvd.refusals import refused
 from hvd.replicas import checked_interval
-from hvd.work import Adasum, Average, checked_op
+from hvd.work import Adasum, Average
 
 
 class Settings(NamedTuple):
@@ -56,6 +57,7 @@ class Settings(NamedTuple):
 
 
 def checked_settings(
+    *,
     compression: Any,
     op: int,
     process_set: ProcessSet,
@@ -75,7 +77,9 @@ def checked_settings(
 
     >>> from hvd.process_sets import global_process_set
     >>> class Whole: method = 0
-    >>> checked_settings(Whole, Average, global_process_set).reduction.passes_per_step
+    >>> checked_settings(
+    ...     compression=Whole, op=Average, process_set=global_process_set
+    ... ).reduction.passes_per_step
     1
     """
     checked_op(op)

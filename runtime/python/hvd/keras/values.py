@@ -10,9 +10,10 @@ import numpy
 import hvd
 import hvd.numpy
 from hvd import _lib
+from hvd.arguments import chosen_op
 from hvd.keras import backends, generations
 from hvd.refusals import refused
-from hvd.work import Average, chosen_op
+from hvd.work import Average
 
 _WIRES = {_lib.WIRE_SAME: None, _lib.WIRE_FLOAT16: "float16", _lib.WIRE_BFLOAT16: "bfloat16"}
 

@@ -8,9 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from hvd import _lib, api
+from hvd.arguments import work_among
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.tensorflow import operations
-from hvd.work import Average, work_among
+from hvd.work import Average
 
 
 def alltoall(

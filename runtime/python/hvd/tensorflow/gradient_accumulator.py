@@ -72,14 +72,14 @@ class GradientAccumulator:
         scale_local_gradients: bool = True,
     ) -> None:
         self._settings = checked_settings(
-            compression,
-            op,
-            process_set,
-            gradient_predivide_factor,
-            backward_passes_per_step,
-            sparse_as_dense,
-            chosen_groups(0, groups, variable_kinds(), "tf.Variable", identity),
-            average_aggregated_gradients,
+            compression=compression,
+            op=op,
+            process_set=process_set,
+            gradient_predivide_factor=gradient_predivide_factor,
+            backward_passes_per_step=backward_passes_per_step,
+            sparse_as_dense=sparse_as_dense,
+            groups=chosen_groups(0, groups, variable_kinds(), "tf.Variable", identity),
+            average_aggregated_gradients=average_aggregated_gradients,
         )
         self._sums = Accumulation(
             backward_passes_per_step, self._settings.averages_passes, sparse_as_dense

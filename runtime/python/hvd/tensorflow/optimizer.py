@@ -237,15 +237,15 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
         )
     chosen = chosen_groups(num_groups, groups, variable_kinds(), "tf.Variable", identity)
     settings = checked_settings(
-        compression,
-        op,
-        process_set,
-        gradient_predivide_factor,
-        backward_passes_per_step,
-        sparse_as_dense,
-        chosen,
-        average_aggregated_gradients,
-        check_replicas,
+        compression=compression,
+        op=op,
+        process_set=process_set,
+        gradient_predivide_factor=gradient_predivide_factor,
+        backward_passes_per_step=backward_passes_per_step,
+        sparse_as_dense=sparse_as_dense,
+        groups=chosen,
+        average_aggregated_gradients=average_aggregated_gradients,
+        check_replicas=check_replicas,
     )
     if not is_legacy:
         from hvd.keras.optimizer import create  # imports Keras, which a loop may not use

@@ -11,6 +11,7 @@ from typing import Any, Union
 import tensorflow as tf
 
 from hvd import _lib
+from hvd.arguments import work_among
 from hvd.errors import UnsupportedError
 from hvd.groups import grouped_indices
 from hvd.refusals import refused
@@ -19,7 +20,7 @@ from hvd.tensorflow import library, operations
 from hvd.tensorflow.averages import quotient
 from hvd.tensorflow.compression import Compression, wire_for
 from hvd.tensorflow.sparse import sparse_allreduce
-from hvd.work import Adasum, Work, work_among
+from hvd.work import Adasum, Work
 
 Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
 

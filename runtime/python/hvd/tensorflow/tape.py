@@ -188,7 +188,12 @@ def DistributedGradientTape(  # noqa: N802 (the name that users know)
     """
     chosen = chosen_groups(num_groups, groups, variable_kinds(), "tf.Variable", identity)
     settings = checked_settings(
-        compression, op, process_set, gradient_predivide_factor, 1, sparse_as_dense, chosen
+        compression=compression,
+        op=op,
+        process_set=process_set,
+        gradient_predivide_factor=gradient_predivide_factor,
+        sparse_as_dense=sparse_as_dense,
+        groups=chosen,
     )
     return _made(gradtape, settings, [], scale_local_gradients)
 
@@ -234,7 +239,12 @@ def PartialDistributedGradientTape(  # noqa: N802 (the name that users know)
     """
     chosen = chosen_groups(num_groups, groups, variable_kinds(), "tf.Variable", identity)
     settings = checked_settings(
-        compression, op, process_set, gradient_predivide_factor, 1, sparse_as_dense, chosen
+        compression=compression,
+        op=op,
+        process_set=process_set,
+        gradient_predivide_factor=gradient_predivide_factor,
+        sparse_as_dense=sparse_as_dense,
+        groups=chosen,
     )
     return _made(gradtape, settings, checked_layers(local_layers), scale_local_gradients)
 

@@ -49,45 +49,33 @@ from hvd.process_sets import (
 )
 from hvd.torch.compression import Compression
 from hvd.torch.devices import device
-from hvd.torch.differentiable import (
+from hvd.torch.ops.allgather import (
     allgather,
-    allreduce,
-    allreduce_,
-    broadcast,
-    broadcast_,
+    allgather_async,
     grouped_allgather,
+    grouped_allgather_async,
+)
+from hvd.torch.ops.allreduce import allreduce, allreduce_, allreduce_async, allreduce_async_
+from hvd.torch.ops.alltoall import alltoall, alltoall_async
+from hvd.torch.ops.broadcast import broadcast, broadcast_, broadcast_async, broadcast_async_
+from hvd.torch.ops.gather import gather, gather_async
+from hvd.torch.ops.grouped_allreduce import (
     grouped_allreduce,
     grouped_allreduce_,
-)
-from hvd.torch.exchanges import (
-    alltoall,
-    alltoall_async,
-    gather,
-    gather_async,
-    scatter,
-    scatter_async,
-)
-from hvd.torch.operations import (
-    allgather_async,
-    allreduce_async,
-    allreduce_async_,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather_async,
     grouped_allreduce_async,
     grouped_allreduce_async_,
 )
-from hvd.torch.optimizer import DistributedOptimizer
-from hvd.torch.reductions import (
+from hvd.torch.ops.reduce import reduce, reduce_async
+from hvd.torch.ops.reducescatter import (
     grouped_reducescatter,
     grouped_reducescatter_async,
-    reduce,
-    reduce_async,
     reducescatter,
     reducescatter_async,
 )
+from hvd.torch.ops.scatter import scatter, scatter_async
+from hvd.torch.ops.sparse import sparse_allreduce, sparse_allreduce_async
+from hvd.torch.optimizer import DistributedOptimizer
 from hvd.torch.replicas import check_replicas
-from hvd.torch.sparse import sparse_allreduce, sparse_allreduce_async
 from hvd.torch.state import (
     allgather_object,
     broadcast_object,

@@ -12,7 +12,8 @@ import torch
 from hvd import handles
 from hvd.errors import UnsupportedError
 from hvd.settings import Settings, check_passes, is_shared
-from hvd.torch import devices, operations, tensors
+from hvd.torch import devices, tensors
+from hvd.torch.ops.allreduce import allreduce_async, allreduce_of
 from hvd.torch.parameters import Named, trained
 from hvd.torch.replicas import guard_of
 from hvd.torch.wrapping import Wrapped
@@ -47,13 +48,13 @@ class AdasumOptimizer(Wrapped):
         if not is_shared(self._hvd_settings.process_set):
             return
         largest = max((float(one) for one in found.values()), default=0.0)
-        handle = operations.allreduce_async(
+        handle = allreduce_async(
             torch.tensor(largest),
             name="infinite",
             op=Max,
             process_set=self._hvd_settings.process_set,
         )
-        if float(operations.synchronize(handle)) > 0:
+        if float(handles.synchronize(handle)) > 0:
             for one in found.values():
                 one.fill_(1.0)
 
@@ -109,15 +110,13 @@ class AdasumOptimizer(Wrapped):
             delta = parameter.detach() - old
             # Partial results of Adasum travel in float32: what is cast is cast here.
             small, context = settings.compression.compress(delta)
-            work = operations.allreduce_of(
-                f"delta.{name}", Adasum, (1.0, 1.0), settings.process_set
-            )
+            work = allreduce_of(f"delta.{name}", Adasum, (1.0, 1.0), settings.process_set)
             flat = [tensors.in_place(small, "DistributedOptimizer", name)]
             place = devices.place_of([small], "DistributedOptimizer")
             handle = handles.start(work, flat, small, lambda handle: None, place=place)
             waited.append((handle, small, context))
         for (handle, small, context), (_, parameter), old in zip(waited, named, before):
-            operations.synchronize(handle)
+            handles.synchronize(handle)
             if context is not None:
                 small = settings.compression.decompress(small, context)
             parameter.copy_(old.add_(small))

@@ -14,17 +14,18 @@ from typing import Any
 
 import torch
 
-from hvd import api
+from hvd import api, handles
 from hvd.errors import BackwardPassError, HvdError
 from hvd.groups import Groups, chosen_groups
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
 from hvd.settings import Settings, check_momentum, check_passes, checked_settings, is_shared
-from hvd.torch import devices, operations
+from hvd.torch import devices
 from hvd.torch.amp import loss_scale, watch_scalers
 from hvd.torch.backward import PassEnd
 from hvd.torch.compression import Compression
 from hvd.torch.graphs import keep_from_tracing
+from hvd.torch.ops.allreduce import allreduce_async
 from hvd.torch.parameters import Named, checked_names, trained
 from hvd.torch.reducer import GradientReducer
 from hvd.torch.replicas import guard_of
@@ -305,13 +306,13 @@ class _Distributed(Wrapped):
         if not isinstance(loss, (float, torch.Tensor)):
             return loss
         value = torch.as_tensor(loss, dtype=None if torch.is_tensor(loss) else torch.float64)
-        handle = operations.allreduce_async(
+        handle = allreduce_async(
             value.detach(),
             name=f"loss.{self._hvd_reducers[0].names[0]}" if self._hvd_reducers else "loss",
             op=settings.reduction.op,
             process_set=settings.process_set,
         )
-        total = operations.synchronize(handle)
+        total = handles.synchronize(handle)
         return total if torch.is_tensor(loss) else total.item()
 
     def _synchronize_for_step(self) -> None:
@@ -452,14 +453,14 @@ def DistributedOptimizer(  # noqa: N802 (the name that users know)
     """
     _check_optimizer(optimizer)
     settings = checked_settings(
-        compression,
-        op,
-        process_set,
-        gradient_predivide_factor,
-        backward_passes_per_step,
+        compression=compression,
+        op=op,
+        process_set=process_set,
+        gradient_predivide_factor=gradient_predivide_factor,
+        backward_passes_per_step=backward_passes_per_step,
         # SparseAdam refuses what is dense: its rows travel as rows, and the sum is the same.
-        sparse_as_dense and not isinstance(optimizer, torch.optim.SparseAdam),
-        chosen_groups(num_groups, groups, torch.Tensor, "torch.Tensor"),
+        sparse_as_dense=sparse_as_dense and not isinstance(optimizer, torch.optim.SparseAdam),
+        groups=chosen_groups(num_groups, groups, torch.Tensor, "torch.Tensor"),
         check_replicas=check_replicas,
     )
     check_momentum(compression, optimizer)

@@ -24,9 +24,9 @@ from hvd.torch.backward import PassEnd, on_gradient
 from hvd.torch.compression import Compression
 from hvd.torch.graphs import keep_from_tracing
 from hvd.torch.in_flight import Sent, change_error, changes, flat_gradient, spoil
+from hvd.torch.ops.sparse import SparseGradients
 from hvd.torch.owners import Owner, leave, refusing_hooks, take_over
 from hvd.torch.parameters import Named
-from hvd.torch.sparse import SparseGradients
 
 # What the data plane casts needs no tensors of its own.
 _METHODS = {

@@ -12,10 +12,12 @@ from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 
 from hvd import api
 from hvd.errors import MismatchError
+from hvd.handles import synchronize
 from hvd.objects import allgather_object, broadcast_object
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.refusals import refused
-from hvd.torch import operations
+from hvd.torch.ops.allgather import allgather_async
+from hvd.torch.ops.broadcast import broadcast_async_
 
 __all__ = [
     "allgather_object",
@@ -71,11 +73,11 @@ def broadcast_parameters(
     named = [(name, tensor.data) for name, tensor in pairs if isinstance(tensor, torch.Tensor)]
     _check_names(sorted(str(name) for name, _ in named), process_set)
     handles = [
-        operations.broadcast_async_(tensor, root_rank, f"broadcast.{name}", process_set)
+        broadcast_async_(tensor, root_rank, f"broadcast.{name}", process_set)
         for name, tensor in named
     ]
     for handle in handles:
-        operations.synchronize(handle)
+        synchronize(handle)
 
 
 def broadcast_module(model: torch.nn.Module, root_rank: int = 0) -> None:
@@ -103,9 +105,7 @@ def broadcast_module(model: torch.nn.Module, root_rank: int = 0) -> None:
 def _check_names(names: list[str], process_set: ProcessSet) -> None:
     """Refuses, on every rank, parameters that not all ranks have: they would wait for ever."""
     mark = torch.tensor([[len(names), zlib.crc32("\n".join(names).encode())]])
-    marks = operations.synchronize(
-        operations.allgather_async(mark, "broadcast_parameters.names", process_set)
-    )
+    marks = synchronize(allgather_async(mark, "broadcast_parameters.names", process_set))
     if bool((marks == marks[0]).all()):
         return
     ranks = process_set.ranks or []
@@ -203,9 +203,9 @@ def _broadcast_state(
     tensors = dict(enumerate(found)) if api.rank() == root_rank else {}
     result = _with_tensors(skeleton, tensors, gpu)
     handles = [
-        operations.broadcast_async_(tensors[index], root_rank, f"{name}.{index}", process_set)
+        broadcast_async_(tensors[index], root_rank, f"{name}.{index}", process_set)
         for index in sorted(tensors)
     ]
     for handle in handles:
-        operations.synchronize(handle)
+        synchronize(handle)
     return result

@@ -13,7 +13,8 @@ from hvd import _lib, handles
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.refusals import refused
 from hvd.settings import is_shared
-from hvd.torch import operations
+from hvd.torch.ops.allgather import start_allgather
+from hvd.torch.ops.allreduce import start_allreduce
 from hvd.work import Sum, Work
 
 
@@ -155,9 +156,7 @@ def _statistics(
         variance, mean = torch.var_mean(wide, _dimensions(given), unbiased=False)
         own[0, :channels] = mean
         own[0, channels:-1] = variance
-    everyone = operations.start_allgather(
-        [own], True, Work(_lib.ALLGATHER, process_set=number), handles.run
-    )
+    everyone = start_allgather([own], True, Work(_lib.ALLGATHER, process_set=number), handles.run)
     counts = everyone[:, -1:]
     total = counts.sum()
     # The first half spares the host a wait for a GPU.
@@ -207,7 +206,7 @@ class _Normalize(torch.autograd.Function):
         hat = (given.to(kind) - mean.reshape(shape)) * scale.reshape(shape)
         sums = torch.stack([wide.sum(dimensions), (wide * hat).sum(dimensions)])
         work = Work(_lib.ALLREDUCE, op=Sum, process_set=ctx.number)
-        means = operations.start_new(work, [sums.double()], True, handles.run) / count
+        means = start_allreduce(work, [sums.double()], True, handles.run) / count
         along, across = (one.to(kind).reshape(shape) for one in means)
         factor = scale if weight is None else scale * weight.to(kind)
         back = (wide - along - hat * across) * factor.reshape(shape)

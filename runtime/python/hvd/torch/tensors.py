@@ -12,6 +12,7 @@ import torch
 from hvd import _lib, api
 from hvd.errors import InvalidArgumentError, UnsupportedError
 from hvd.handles import Flat
+from hvd.refusals import refused
 from hvd.torch import devices
 
 # Newer torch has more types than older; both are served by name.
@@ -169,3 +170,14 @@ def gathered(handle: int, index: int, room: torch.Tensor) -> torch.Tensor:
     else:
         devices.gpus.copy(output, made.address or 0)
     return output
+
+
+def needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
+    """True when a result must lead back to the tensors."""
+    try:
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    except AttributeError:
+        kinds = {type(one).__name__ for one in tensors if not isinstance(one, torch.Tensor)}
+        raise refused(
+            f"a torch.Tensor is needed, not {' or '.join(sorted(kinds))}: use torch.tensor(value)"
+        ) from None

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import hvd.tensorflow
 from hvd import _lib
+from hvd.arguments import work_among
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.settings import Settings, is_shared
 from hvd.tensorflow import operations, reducer
@@ -17,7 +18,7 @@ from hvd.tensorflow.averages import times
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.own_gpu import use_own_gpu
 from hvd.tensorflow.replicas import VariablesGuard
-from hvd.work import Min, work_among
+from hvd.work import Min
 
 VARIABLES = (tf.Variable,)
 

@@ -18,6 +18,7 @@ from torch._C import _distributed_c10d as _c10d
 
 from hvd import _lib, api
 from hvd.errors import AbortedError, HvdError, InvalidArgumentError
+from hvd.work import Work
 
 _NO_SET = 2**31 - 1  # no process set has this number
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # seconds
@@ -34,7 +35,7 @@ _eras: dict[tuple[int, str], count[int]] = {}
 def loss() -> HvdError | None:
     """Why the job has ended, as far as this rank knows; None while it runs."""
     try:
-        api.submit(_lib.BARRIER, process_set=_NO_SET)
+        api.submit(Work(_lib.BARRIER, process_set=_NO_SET))
     except InvalidArgumentError:
         return None
     except HvdError as error:

@@ -12,10 +12,10 @@ from torch._C import _distributed_c10d as _c10d
 from hvd import _lib, api, handles
 from hvd.errors import UnsupportedError
 from hvd.process_sets import ProcessSet
-from hvd.torch import sparse
 from hvd.torch import tensors as _tensors
 from hvd.torch.distributed.group import Group
 from hvd.torch.distributed.memory import Parts, Target, check_share, plain, putting_back
+from hvd.torch.ops import sparse
 
 Tensors = Sequence[torch.Tensor]
 

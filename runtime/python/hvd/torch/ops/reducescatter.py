@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions of which each rank, or one, gets its part: reducescatter and reduce."""
+"""Reducescatter: now, started, of groups, with a gradient, and as an operator."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from hvd import _lib, api, handles
+from hvd.arguments import check_group, work_among
 from hvd.derivatives import derivative
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.torch import devices, graphs, operations
+from hvd.torch import devices, graphs, operators
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
-from hvd.torch.differentiable import gathered
-from hvd.work import Average, Work, check_group, share, work_among
+from hvd.torch.ops.allgather import gathered
+from hvd.work import Average, Work, share
 
 
 def _reducescatter_of(
@@ -42,58 +42,6 @@ def _start_reducescatter(
     result: Any = shares[0] if single else shares
     at = devices.place_of(sources, "reducescatter")
     return start(work, flat, (sources, shares), lambda handle: result, place=at)
-
-
-def reducescatter_async(
-    tensor: torch.Tensor,
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    priority: int = 0,
-) -> int:
-    """Starts a reduction of which this rank gets its share of the rows.
-
-    Parameters
-    ----------
-    tensor
-        Of one shape and type on all ranks; a row is a slice along the first dimension.
-    name, op, process_set, prescale_factor, postscale_factor, priority
-        As of ``allreduce``.
-
-    >>> handles.synchronize(reducescatter_async(torch.ones(api.size(), 2)))
-    tensor([[1., 1.]])
-    """
-    scales = (prescale_factor, postscale_factor)
-    work = _reducescatter_of(name, op, scales, process_set, priority)
-    return _start_reducescatter([tensor], True, work)
-
-
-def grouped_reducescatter_async(
-    tensors: Sequence[torch.Tensor],
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    priority: int = 0,
-) -> int:
-    """Starts the same for a group that completes as one.
-
-    Parameters
-    ----------
-    tensors
-        Each of one shape and type on all ranks; within the group they may differ.
-    name, op, process_set, prescale_factor, postscale_factor, priority
-        As of ``allreduce``.
-
-    >>> handles.synchronize(grouped_reducescatter_async([torch.zeros(api.size())]))
-    [tensor([0.])]
-    """
-    scales = (prescale_factor, postscale_factor)
-    work = _reducescatter_of(name, op, scales, process_set, priority)
-    return _start_reducescatter(tensors, False, work)
 
 
 class _Reducescatter(torch.autograd.Function):
@@ -169,30 +117,15 @@ def grouped_reducescatter(
             graphs.reducescatter(work._replace(name=name if len(given) == 1 else None), tensor)
             for tensor in given
         ]
-    elif operations.needs_gradient(given):
+    elif _tensors.needs_gradient(given):
         results = _Reducescatter.apply(work, *given)
     else:
         results = _start_reducescatter(given, False, work, handles.run)
     return [compression.decompress(one, context) for one, (_, context) in zip(results, compressed)]
 
 
-def _start_reduce(tensor: torch.Tensor, work: Work, start: Any = handles.start) -> Any:
-    source = _tensors.plain(tensor, "reduce", work.name)
-    target = torch.empty_like(source) if api.rank() == work.root else None
-    flat = [_tensors.to_result(source, target)]
-    place = devices.place_of([source], "reduce")
-    return start(work, flat, (source, target), lambda handle: target, place=place)
-
-
-def _reduce_of(
-    root_rank: int, name: str | None, op: int, scales: Any, process_set: ProcessSet, priority: int
-) -> Work:
-    return work_among(process_set, _lib.REDUCE, name, op, scales, root_rank, priority=priority)
-
-
-def reduce_async(
+def reducescatter_async(
     tensor: torch.Tensor,
-    root_rank: int,
     name: str | None = None,
     op: int = Average,
     process_set: ProcessSet = global_process_set,
@@ -200,74 +133,97 @@ def reduce_async(
     postscale_factor: float = 1.0,
     priority: int = 0,
 ) -> int:
-    """Starts a reduction of which `root_rank` gets the result, and the others None.
+    """Starts a reduction of which this rank gets its share of the rows.
 
     Parameters
     ----------
     tensor
-        Of one shape and type on all ranks.
-    root_rank
-        The rank of the job that gets the result.
+        Of one shape and type on all ranks; a row is a slice along the first dimension.
     name, op, process_set, prescale_factor, postscale_factor, priority
         As of ``allreduce``.
 
-    >>> total = handles.synchronize(reduce_async(torch.ones(2), root_rank=0))
-    >>> len(total) == 2 if api.rank() == 0 else True
-    True
+    >>> handles.synchronize(reducescatter_async(torch.ones(api.size(), 2)))
+    tensor([[1., 1.]])
     """
     scales = (prescale_factor, postscale_factor)
-    return _start_reduce(tensor, _reduce_of(root_rank, name, op, scales, process_set, priority))
+    work = _reducescatter_of(name, op, scales, process_set, priority)
+    return _start_reducescatter([tensor], True, work)
 
 
-class _Reduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, work: Work) -> torch.Tensor:
-        ctx.work = work
-        ctx.shape, ctx.dtype, ctx.device = tensor.shape, tensor.dtype, tensor.device
-        result = _start_reduce(tensor, work, handles.run)
-        # Where not root there is no result; an empty one carries the gradient back.
-        return tensor.new_empty(0) if result is None else result
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        work, factor = derivative(ctx.work)
-        if api.rank() != work.root:
-            gradient = torch.empty(ctx.shape, dtype=ctx.dtype, device=ctx.device)
-        total = operations.start_broadcast(gradient, work, handles.run)
-        return total * factor, None
-
-
-def reduce(
-    tensor: torch.Tensor,
-    root_rank: int,
+def grouped_reducescatter_async(
+    tensors: Sequence[torch.Tensor],
     name: str | None = None,
     op: int = Average,
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     priority: int = 0,
-) -> torch.Tensor | None:
-    """The reduction over ranks on `root_rank`, None elsewhere.
-
-    Where a gradient is needed the others get an empty tensor instead: call ``.sum().backward()``
-    on it, so that they take part in the backward pass.
+) -> int:
+    """Starts the same for a group that completes as one.
 
     Parameters
     ----------
-    tensor
-        Of one shape and type on all ranks.
-    root_rank
-        The rank of the job that gets the result.
+    tensors
+        Each of one shape and type on all ranks; within the group they may differ.
     name, op, process_set, prescale_factor, postscale_factor, priority
         As of ``allreduce``.
 
-    >>> total = reduce(torch.ones(2), root_rank=0)
-    >>> len(total) == 2 if api.rank() == 0 else True
-    True
+    >>> handles.synchronize(grouped_reducescatter_async([torch.zeros(api.size())]))
+    [tensor([0.])]
     """
     scales = (prescale_factor, postscale_factor)
-    work = _reduce_of(root_rank, name, op, scales, process_set, priority)
-    if operations.needs_gradient([tensor]):
-        return _Reduce.apply(tensor, work)
-    return _start_reduce(tensor, work, handles.run)
+    work = _reducescatter_of(name, op, scales, process_set, priority)
+    return _start_reducescatter(tensors, False, work)
+
+
+def _operator(
+    tensor: torch.Tensor,
+    op: int,
+    prescale: float,
+    postscale: float,
+    name: str | None,
+    process_set: int,
+    priority: int,
+) -> torch.Tensor:
+    number: Any = process_set
+    return reducescatter(
+        tensor.detach(),
+        name,
+        op=op,
+        process_set=number,
+        prescale_factor=prescale,
+        postscale_factor=postscale,
+        priority=priority,
+    )
+
+
+def _fake(tensor: torch.Tensor, op: int, *scales: Any) -> torch.Tensor:
+    process_set = scales[3]
+    place, ranks = api.process_set_rank(process_set), api.process_set_size(process_set)
+    rows = tensor.shape[0] if tensor.dim() else 1
+    return operators.row_major(tensor, share(rows, place, ranks))
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    tensor, op, pre, post, _, process_set, _ = inputs
+    ctx.work = Work(_lib.REDUCESCATTER, None, op, (pre, post), process_set)
+    ctx.shape = tensor.shape
+
+
+def _operator_back(ctx: Any, gradient: torch.Tensor) -> Any:
+    work, factor = derivative(ctx.work)
+    rows = ctx.shape[0] if ctx.shape else 1
+    back = torch.ops.hvd.allgather(gradient, rows, None, work.process_set, 0)
+    return (back * factor).view(ctx.shape), *[None] * 6
+
+
+operators.register(
+    "reducescatter",
+    operators.Operator(
+        schema=f"(Tensor tensor, int op, {operators.SCALES}, {operators.COMMON}) -> Tensor",
+        kernel=_operator,
+        fake=_fake,
+        keep=_keep,
+        backward=_operator_back,
+    ),
+)
