@@ -25,8 +25,8 @@ MARK = "HVD_TEST_JOB"
 PROLOGUE = """
 import ctypes, os, signal, sys, time
 import hvd
-from hvd import _lib, api
-from hvd.work import Work
+from hvd._core import _lib, api
+from hvd._core.work import Work
 
 FLOAT32 = 7
 SCRATCH = os.environ["HVD_TEST_SCRATCH"]

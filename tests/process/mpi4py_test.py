@@ -26,7 +26,7 @@ import mpi4py
 rank, size = (int(os.environ["OMPI_COMM_WORLD_" + name]) for name in ("RANK", "SIZE"))
 os.environ["HVD_VIRTUAL_NODE"] = str(rank * 2 // size)
 import hvd
-from hvd import _lib, api
+from hvd._core import _lib, api
 
 
 def total(name, count, process_set=hvd.global_process_set):

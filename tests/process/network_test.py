@@ -22,7 +22,7 @@ LIBRARY = ""
 PROGRAM = """
 import ctypes, sys
 import hvd
-from hvd import _lib, api
+from hvd._core import _lib, api
 hvd.init()
 values = (ctypes.c_float * 300000)(*[hvd.rank() + 1.0] * 300000)
 address = ctypes.addressof(values)

@@ -24,7 +24,7 @@ LIMIT_S = 120
 PROGRAM = """
 import ctypes, os, sys
 import hvd
-from hvd import _lib, api
+from hvd._core import _lib, api
 hvd.init()
 values = (ctypes.c_float * 2)(*[float(os.environ["HVD_TEST_BASE"]) + hvd.rank()] * 2)
 address = ctypes.addressof(values)

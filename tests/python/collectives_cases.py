@@ -17,7 +17,7 @@ import torch
 
 import hvd
 import hvd.torch as ht
-from hvd import handles
+from hvd._core import handles
 from hvd.torch.tensors import DTYPES
 
 

@@ -12,7 +12,7 @@ import compression_model as model
 import numpy as np
 
 import hvd
-from hvd import _lib, api, gradients
+from hvd._core import _lib, api, gradients
 from hvd.errors import MismatchError
 
 STEPS = 200

@@ -13,7 +13,8 @@ import torch
 
 import hvd
 import hvd.torch as ht
-from hvd import api, elastic, objects
+from hvd import elastic, objects
+from hvd._core import api
 from hvd.data import ElasticIndices
 from hvd.state_handlers import HANDLERS, HandledState
 from hvd.torch import elastic as torch_elastic

@@ -20,8 +20,8 @@ from typing import Any
 import ranks
 import torch
 
-from hvd import _lib, api
-from hvd.gradients import Gradients
+from hvd._core import _lib, api
+from hvd._core.gradients import Gradients
 from hvd.torch import devices
 
 IS_DOUBLE = ranks.ON_DOUBLE

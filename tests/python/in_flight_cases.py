@@ -83,7 +83,7 @@ class Ends(Case):
             keep = [torch.full((70001,), 7.0) for _ in range(6)]
             ht.barrier()
             self.assertTrue(all(bool((one == 7).all()) for one in keep))
-            borrowed = [key for key in hvd.api.borrowed if isinstance(key, tuple)]
+            borrowed = [key for key in hvd._core.api.borrowed if isinstance(key, tuple)]
             self.assertEqual(borrowed, [])
 
     def test_a_refused_pass_keeps_what_is_on_its_way(self) -> None:

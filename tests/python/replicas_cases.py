@@ -16,7 +16,8 @@ from unittest import mock
 import torch
 
 import hvd.torch as hvd
-from hvd import replica_guard, replicas
+from hvd import replicas
+from hvd._core import replica_guard
 from hvd.errors import InvalidArgumentError, ReplicasDifferError
 from hvd.torch import optim
 from hvd.torch.replicas import check_replicas, entries_of, reading_of, sum_on_device

@@ -13,7 +13,7 @@ from pathlib import Path
 import ranks
 
 import hvd
-from hvd import tracebacks
+from hvd._core import tracebacks
 
 # The user's part is in functions of its own, so that their frames are told from ours.
 NUMPY = """

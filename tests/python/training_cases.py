@@ -18,7 +18,7 @@ from small_network import Case, examples, loss_of, network, own, sgd
 
 import hvd
 import hvd.torch as ht
-from hvd.settings import checked_settings
+from hvd._core.settings import checked_settings
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)

@@ -115,7 +115,7 @@ class TestRun(slurm_test.SlurmTest):
         self.assertIn("in endless", found["late"])
         self.assertEqual(found["interrupted"], "interrupted")
         self.assertEqual(found["left"], [])
-        self.assertEqual(self.cluster.processes("hvd.launched"), [])
+        self.assertEqual(self.cluster.processes("hvd._core.launched"), [])
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "python3-torch is missing")
     def test_the_scaling_curve_in_a_batch_shell(self):

@@ -17,7 +17,7 @@ import hvd
 import hvd.elastic as plain
 import hvd.keras as hk
 import hvd.tensorflow as ht
-from hvd import api
+from hvd._core import api
 from hvd.tensorflow import elastic
 
 v1 = tf.compat.v1

@@ -17,7 +17,7 @@ import tensorflow as tf
 import hvd
 import hvd.keras as hk
 import hvd.tensorflow as ht
-from hvd import _lib, api
+from hvd._core import _lib, api
 from hvd.tensorflow import errors, library
 from hvd.tensorflow.elastic import TensorFlowState
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 import hvd
 import hvd.keras as hk
 import hvd.tensorflow as ht
-from hvd import _lib
+from hvd._core import _lib
 from hvd.tensorflow import interrupts, library
 
 v1 = tf.compat.v1

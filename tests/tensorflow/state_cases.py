@@ -12,12 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 import hvd
-from hvd import _lib, api, objects
+from hvd import objects
+from hvd._core import _lib, api
+from hvd._core.work import Average, Work
 from hvd.process_sets import add_process_set, barrier, remove_process_set
 from hvd.tensorflow import broadcasts, elastic, operations
 from hvd.tensorflow import objects as ours
 from hvd.tensorflow.hooks import BroadcastGlobalVariablesHook
-from hvd.work import Average, Work
 
 v1 = tf.compat.v1
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from hvd import api
+from hvd._core import api
 
 
 class Dropped(NamedTuple):
@@ -260,7 +260,7 @@ def adapt() -> None:
 
 def adapt_tensorflow_keras() -> None:
     """The same where ``tf.keras`` is Keras 3."""
-    from hvd.frameworks import keras_package
+    from hvd._core.frameworks import keras_package
 
     if keras_package() == "keras":
         adapt()

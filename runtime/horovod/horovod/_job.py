@@ -8,7 +8,7 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
-from hvd.work import Adasum, Average, Max, Min, Product, Sum
+from hvd._core.work import Adasum, Average, Max, Min, Product, Sum
 
 __all__ = [
     "Adasum",

@@ -3,8 +3,8 @@
 
 from typing import TYPE_CHECKING
 
-from hvd import tracebacks
-from hvd.api import (
+from hvd._core import tracebacks
+from hvd._core.api import (
     Statistics,
     build_info,
     cross_rank,
@@ -21,7 +21,7 @@ from hvd.api import (
     statistics,
     stop_timeline,
 )
-from hvd.attributes import late_attributes
+from hvd._core.attributes import late_attributes
 from hvd.errors import (
     AbortedError,
     CheckpointError,

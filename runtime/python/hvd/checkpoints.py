@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from hvd import api, objects
+from hvd import objects
+from hvd._core import api
 from hvd.errors import CheckpointError, InvalidArgumentError
 
 __all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "save_atomically", "write_atomically"]

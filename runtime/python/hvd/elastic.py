@@ -26,7 +26,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hvd import api, objects, process_sets
+from hvd import objects, process_sets
+from hvd._core import api
+from hvd._core.work import Max
 from hvd.errors import (
     AbortedError,
     DeadlineError,
@@ -35,7 +37,6 @@ from hvd.errors import (
     NotInitializedError,
     PeerLostError,
 )
-from hvd.work import Max
 
 __all__ = [
     "HostUpdateResult",

@@ -14,7 +14,7 @@ class HvdError(RuntimeError):
 
     def _render_traceback_(self) -> list[str]:
         # IPython asks for it.
-        from hvd import tracebacks
+        from hvd._core import tracebacks
 
         return tracebacks.rendered(self)
 

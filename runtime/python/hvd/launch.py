@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hvd import _lib, outcomes
+from hvd._core import _lib, outcomes
+from hvd._core.live_process import LiveProcess
+from hvd._core.pickles import cloudpickle
 from hvd.errors import InvalidArgumentError
-from hvd.live_process import LiveProcess
-from hvd.pickles import cloudpickle
 
 _STACK_SECONDS = 2.0
 _FILE_SYSTEM_SECONDS = 5.0  # a file that another node wrote may be that late
@@ -128,7 +128,7 @@ def run(
     try:
         (folder / "call").write_bytes(content)
         (folder / "settings").write_text(json.dumps(_settings(init)))
-        command += ["--", sys.executable, "-m", "hvd.launched", str(folder)]
+        command += ["--", sys.executable, "-m", "hvd._core.launched", str(folder)]
         process = LiveProcess(command, environment, output, _ending_seconds(options))
         code = _supervised(process, folder, np or 0, timeout)
         patience = _FILE_SYSTEM_SECONDS if in_allocation and code == 0 else 0.0

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hvd import objects
+from hvd._core.refusals import refused
+from hvd._core.work import Sum
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
-from hvd.work import Sum
 
 # Of a checksum of names: its square, summed over the ranks, is exact in a double.
 _CHECK_BITS = 20

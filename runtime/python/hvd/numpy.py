@@ -30,21 +30,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import hvd as _hvd
-from hvd.frameworks import check_framework
+from hvd._core.frameworks import check_framework
 
 check_framework("hvd.numpy", "numpy")
 
 import numpy as np
 
-from hvd import _lib, api, handles
-from hvd import arrays as _arrays
-from hvd.arguments import check_group, work_among
-from hvd.array_replicas import check_replicas
-from hvd.attributes import late_attributes
-from hvd.handles import poll, synchronize
+from hvd._core import _lib, api, handles
+from hvd._core import arrays as _arrays
+from hvd._core.arguments import check_group, work_among
+from hvd._core.array_replicas import check_replicas
+from hvd._core.attributes import late_attributes
+from hvd._core.handles import poll, synchronize
+from hvd._core.refusals import refused
+from hvd._core.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum, Work
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
-from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum, Work
 
 if TYPE_CHECKING:
     from hvd import *  # noqa: F403 (all of its names)

@@ -8,17 +8,17 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from hvd import _lib, api, handles
-from hvd.arguments import work_among
+from hvd._core import _lib, api, handles
+from hvd._core.arguments import work_among
+from hvd._core.pickles import dumps
+from hvd._core.work import Sum, Work
 from hvd.errors import InvalidArgumentError
-from hvd.pickles import dumps
 from hvd.process_sets import (
     ProcessSet,
     global_process_set,
     process_set_id,
     process_set_ranks,
 )
-from hvd.work import Sum, Work
 
 _UINT8 = _lib.DTYPES["uint8"]
 _INT64 = _lib.DTYPES["int64"]
@@ -140,7 +140,7 @@ def allreduce_numbers(
 ) -> list[float]:
     """The reduction of some numbers, as float64.
 
-    >>> from hvd.work import Max
+    >>> from hvd._core.work import Max
     >>> allreduce_numbers([1.0, 2.0], Max)  # on any number of ranks
     [1.0, 2.0]
     """

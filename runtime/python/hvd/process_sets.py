@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvd import _lib, api
-from hvd._lib import quick, waiting
-from hvd.communicators import check_world, handle_of, is_communicator
+from hvd._core import _lib, api
+from hvd._core._lib import quick, waiting
+from hvd._core.communicators import check_world, handle_of, is_communicator
+from hvd._core.refusals import refused
+from hvd._core.work import Work
 from hvd.errors import UnsupportedError
-from hvd.refusals import refused
-from hvd.work import Work
 
 
 class ProcessSet:

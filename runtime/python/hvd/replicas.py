@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
-from hvd import _lib, api, handles
+from hvd._core import _lib, api, handles
+from hvd._core.refusals import refused
+from hvd._core.work import Min, Sum, Work
 from hvd.errors import DeadlineError, MismatchError, ReplicasDifferError
 from hvd.process_sets import ProcessSet, process_set_id, process_set_ranks
-from hvd.refusals import refused
-from hvd.work import Min, Sum, Work
 
 VARIABLE = "HVD_CHECK_REPLICAS"
 _EVERY = 100

@@ -7,7 +7,7 @@ import hashlib
 import random
 import sys
 
-from hvd import api
+from hvd._core import api
 
 
 def derived_seed(base: int, *parts: int | str) -> int:

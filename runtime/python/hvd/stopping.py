@@ -15,9 +15,10 @@ import time
 from types import FrameType
 from typing import Any
 
-from hvd import api, objects
-from hvd.refusals import refused
-from hvd.work import Max
+from hvd import objects
+from hvd._core import api
+from hvd._core.refusals import refused
+from hvd._core.work import Max
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 

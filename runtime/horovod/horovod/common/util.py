@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from hvd.frameworks import check_framework
+from hvd._core.frameworks import check_framework
 
 # Frameworks that have a binding here, `horovod.<name>`.
 FRAMEWORKS = ("torch", "tensorflow", "keras")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Any
 
-from hvd import api
+from hvd._core import api
 from hvd.data.shards import shard_indices
 
 

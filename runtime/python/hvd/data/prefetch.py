@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from hvd import api, objects
+from hvd import objects
+from hvd._core import api
+from hvd._core.refusals import refused
 from hvd.data.feed import Feed
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
 
 # Below this part of the time spent waiting, faster input would not be noticed.
 INPUT_BOUND_SHARE = 0.10

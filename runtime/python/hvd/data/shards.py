@@ -8,9 +8,9 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from hvd import api
+from hvd._core import api
+from hvd._core.refusals import refused
 from hvd.errors import InvalidArgumentError
-from hvd.refusals import refused
 
 Path = TypeVar("Path", str, "os.PathLike[str]")
 

@@ -12,11 +12,11 @@ Four lines make a script distributed::
 
 from typing import TYPE_CHECKING, Any
 
-from hvd.frameworks import check_framework
+from hvd._core.frameworks import check_framework
 
 check_framework("hvd.keras", "keras")
 
-from hvd.api import (
+from hvd._core.api import (
     Statistics,
     build_info,
     cross_rank,
@@ -33,7 +33,8 @@ from hvd.api import (
     statistics,
     stop_timeline,
 )
-from hvd.attributes import late_attributes
+from hvd._core.attributes import late_attributes
+from hvd._core.work import Adasum, Average, Max, Min, Product, Sum
 from hvd.errors import (
     AbortedError,
     CheckpointError,
@@ -72,7 +73,6 @@ from hvd.process_sets import (
     remove_process_set,
 )
 from hvd.version import __version__
-from hvd.work import Adasum, Average, Max, Min, Product, Sum
 
 if TYPE_CHECKING:
     from hvd.objects import allgather_object, broadcast_object

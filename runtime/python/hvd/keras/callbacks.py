@@ -7,14 +7,15 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hvd import api, objects, stopping
+from hvd import objects, stopping
+from hvd._core import api
+from hvd._core.refusals import refused
+from hvd._core.work import Max, Sum
 from hvd.keras import backends, generations, replicas
 from hvd.keras.accumulation import to_make_equal
 from hvd.keras.rates import LearningRateScheduleCallback, LearningRateWarmupCallback
 from hvd.keras.reducer import key
 from hvd.process_sets import global_process_set
-from hvd.refusals import refused
-from hvd.work import Max, Sum
 
 __all__ = [
     "BestModelCheckpoint",

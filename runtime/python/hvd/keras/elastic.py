@@ -26,10 +26,10 @@ from __future__ import annotations
 from typing import Any
 
 from hvd import elastic
+from hvd._core.refusals import refused
 from hvd.elastic import HostsUpdatedInterrupt, ObjectState, State
 from hvd.keras import generations
 from hvd.keras.state import KerasState
-from hvd.refusals import refused
 
 _default: Any = generations.default()
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from hvd.groups import Groups, chosen_groups
+from hvd._core.groups import Groups, chosen_groups
+from hvd._core.refusals import refused
+from hvd._core.settings import Settings, checked_settings
+from hvd._core.work import Average, Sum
 from hvd.keras import backends, generations
 from hvd.keras.distributed import is_distributed, make_distributed, reaches_ranks
 from hvd.keras.reducer import GradientReducer, key
 from hvd.keras.replicas import guard_of
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
-from hvd.settings import Settings, checked_settings
-from hvd.work import Average, Sum
 
 # The class of an optimizer, which an editor completes, stays what it is.
 Given = TypeVar("Given")

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from hvd import api
+from hvd._core import api
+from hvd._core.refusals import refused
 from hvd.keras import generations
-from hvd.refusals import refused
 
 _default: Any = generations.default()
 

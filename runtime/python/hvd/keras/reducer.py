@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hvd import api
+from hvd._core import api
+from hvd._core.settings import Settings, is_shared
+from hvd._core.work import Average
 from hvd.keras import backends
 from hvd.process_sets import global_process_set
-from hvd.settings import Settings, is_shared
-from hvd.work import Average
 
 # The names that are taken, each in a process set.
 _taken: set[tuple[int, str]] = set()

@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hvd._core.refusals import refused
 from hvd.errors import UnsupportedError
 from hvd.keras import files, generations
 from hvd.keras.distributed import inner_of
 from hvd.keras.optimizer import DistributedOptimizer
 from hvd.process_sets import ProcessSet, process_set_ids, process_set_ranks
-from hvd.refusals import refused
 
 
 def load_model(

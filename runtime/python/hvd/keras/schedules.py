@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvd import api
+from hvd._core import api
+from hvd._core.refusals import refused
+from hvd._core.settings import check_passes
 from hvd.keras import generations
-from hvd.refusals import refused
-from hvd.settings import check_passes
 
 __all__ = ["WarmupSchedule"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hvd._core.refusals import refused
 from hvd.elastic import ObjectState
 from hvd.keras import backends, generations
 from hvd.keras.accumulation import to_make_equal
 from hvd.process_sets import global_process_set
-from hvd.refusals import refused
 
 
 class KerasState(ObjectState):

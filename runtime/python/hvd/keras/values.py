@@ -9,11 +9,11 @@ import numpy
 
 import hvd
 import hvd.numpy
-from hvd import _lib
-from hvd.arguments import chosen_op
+from hvd._core import _lib
+from hvd._core.arguments import chosen_op
+from hvd._core.refusals import refused
+from hvd._core.work import Average
 from hvd.keras import backends, generations
-from hvd.refusals import refused
-from hvd.work import Average
 
 _WIRES = {_lib.WIRE_SAME: None, _lib.WIRE_FLOAT16: "float16", _lib.WIRE_BFLOAT16: "bfloat16"}
 

@@ -15,11 +15,11 @@ Five lines make a script distributed::
 
 from typing import TYPE_CHECKING
 
-from hvd.frameworks import check_framework
+from hvd._core.frameworks import check_framework
 
 check_framework("hvd.tensorflow", "tensorflow")
 
-from hvd.api import (
+from hvd._core.api import (
     Statistics,
     build_info,
     cross_rank,
@@ -36,7 +36,8 @@ from hvd.api import (
     statistics,
     stop_timeline,
 )
-from hvd.attributes import late_attributes
+from hvd._core.attributes import late_attributes
+from hvd._core.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 from hvd.errors import (
     AbortedError,
     CheckpointError,
@@ -93,7 +94,6 @@ from hvd.tensorflow.replicas import check_replicas
 from hvd.tensorflow.sync_batch_norm import SyncBatchNormalization
 from hvd.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 from hvd.version import __version__
-from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 
 if TYPE_CHECKING:
     from hvd.stopping import should_stop, time_left
@@ -183,5 +183,5 @@ __all__ = [
     "use_own_gpu",
 ]
 
-_LATER = {"AdaSum": "hvd.work", "should_stop": "hvd.stopping", "time_left": "hvd.stopping"}
+_LATER = {"AdaSum": "hvd._core.work", "should_stop": "hvd.stopping", "time_left": "hvd.stopping"}
 __getattr__, __dir__ = late_attributes(__name__, _LATER, ("elastic",))

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd.settings import Settings, is_shared
+from hvd._core.settings import Settings, is_shared
 from hvd.tensorflow.aggregation import (
     BoolLike,
     PassCounter,

@@ -10,9 +10,9 @@ from typing import Any, Union
 
 import tensorflow as tf
 
-from hvd import api
-from hvd.refusals import refused
-from hvd.settings import check_passes
+from hvd._core import api
+from hvd._core.refusals import refused
+from hvd._core.settings import check_passes
 from hvd.tensorflow.averages import quotient
 from hvd.tensorflow.reducer import Gradient, dense
 

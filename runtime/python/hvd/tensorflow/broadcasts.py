@@ -9,13 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd import _lib
-from hvd.arguments import work_among
+from hvd._core import _lib
+from hvd._core.arguments import work_among
+from hvd._core.refusals import refused
+from hvd._core.work import Work
 from hvd.errors import MismatchError
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
 from hvd.tensorflow import operations
-from hvd.work import Work
 
 __all__ = ["broadcast_", "broadcast_global_variables", "broadcast_variables"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd import _lib
-from hvd.arguments import check_group, chosen_op, work_among
+from hvd._core import _lib
+from hvd._core.arguments import check_group, chosen_op, work_among
+from hvd._core.work import Average
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.operations import named, reduced, submit, tensors_of
 from hvd.tensorflow.sparse import sparse_allreduce
-from hvd.work import Average
 
 
 def allreduce(

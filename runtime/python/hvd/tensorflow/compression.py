@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd import _lib
+from hvd._core import _lib
 
 
 class Compressor:

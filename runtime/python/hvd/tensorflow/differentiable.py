@@ -9,11 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd import _lib, api
-from hvd.derivatives import derivative, is_of_extremes, splits_back
+from hvd._core import _lib, api
+from hvd._core.derivatives import derivative, is_of_extremes, splits_back
+from hvd._core.work import Work
 from hvd.tensorflow.averages import times
 from hvd.tensorflow.operations import submit
-from hvd.work import Work
 
 
 def _scale(op: Any, attribute: str) -> float:

@@ -10,10 +10,10 @@ from typing import Any
 import tensorflow as tf
 
 from hvd import elastic
+from hvd._core.refusals import refused
 from hvd.elastic import HostsUpdatedInterrupt, ObjectState, State
 from hvd.errors import MismatchError
 from hvd.keras.state import KerasState
-from hvd.refusals import refused
 from hvd.tensorflow import aggregation, errors
 from hvd.tensorflow.broadcasts import broadcast_variables, path_of
 

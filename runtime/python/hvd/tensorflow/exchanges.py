@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd import _lib, api
-from hvd.arguments import work_among
+from hvd._core import _lib, api
+from hvd._core.arguments import work_among
+from hvd._core.work import Average
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.tensorflow import operations
-from hvd.work import Average
 
 
 def alltoall(

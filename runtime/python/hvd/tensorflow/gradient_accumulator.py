@@ -8,10 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd.groups import Groups, chosen_groups
+from hvd._core.groups import Groups, chosen_groups
+from hvd._core.refusals import refused
+from hvd._core.settings import checked_settings
+from hvd._core.work import Average
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
-from hvd.settings import checked_settings
 from hvd.tensorflow.aggregation import Accumulation, BoolLike
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.reducer import (
@@ -22,7 +23,6 @@ from hvd.tensorflow.reducer import (
     reduce_gradients,
     variable_kinds,
 )
-from hvd.work import Average
 
 
 class GradientAccumulator:

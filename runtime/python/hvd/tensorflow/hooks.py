@@ -7,9 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd import array_replicas, replicas
+from hvd import replicas
+from hvd._core import array_replicas
+from hvd._core.refusals import refused
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
 from hvd.tensorflow.broadcasts import broadcast_global_variables
 
 _NEVER = 1 << 62

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow.python.eager import core as _core
 
-from hvd import _lib, api
+from hvd._core import _lib, api
 from hvd.errors import HvdError
 
 # An operation that completes within this time needs no help.

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops as _graphs
 
-from hvd import _lib
+from hvd._core import _lib
 from hvd.tensorflow import interrupts
 
 

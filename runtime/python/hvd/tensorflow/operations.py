@@ -9,11 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd import _lib
+from hvd._core import _lib
+from hvd._core.work import Work
 from hvd.tensorflow import library
 from hvd.tensorflow.compression import Compression, wire_for
 from hvd.tensorflow.errors import translated
-from hvd.work import Work
 
 _OPS = {
     _lib.ALLREDUCE: ("HvdAllreduce", library.ops.hvd_allreduce),

@@ -9,10 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd.groups import Groups, chosen_groups
+from hvd._core.groups import Groups, chosen_groups
+from hvd._core.refusals import refused
+from hvd._core.settings import Settings, checked_settings
+from hvd._core.work import Adasum, Average
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
-from hvd.settings import Settings, checked_settings
 from hvd.tensorflow.aggregation import Accumulation, BoolLike, check_branches
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.reducer import (
@@ -24,7 +25,6 @@ from hvd.tensorflow.reducer import (
     variable_kinds,
 )
 from hvd.tensorflow.replicas import NamedVariables, guard_of
-from hvd.work import Adasum, Average
 
 Pairs = list[tuple[Gradient, Any]]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from hvd.local_device import local_device
-from hvd.refusals import refused
+from hvd._core.local_device import local_device
+from hvd._core.refusals import refused
 
 
 def use_own_gpu() -> None:

@@ -10,17 +10,17 @@ from typing import Any, Union
 
 import tensorflow as tf
 
-from hvd import _lib
-from hvd.arguments import work_among
+from hvd._core import _lib
+from hvd._core.arguments import work_among
+from hvd._core.groups import grouped_indices
+from hvd._core.refusals import refused
+from hvd._core.settings import Settings, is_shared
+from hvd._core.work import Adasum, Work
 from hvd.errors import UnsupportedError
-from hvd.groups import grouped_indices
-from hvd.refusals import refused
-from hvd.settings import Settings, is_shared
 from hvd.tensorflow import library, operations
 from hvd.tensorflow.averages import quotient
 from hvd.tensorflow.compression import Compression, wire_for
 from hvd.tensorflow.sparse import sparse_allreduce
-from hvd.work import Adasum, Work
 
 Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
 
@@ -102,7 +102,7 @@ def reduce_gradients(
     gradients
         Dense tensors, ``tf.IndexedSlices``, or None, at the same places on all ranks. None stays.
     settings
-        How they are reduced: ``hvd.settings.checked_settings()`` makes them of a user's arguments.
+        How they are reduced: ``hvd._core.settings.checked_settings()`` makes them of a user's arguments.
     variables
         What each is the gradient of; local sources need it, and groups of variables. Without it
         groups are lists of indices.

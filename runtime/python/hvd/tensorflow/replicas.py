@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hvd import array_replicas
+from hvd._core import array_replicas
+from hvd._core.replica_guard import Guard, Reading
+from hvd._core.settings import Settings, is_shared
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.replica_guard import Guard, Reading
-from hvd.settings import Settings, is_shared
 from hvd.tensorflow import errors
 
 NamedVariables = list[tuple[str, Any]]

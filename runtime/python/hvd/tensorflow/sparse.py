@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd import _lib, api
+from hvd._core import _lib, api
+from hvd._core.work import Average, Sum, Work
 from hvd.errors import SparseReductionError
 from hvd.process_sets import ProcessSet, process_set_id
 from hvd.tensorflow import operations
 from hvd.tensorflow.averages import average_of_rows
-from hvd.work import Average, Sum, Work
 
 
 def sparse_allreduce(

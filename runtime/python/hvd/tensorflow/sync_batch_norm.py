@@ -8,10 +8,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from hvd import _lib, api
+from hvd._core import _lib, api
+from hvd._core.work import Sum, Work
 from hvd.errors import UnsupportedError
 from hvd.tensorflow import operations
-from hvd.work import Sum, Work
 
 
 @keras.saving.register_keras_serializable(package="hvd")

@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd.groups import Groups, chosen_groups
+from hvd._core.groups import Groups, chosen_groups
+from hvd._core.refusals import refused
+from hvd._core.settings import Settings, checked_settings
+from hvd._core.work import Average
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
-from hvd.settings import Settings, checked_settings
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.reducer import LocalSources, identity, reduce_gradients, variable_kinds
-from hvd.work import Average
 
 
 class _DistributedTape(tf.GradientTape):

@@ -13,11 +13,11 @@ Five lines make a script distributed::
 
 from typing import TYPE_CHECKING
 
-from hvd.frameworks import check_framework
+from hvd._core.frameworks import check_framework
 
 check_framework("hvd.torch", "torch")
 
-from hvd.api import (
+from hvd._core.api import (
     build_info,
     cross_rank,
     cross_size,
@@ -33,9 +33,10 @@ from hvd.api import (
     statistics,
     stop_timeline,
 )
-from hvd.attributes import late_attributes
+from hvd._core.attributes import late_attributes
+from hvd._core.handles import poll, synchronize
+from hvd._core.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 from hvd.errors import HvdError
-from hvd.handles import poll, synchronize
 from hvd.process_sets import (
     ProcessSet,
     add_process_set,
@@ -83,7 +84,6 @@ from hvd.torch.state import (
     broadcast_parameters,
 )
 from hvd.torch.sync_batch_norm import SyncBatchNorm
-from hvd.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
 
 if TYPE_CHECKING:
     from hvd.stopping import should_stop, time_left
@@ -175,7 +175,7 @@ __all__ = [
 
 # What few programs need is imported when it is first asked for.
 _LATER = {
-    "AdaSum": "hvd.work",
+    "AdaSum": "hvd._core.work",
     "Checkpoints": "hvd.torch.checkpoints",
     "DistributedSampler": "hvd.torch.samplers",
     "WarmupSchedule": "hvd.torch.schedules",

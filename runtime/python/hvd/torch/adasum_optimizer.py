@@ -9,15 +9,15 @@ from typing import Any, NoReturn
 
 import torch
 
-from hvd import handles
+from hvd._core import handles
+from hvd._core.settings import Settings, check_passes, is_shared
+from hvd._core.work import Adasum, Max
 from hvd.errors import UnsupportedError
-from hvd.settings import Settings, check_passes, is_shared
 from hvd.torch import devices, tensors
 from hvd.torch.ops.allreduce import allreduce_async, allreduce_of
 from hvd.torch.parameters import Named, trained
 from hvd.torch.replicas import guard_of
 from hvd.torch.wrapping import Wrapped
-from hvd.work import Adasum, Max
 
 
 class AdasumOptimizer(Wrapped):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from hvd import _lib
+from hvd._core import _lib
 from hvd.errors import UnsupportedError
 
 

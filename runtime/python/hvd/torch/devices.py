@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from hvd import _lib, api
-from hvd.handles import Place
-from hvd.local_device import local_device
-from hvd.refusals import refused
+from hvd._core import _lib, api
+from hvd._core.handles import Place
+from hvd._core.local_device import local_device
+from hvd._core.refusals import refused
 
 
 def device() -> torch.device:

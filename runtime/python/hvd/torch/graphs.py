@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from hvd import api
-from hvd.work import Work
+from hvd._core import api
+from hvd._core.work import Work
 
 
 def _never() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hvd import api
+from hvd._core import api
 from hvd.errors import BackwardPassError
 from hvd.torch import tensors
 

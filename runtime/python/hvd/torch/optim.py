@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 import torch
 
-from hvd.refusals import refused
+from hvd._core.refusals import refused
 from hvd.torch.wrapping import Wrapped, wrap
 
 __all__ = ["MasterWeights"]

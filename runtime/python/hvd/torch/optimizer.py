@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
-from hvd import api, handles
+from hvd._core import api, handles
+from hvd._core.groups import Groups, chosen_groups
+from hvd._core.refusals import refused
+from hvd._core.settings import Settings, check_momentum, check_passes, checked_settings, is_shared
+from hvd._core.work import Adasum, Average, Sum
 from hvd.errors import BackwardPassError, HvdError
-from hvd.groups import Groups, chosen_groups
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
-from hvd.settings import Settings, check_momentum, check_passes, checked_settings, is_shared
 from hvd.torch import devices
 from hvd.torch.amp import loss_scale, watch_scalers
 from hvd.torch.backward import PassEnd
@@ -31,7 +32,6 @@ from hvd.torch.reducer import GradientReducer
 from hvd.torch.replicas import guard_of
 from hvd.torch.typed import keeps_class
 from hvd.torch.wrapping import Wrapped, wrap
-from hvd.work import Adasum, Average, Sum
 
 _optimizers: weakref.WeakSet[_Distributed] = weakref.WeakSet()
 

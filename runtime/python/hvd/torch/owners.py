@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from hvd import api
+from hvd._core import api
 from hvd.errors import BackwardPassError
 from hvd.torch.backward import on_gradient
 

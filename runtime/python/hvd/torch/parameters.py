@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import torch
 
-from hvd.refusals import refused
+from hvd._core.refusals import refused
 
 Named = list[tuple[str, torch.nn.Parameter]]
 

@@ -11,13 +11,13 @@ from typing import Any, NoReturn, Optional
 
 import torch
 
-from hvd import _lib, api
+from hvd._core import _lib, api
+from hvd._core.gradients import Gradients
+from hvd._core.groups import Group, groups_that_hold
+from hvd._core.refusals import refused
+from hvd._core.settings import Settings
 from hvd.errors import BackwardPassError, HvdError, InvalidArgumentError
-from hvd.gradients import Gradients
-from hvd.groups import Group, groups_that_hold
 from hvd.process_sets import process_set_id
-from hvd.refusals import refused
-from hvd.settings import Settings
 from hvd.torch import devices
 from hvd.torch import tensors as _tensors
 from hvd.torch.backward import PassEnd, on_gradient

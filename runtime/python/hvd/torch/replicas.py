@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from hvd import replicas
+from hvd._core.refusals import refused
+from hvd._core.replica_guard import Guard, Reading
+from hvd._core.work import Adasum
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
-from hvd.replica_guard import Guard, Reading
 from hvd.replicas import Entry
 from hvd.torch.parameters import Named, trained
-from hvd.work import Adasum
 
 NamedTensors = list[tuple[str, torch.Tensor]]
 

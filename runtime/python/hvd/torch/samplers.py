@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.utils.data.distributed
 
-from hvd import api
+from hvd._core import api
 
 
 class DistributedSampler(torch.utils.data.distributed.DistributedSampler):

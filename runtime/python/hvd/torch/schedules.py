@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import torch
 
-from hvd import api
-from hvd.refusals import refused
+from hvd._core import api
+from hvd._core.refusals import refused
 
 # Its name before torch 2.0.
 _Base = getattr(torch.optim.lr_scheduler, "LRScheduler", torch.optim.lr_scheduler._LRScheduler)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 
-from hvd import api
+from hvd._core import api
+from hvd._core.handles import synchronize
+from hvd._core.refusals import refused
 from hvd.errors import MismatchError
-from hvd.handles import synchronize
 from hvd.objects import allgather_object, broadcast_object
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
 from hvd.torch.ops.allgather import allgather_async
 from hvd.torch.ops.broadcast import broadcast_async_
 

@@ -9,13 +9,13 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from hvd import _lib, handles
+from hvd._core import _lib, handles
+from hvd._core.refusals import refused
+from hvd._core.settings import is_shared
+from hvd._core.work import Sum, Work
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
-from hvd.refusals import refused
-from hvd.settings import is_shared
 from hvd.torch.ops.allgather import start_allgather
 from hvd.torch.ops.allreduce import start_allreduce
-from hvd.work import Sum, Work
 
 
 class SyncBatchNorm(_BatchNorm):

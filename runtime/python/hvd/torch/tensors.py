@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from hvd import _lib, api
+from hvd._core import _lib, api
+from hvd._core.handles import Flat
+from hvd._core.refusals import refused
 from hvd.errors import InvalidArgumentError, UnsupportedError
-from hvd.handles import Flat
-from hvd.refusals import refused
 from hvd.torch import devices
 
 # Newer torch has more types than older; both are served by name.

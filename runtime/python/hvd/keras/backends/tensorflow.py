@@ -9,16 +9,16 @@ from typing import Any
 import tensorflow as tf
 
 import hvd.tensorflow
-from hvd import _lib
-from hvd.arguments import work_among
+from hvd._core import _lib
+from hvd._core.arguments import work_among
+from hvd._core.settings import Settings, is_shared
+from hvd._core.work import Min
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.settings import Settings, is_shared
 from hvd.tensorflow import operations, reducer
 from hvd.tensorflow.averages import times
 from hvd.tensorflow.compression import Compression
 from hvd.tensorflow.own_gpu import use_own_gpu
 from hvd.tensorflow.replicas import VariablesGuard
-from hvd.work import Min
 
 VARIABLES = (tf.Variable,)
 

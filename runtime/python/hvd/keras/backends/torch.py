@@ -9,15 +9,15 @@ from typing import Any
 import torch
 
 import hvd.torch
-from hvd import api
+from hvd._core import api
+from hvd._core.local_device import local_device
+from hvd._core.replica_guard import Guard
+from hvd._core.settings import Settings, is_shared
+from hvd._core.work import Min
 from hvd.errors import UnsupportedError
-from hvd.local_device import local_device
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.replica_guard import Guard
-from hvd.settings import Settings, is_shared
 from hvd.torch import replicas
 from hvd.torch.compression import Compression
-from hvd.work import Min
 
 VARIABLES = (torch.nn.Parameter,)
 

@@ -56,7 +56,7 @@ import zipfile
 from types import ModuleType
 from typing import Any
 
-from hvd.frameworks import check_framework, keras_package, wants_keras2
+from hvd._core.frameworks import check_framework, keras_package, wants_keras2
 
 
 def of(given: Any) -> ModuleType:

@@ -11,9 +11,9 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as module
 
+from hvd._core.settings import Settings
 from hvd.errors import UnsupportedError
 from hvd.keras import distributed
-from hvd.settings import Settings
 from hvd.tensorflow.aggregation import Accumulation
 
 Callback = module.callbacks.Callback

@@ -11,10 +11,10 @@ from typing import Any
 
 import keras as module
 
+from hvd._core.refusals import refused
+from hvd._core.settings import Settings
 from hvd.errors import UnsupportedError
 from hvd.keras import distributed
-from hvd.refusals import refused
-from hvd.settings import Settings
 
 Variable = module.Variable
 

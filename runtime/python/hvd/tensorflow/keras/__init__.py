@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import hvd.keras as _ours
+from hvd._core.groups import Groups
+from hvd._core.work import Average
 from hvd.errors import UnsupportedError
-from hvd.groups import Groups
 from hvd.keras import *  # noqa: F403 (all of its names)
 from hvd.keras import generations as _generations
 from hvd.keras.optimizer import Given
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.work import Average
 
 _generations.check_tensorflow_keras()
 if _generations.default().backend() != "tensorflow":

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 from torch._C import _distributed_c10d as _c10d
 
-from hvd import _lib, api, handles
+from hvd._core import _lib, api, handles
 from hvd.errors import DeadlineError, InvalidArgumentError, UnsupportedError
 from hvd.torch.distributed import completion, pairs
 from hvd.torch.distributed.completion import Completions

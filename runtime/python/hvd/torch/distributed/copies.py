@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as _c10d
 
-from hvd import _lib, api, handles
+from hvd._core import _lib, api, handles
 from hvd.errors import UnsupportedError
 from hvd.torch import tensors as _tensors
 from hvd.torch.distributed import memory

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as _c10d
 
-from hvd import api
+from hvd._core import api
 
 _then = torch._C.Future.then
 _MOST_IN_CLEAR = 80  # characters of a path; longer ones are hashed

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hvd import _lib, api, handles
-from hvd.handles import Described
+from hvd._core import _lib, api, handles
+from hvd._core.handles import Described
 from hvd.torch.distributed import futures
 from hvd.torch.distributed.completion import Completions
 from hvd.torch.distributed.futures import Place

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hvd import api
+from hvd._core import api
+from hvd._core.handles import Flat
 from hvd.errors import MismatchError, UnsupportedError
-from hvd.handles import Flat
 from hvd.torch import tensors as _tensors
 
 

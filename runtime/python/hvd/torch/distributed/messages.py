@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from hvd import api
+from hvd._core import api
 from hvd.errors import AbortedError, HvdError, MismatchError, PeerLostError
 from hvd.torch.distributed.completion import Completions
 from hvd.torch.distributed.pairs import Links, loss

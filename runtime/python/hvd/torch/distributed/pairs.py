@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as _c10d
 
-from hvd import _lib, api
+from hvd._core import _lib, api
+from hvd._core.work import Work
 from hvd.errors import AbortedError, HvdError, InvalidArgumentError
-from hvd.work import Work
 
 _NO_SET = 2**31 - 1  # no process set has this number
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # seconds

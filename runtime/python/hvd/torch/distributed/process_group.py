@@ -16,7 +16,8 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as _c10d
 from torch.distributed import distributed_c10d
 
-from hvd import api, process_sets
+from hvd import process_sets
+from hvd._core import api
 from hvd.errors import InvalidArgumentError, UnsupportedError
 from hvd.process_sets import ProcessSet
 from hvd.torch import state

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch._C import _distributed_c10d as _c10d
 
-from hvd import api
+from hvd._core import api
 from hvd.errors import DeadlineError
 from hvd.torch.distributed import futures
 from hvd.torch.distributed.completion import Completions

@@ -23,7 +23,7 @@ class ElasticSampler(ElasticIndices, torch.utils.data.Sampler):
     seed
         Equal on all ranks.
 
-    >>> from hvd import api
+    >>> from hvd._core import api
     >>> len(ElasticSampler(range(4 * api.size())))
     4
     """

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from hvd import _lib, api, handles
-from hvd.arguments import check_group, work_among
-from hvd.derivatives import derivative
+from hvd._core import _lib, api, handles
+from hvd._core.arguments import check_group, work_among
+from hvd._core.derivatives import derivative
+from hvd._core.refusals import refused
+from hvd._core.work import Work
 from hvd.errors import MismatchError
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
 from hvd.torch import devices, graphs, operators
 from hvd.torch import tensors as _tensors
 from hvd.torch.ops.allreduce import back, operator_reduced
-from hvd.work import Work
 
 
 def allgather_of(name: str | None, process_set: ProcessSet, priority: int = 0) -> Work:

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from hvd import _lib, handles
-from hvd.arguments import check_group, chosen_op, work_among
-from hvd.derivatives import derivative, is_of_extremes
+from hvd._core import _lib, handles
+from hvd._core.arguments import check_group, chosen_op, work_among
+from hvd._core.derivatives import derivative, is_of_extremes
+from hvd._core.work import Work
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import devices, graphs, operators
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression, wire_for
-from hvd.work import Work
 
 
 def allreduce_of(

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from hvd import _lib
-from hvd.arguments import work_among
+from hvd._core import _lib
+from hvd._core.arguments import work_among
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs, operators
 from hvd.torch.ops.rows import Splits, counts_of, run_rows, start_rows
@@ -33,7 +33,7 @@ def alltoall(
     name, process_set, priority
         As of ``allreduce``.
 
-    >>> from hvd import api
+    >>> from hvd._core import api
     >>> alltoall(torch.zeros(api.size())).sum()  # what each rank has at the place of this one
     tensor(0.)
     """
@@ -63,7 +63,7 @@ def alltoall_async(
     name, process_set, priority
         As of ``allreduce``.
 
-    >>> from hvd import api, handles
+    >>> from hvd._core import api, handles
     >>> rows = handles.synchronize(alltoall_async(torch.zeros(api.size())))
     >>> len(rows) == api.size()
     True

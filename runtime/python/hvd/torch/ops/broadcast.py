@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from hvd import _lib, api, handles
-from hvd.arguments import work_among
-from hvd.derivatives import derivative
+from hvd._core import _lib, api, handles
+from hvd._core.arguments import work_among
+from hvd._core.derivatives import derivative
+from hvd._core.work import Work
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import devices, graphs, operators
 from hvd.torch import tensors as _tensors
 from hvd.torch.ops.allreduce import back, operator_reduced
-from hvd.work import Work
 
 
 def broadcast_of(

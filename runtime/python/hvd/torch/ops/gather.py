@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import torch
 
-from hvd import _lib
-from hvd.arguments import work_among
+from hvd._core import _lib
+from hvd._core.arguments import work_among
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch.ops.rows import run_rows, start_rows
 
@@ -29,7 +29,7 @@ def gather(
     name, process_set, priority
         As of ``allreduce``.
 
-    >>> from hvd import api
+    >>> from hvd._core import api
     >>> len(gather(torch.ones(2), root_rank=0)) == (2 * api.size() if api.rank() == 0 else 0)
     True
     """
@@ -59,7 +59,7 @@ def gather_async(
     name, process_set, priority
         As of ``allreduce``.
 
-    >>> from hvd import api, handles
+    >>> from hvd._core import api, handles
     >>> rows = handles.synchronize(gather_async(torch.ones(2), root_rank=0))
     >>> len(rows) == (2 * api.size() if api.rank() == 0 else 0)
     True

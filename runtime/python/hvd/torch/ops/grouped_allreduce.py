@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from hvd import handles
-from hvd.arguments import chosen_op
+from hvd._core import handles
+from hvd._core.arguments import chosen_op
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs
 from hvd.torch.compression import Compression

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from hvd import _lib, api, handles
-from hvd.arguments import work_among
-from hvd.derivatives import derivative
+from hvd._core import _lib, api, handles
+from hvd._core.arguments import work_among
+from hvd._core.derivatives import derivative
+from hvd._core.work import Average, Work
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import devices
 from hvd.torch import tensors as _tensors
 from hvd.torch.ops.broadcast import start_broadcast
-from hvd.work import Average, Work
 
 
 def _start_reduce(tensor: torch.Tensor, work: Work, start: Any = handles.start) -> Any:

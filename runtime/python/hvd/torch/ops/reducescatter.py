@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from hvd import _lib, api, handles
-from hvd.arguments import check_group, work_among
-from hvd.derivatives import derivative
+from hvd._core import _lib, api, handles
+from hvd._core.arguments import check_group, work_among
+from hvd._core.derivatives import derivative
+from hvd._core.work import Average, Work, share
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import devices, graphs, operators
 from hvd.torch import tensors as _tensors
 from hvd.torch.compression import Compression
 from hvd.torch.ops.allgather import gathered
-from hvd.work import Average, Work, share
 
 
 def _reducescatter_of(
@@ -78,7 +78,7 @@ def reducescatter(
     op
         Any reduction but Adasum.
 
-    >>> from hvd.work import Sum
+    >>> from hvd._core.work import Sum
     >>> reducescatter(torch.ones(api.size(), 2), op=Sum).shape
     torch.Size([1, 2])
     """

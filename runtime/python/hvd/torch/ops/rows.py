@@ -8,12 +8,12 @@ from typing import Any, Union
 
 import torch
 
-from hvd import _lib, api, handles
-from hvd.derivatives import derivative, splits_back
-from hvd.refusals import refused
+from hvd._core import _lib, api, handles
+from hvd._core.derivatives import derivative, splits_back
+from hvd._core.refusals import refused
+from hvd._core.work import KINDS, Work
 from hvd.torch import devices
 from hvd.torch import tensors as _tensors
-from hvd.work import KINDS, Work
 
 Splits = Union[Sequence[int], torch.Tensor]
 

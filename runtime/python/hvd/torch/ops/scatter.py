@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import torch
 
-from hvd import _lib, api
-from hvd.arguments import work_among
+from hvd._core import _lib, api
+from hvd._core.arguments import work_among
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch.ops.rows import Splits, counts_of, run_rows, start_rows
 
@@ -65,7 +65,7 @@ def scatter_async(
     name, process_set, priority
         As of ``allreduce``.
 
-    >>> from hvd import handles
+    >>> from hvd._core import handles
     >>> handles.synchronize(scatter_async(torch.ones(api.size(), 2), root_rank=0))
     tensor([[1., 1.]])
     """

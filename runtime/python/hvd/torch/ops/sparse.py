@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import torch
 
-from hvd import _lib, api, handles
+from hvd._core import _lib, api, handles
+from hvd._core.gradients import Reduction
+from hvd._core.handles import synchronize
+from hvd._core.work import Average, Sum, Work
 from hvd.errors import HvdError, SparseReductionError, UnsupportedError
-from hvd.gradients import Reduction
-from hvd.handles import synchronize
 from hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from hvd.torch import devices, tensors
-from hvd.work import Average, Sum, Work
 
 
 def sparse_allreduce_async(

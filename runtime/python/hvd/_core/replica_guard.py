@@ -8,10 +8,11 @@ import itertools
 import weakref
 from collections.abc import Callable, Sequence
 
-from hvd import api, handles, replicas
+from hvd import replicas
+from hvd._core import api, handles
+from hvd._core.work import Min
 from hvd.process_sets import ProcessSet, process_set_id
 from hvd.replicas import Entry, both, check_now, compare, differing, refuse_intervals
-from hvd.work import Min
 
 _NEVER = 1 << 62
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from hvd import _lib
-from hvd._lib import quick, waiting
+from hvd._core import _lib
+from hvd._core._lib import quick, waiting
+from hvd._core.work import Work
 from hvd.errors import BY_STATUS, HvdError, InvalidArgumentError, NotInitializedError
-from hvd.work import Work
 
 # A wait returns to the interpreter this often, so that Ctrl-C and other signals get through.
 SLICE_SECONDS = 0.2

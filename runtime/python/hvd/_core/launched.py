@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank of ``hvd.run()`` executes: ``python -m hvd.launched FOLDER``."""
+"""What each rank of ``hvd.run()`` executes: ``python -m hvd._core.launched FOLDER``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from hvd import tracebacks
-from hvd.pickles import cloudpickle
+from hvd._core import tracebacks
+from hvd._core.pickles import cloudpickle
 
 FAILED = 1
 INTERRUPTED = 128 + signal.SIGINT
@@ -148,7 +148,7 @@ def run_call(folder: Path) -> int:
 def main() -> int:
     """The rank that hvdrun started."""
     if len(sys.argv) != 2:
-        print("hvd.launched: started by hvd.run() with a folder", file=sys.stderr)
+        print("hvd._core.launched: started by hvd.run() with a folder", file=sys.stderr)
         return 2
     return run_call(Path(sys.argv[1]))
 

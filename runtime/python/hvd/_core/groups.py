@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
-from hvd import api
+from hvd._core import api
+from hvd._core.refusals import refused
+from hvd._core.work import share
 from hvd.errors import BackwardPassError
-from hvd.refusals import refused
-from hvd.work import share
 
 # How many, or the members of each.
 Groups = Union[int, Sequence[Sequence[Any]], None]

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from hvd.arguments import checked_op
-from hvd.gradients import Reduction
-from hvd.groups import Groups
+from hvd._core.arguments import checked_op
+from hvd._core.gradients import Reduction
+from hvd._core.groups import Groups
+from hvd._core.refusals import refused
+from hvd._core.work import Adasum, Average
 from hvd.process_sets import ProcessSet, process_set_id
-from hvd.refusals import refused
 from hvd.replicas import checked_interval
-from hvd.work import Adasum, Average
 
 
 class Settings(NamedTuple):
@@ -30,7 +30,7 @@ class Settings(NamedTuple):
     sparse_as_dense
         Sparse gradients are made dense first.
     groups
-        Which leave together, as ``hvd.groups.chosen_groups()`` returns it.
+        Which leave together, as ``hvd._core.groups.chosen_groups()`` returns it.
     averages_passes
         Passes are averaged on each rank where they add up; else summed.
     check_replicas

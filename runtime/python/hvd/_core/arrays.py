@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hvd import _lib, api
-from hvd.refusals import refused
+from hvd._core import _lib, api
+from hvd._core.refusals import refused
 
 # Classes of arrays that are nothing but their numbers; a matrix comes back as one.
 _PLAIN = (np.ndarray, np.memmap, np.matrix)

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hvd import _lib, api
-from hvd._lib import quick, waiting
+from hvd._core import _lib, api
+from hvd._core._lib import quick, waiting
 
 # How long a step that is left waits for what is in flight, before this rank leaves the job.
 _PATIENCE_SECONDS = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hvd import _lib
+from hvd._core import _lib
 
 Average = _lib.AVERAGE
 Sum = _lib.SUM

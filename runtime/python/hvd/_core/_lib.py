@@ -293,7 +293,7 @@ def library_path() -> str:
     given = os.environ.get("HVD_LIBRARY")
     if given:
         return given
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     # In a wheel, and where Meson installs it: <libdir>/hvd/python/hvd.
     places = [package / "lib" / "libhvd.so", package.parents[2] / "libhvd.so"]
     places += [parent / "build" / "runtime" / "c" / "libhvd.so" for parent in package.parents]
@@ -310,7 +310,7 @@ def _unfit(path: str, what: str) -> ImportError:
     remedy = "build or install hvdrun anew, so that the two are of one build"
     if os.environ.get("HVD_LIBRARY"):
         remedy = "HVD_LIBRARY names it: unset that, or set it to the libhvd.so of this hvd"
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     return ImportError(f"{path} {what}; hvd in {package} is {__version__}. {remedy}")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
-from hvd import api
-from hvd.refusals import refused
+from hvd._core import api
+from hvd._core.refusals import refused
 
 
 def local_device(visible: int, caller: str = "use_own_gpu") -> int:

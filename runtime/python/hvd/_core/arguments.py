@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvd import _lib
+from hvd._core import _lib
+from hvd._core.refusals import refused
+from hvd._core.work import Average, Sum, Work
 from hvd.process_sets import ProcessSet, process_set_id
-from hvd.refusals import refused
-from hvd.work import Average, Sum, Work
 
 
 def work_among(

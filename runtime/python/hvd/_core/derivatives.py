@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from hvd import _lib, api
+from hvd._core import _lib, api
+from hvd._core.work import KINDS, Average, Max, Min, Sum, Work
 from hvd.errors import UnsupportedError
-from hvd.work import KINDS, Average, Max, Min, Sum, Work
 
 Counts = TypeVar("Counts", bound=Sequence[int])
 

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Union
 
-from hvd import _lib, api
-from hvd._lib import quick
-from hvd.refusals import refused
-from hvd.work import Work
+from hvd._core import _lib, api
+from hvd._core._lib import quick
+from hvd._core.refusals import refused
+from hvd._core.work import Work
 
 # Type, shape, layout, and the addresses of input and output.
 Flat = tuple[int, tuple[int, ...], int, int, int]

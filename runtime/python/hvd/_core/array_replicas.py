@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hvd import replicas
+from hvd._core.refusals import refused
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.refusals import refused
 from hvd.replicas import Entry
 
 NamedArrays = list[tuple[str, np.ndarray]]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from hvd import api
+from hvd._core import api
 from hvd.errors import InvalidArgumentError
 
 
