@@ -90,6 +90,7 @@ Result<EnvReport> read_report(const EnvOptions& options) {
   const EnvironmentPlan plan = plan_environment(run, allocation, machine, placement, {});
   report.variables = shown_variables(plan);
   report.unset = plan.unset;
+  report.given = given_settings(environment);
   if (report.is_elsewhere) leave_out_counted(report);
   return report;
 }

@@ -66,6 +66,14 @@ std::vector<PlannedVariable> shown_variables(const EnvironmentPlan& plan) {
   return variables;
 }
 
+std::vector<GivenSetting> given_settings(const Environment& environment) {
+  std::vector<GivenSetting> given;
+  for (const Setting& setting : settings()) {
+    if (auto value = environment.get(setting.name)) given.push_back({&setting, *std::move(value)});
+  }
+  return given;
+}
+
 std::string env_text(const EnvReport& report) {
   std::string text;
   for (const PlannedVariable& variable : report.variables) {
@@ -87,12 +95,16 @@ std::string env_explained(const EnvReport& report) {
       text += format_text("  beats   {} ({})\n", shown(variable, other.value), other.origin);
     }
   }
-  if (report.unset.empty()) return text;
-  text += "\nnot set:\n";
+  if (!report.unset.empty()) text += "\nnot set:\n";
   for (const UnsetVariable& variable : report.unset) {
     text += format_text("\n{}={}\n  origin  {}\n  why not {}\n", variable.name, variable.value,
                         variable.origin, variable.why_not);
     add_source(variable.provenance, text);
+  }
+  if (!report.given.empty()) text += "\nset by you:\n";
+  for (const GivenSetting& given : report.given) {
+    text += format_text("\n{}={}\n  default {}\n  meaning {}\n", given.setting->name, given.value,
+                        plain_text(given.setting->standard), plain_text(given.setting->meaning));
   }
   return text;
 }

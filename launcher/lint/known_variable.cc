@@ -7,7 +7,9 @@
 
 #include "base/check.h"
 #include "base/format.h"
+#include "base/settings.h"
 #include "launcher/options/nearest.h"
+#include "topology/launch_env.h"
 
 namespace hvd {
 namespace {
@@ -49,11 +51,54 @@ KnownVariable variable_of(std::string_view row) {
   return known;
 }
 
+ValueKind kind_of(SettingKind kind) {
+  switch (kind) {
+    case SettingKind::kSwitch:
+      return ValueKind::kSwitch;
+    case SettingKind::kNumber:
+      return ValueKind::kInteger;
+    case SettingKind::kChoice:
+      return ValueKind::kOneOf;
+    case SettingKind::kWords:
+      return ValueKind::kList;
+    case SettingKind::kText:
+      break;
+  }
+  return ValueKind::kAny;
+}
+
+/// As documented with the variables that hvdrun writes, `of_hvd`.
+KnownVariable variable_of(const Setting& setting, const KnownVariable& of_hvd) {
+  KnownVariable known{};
+  known.name = setting.name;
+  known.kind = kind_of(setting.kind);
+  known.lowest = setting.lowest;
+  known.highest = setting.highest;
+  known.case_sensitive = !setting.values.empty();
+  known.fails_start = setting.fails_start;
+  known.values = setting.values;
+  known.note = setting.note;
+  known.source = of_hvd.source;
+  known.date = of_hvd.date;
+  return known;
+}
+
 std::vector<KnownVariable> read_rows() {
   std::vector<KnownVariable> variables;
   for (std::string_view rows : variable_rows()) {
     while (!rows.empty()) variables.push_back(variable_of(cut(rows, '\n')));
   }
+  const auto of_hvd = std::find_if(variables.begin(), variables.end(), [](const auto& known) {
+    return known.name == launch_env::kRank;
+  });
+  HVD_CHECK(of_hvd != variables.end());
+  const KnownVariable documented = *of_hvd;
+  for (const Setting& setting : settings()) {
+    if (family_of(setting.name) == nullptr) continue;  // NO_COLOR, COLUMNS
+    variables.push_back(variable_of(setting, documented));
+  }
+  std::sort(variables.begin(), variables.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
   return variables;
 }
 

@@ -14,6 +14,7 @@
 #include "base/descriptor_limit.h"
 #include "base/log.h"
 #include "base/log_words.h"
+#include "base/settings.h"
 #include "bootstrap/kept_meeting.h"
 #include "bootstrap/local_host.h"
 #include "bootstrap/method.h"
@@ -38,8 +39,7 @@ constexpr auto kTellTime = std::chrono::seconds(2);
 
 Result<Deadline> start_deadline(const Environment& environment, const BootstrapOptions& options) {
   if (options.deadline) return *options.deadline;
-  HVD_TRY_ASSIGN(const auto seconds,
-                 environment.get_int(launch_env::kStartTimeout, 1, 7LL * 24 * 3600));
+  HVD_TRY_ASSIGN(const auto seconds, read_number(environment, launch_env::kStartTimeout));
   return Deadline::after(std::chrono::seconds(seconds.value_or(kDefaultSeconds)));
 }
 
@@ -379,7 +379,7 @@ Result<Wiring> bootstrap(const Environment& environment, const BootstrapOptions&
   HVD_TRY_ASSIGN(const auto identity, derive_identity(environment));
   // One line per job, before anything else is logged: whoever looks for a hang reads it.
   if (!identity || identity->rank == 0) {
-    warn_of_log_words(environment.get("HVD_LOG").value_or(""));
+    warn_of_log_words(read_text(environment, "HVD_LOG"));
   }
   if (!identity) {
     HVD_TRY(check_alone(environment));

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "bootstrap/job_name.h"
 #include "bootstrap/local_host.h"
 #include "topology/launch_env.h"
@@ -26,7 +27,7 @@ auto ranks_on(const std::string& host, const std::vector<PeerRecord>& records) {
 constexpr int kMostSockets = 16;
 
 Result<std::vector<Interface>> usable_interfaces(const Environment& environment) {
-  const std::string wanted = environment.get(launch_env::kInterface).value_or("");
+  const std::string wanted = read_text(environment, launch_env::kInterface);
   HVD_TRY_ASSIGN(InterfaceChoice choice, choose_interfaces(interfaces_of_host(), wanted));
   std::string names;
   for (const Interface& interface : choice.usable) {
@@ -106,12 +107,13 @@ Result<PeerRecord> describe_myself(const Environment& environment) {
                  environment.get_int(launch_env::kVirtualNode, 0, 1 << 20));
   record.virtual_node = static_cast<int>(virtual_node.value_or(-1));
   HVD_TRY_ASSIGN(record.interfaces, usable_interfaces(environment));
-  HVD_TRY_ASSIGN(const auto sockets, environment.get_int(launch_env::kTcpSockets, 1, kMostSockets));
+  HVD_TRY_ASSIGN(const auto sockets, read_number(environment, launch_env::kTcpSockets));
   record.sockets = static_cast<int>(sockets.value_or(0));
   record.pid = ::getpid();
   record.usable_cpus = usable_cpus();
-  record.backend = environment.get(launch_env::kBackend).value_or("");
-  if (environment.get(launch_env::kShareGpu) != "1") {
+  record.backend = read_text(environment, launch_env::kBackend);
+  HVD_TRY_ASSIGN(const bool shares_gpu, read_switch(environment, launch_env::kShareGpu));
+  if (!shares_gpu) {
     record.gpu = environment.get(launch_env::kGpuId).value_or("");
   }
   return record;

@@ -5,11 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <initializer_list>
-#include <limits>
 #include <optional>
 #include <utility>
 
+#include "base/settings.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -18,31 +17,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr long long kMostArenaBytes = 1LL << 44;  // of 2^47 bytes of addresses of a process
 constexpr double kMostSeconds = 1e9;  // above any job's length; keeps milliseconds in range
-
-/// The first of `names` that is set.
-Result<std::optional<long long>> first_int(const Environment& environment,
-                                           std::initializer_list<std::string_view> names,
-                                           long long lowest, long long highest) {
-  for (const std::string_view name : names) {
-    HVD_TRY_ASSIGN(const auto value, environment.get_int(name, lowest, highest));
-    if (value) return value;
-  }
-  return std::optional<long long>();
-}
 
 /// DYNAMIC is Horovod's word for none until the program starts one.
 Result<TimelineOptions> timeline_of(const Environment& environment) {
   TimelineOptions timeline;
-  for (const char* name : {"HOROVOD_TIMELINE", "HVD_TIMELINE"}) {
-    if (auto path = environment.get(name)) timeline.path = std::move(*path);
-  }
+  timeline.path = read_text(environment, "HVD_TIMELINE");
   if (timeline.path == "DYNAMIC") timeline.path.clear();
-  HVD_TRY_ASSIGN(
-      const auto marks,
-      first_int(environment, {"HVD_TIMELINE_MARK_BATCHES", "HOROVOD_TIMELINE_MARK_CYCLES"}, 0, 1));
-  timeline.mark_batches = marks == 1;
+  HVD_TRY_ASSIGN(timeline.mark_batches, read_switch(environment, "HVD_TIMELINE_MARK_BATCHES"));
   return timeline;
 }
 
@@ -70,10 +52,7 @@ Result<milliseconds> checked_seconds(std::string_view field, double seconds) {
 
 /// When a stall ends the job. As in Horovod, one that is not even reported does not.
 Status read_stall_shutdown(const Environment& environment, Settings& settings) {
-  HVD_TRY_ASSIGN(const auto found, first_int(environment,
-                                             {"HVD_STALL_SHUTDOWN_TIME_SECONDS",
-                                              "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"},
-                                             0, static_cast<long long>(kMostSeconds)));
+  HVD_TRY_ASSIGN(const auto found, read_number(environment, "HVD_STALL_SHUTDOWN_TIME_SECONDS"));
   const std::chrono::seconds shutdown(found.value_or(0));
   const milliseconds warning = settings.engine.stall_warning;
   if (shutdown.count() == 0 || warning.count() == 0) return Status::ok();
@@ -109,23 +88,19 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
   HVD_TRY_ASSIGN(const hvd_init_options options, known_fields(given));
   Settings settings;
 
-  HVD_TRY_ASSIGN(const auto fusion,
-                 first_int(environment, {"HVD_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD"}, 0,
-                           std::numeric_limits<std::int64_t>::max()));
+  HVD_TRY_ASSIGN(const auto fusion, read_number(environment, "HVD_FUSION_THRESHOLD"));
   if (fusion) settings.engine.fusion_bytes = static_cast<std::size_t>(*fusion);
   if (options.fusion_bytes != 0) settings.engine.fusion_bytes = options.fusion_bytes;
-  settings.engine.backend = environment.get(launch_env::kBackend).value_or("");
+  settings.engine.backend = read_text(environment, launch_env::kBackend);
+  settings.engine.environment = environment;
   // Of the GPU plane, which reads them when it begins: a word in place of a number must not keep
   // one rank from it.
   for (const char* name : {"HVD_SHARE_GPU", "HVD_NCCL_REGISTER", "HVD_GPU_GRAPHS"}) {
-    HVD_TRY(environment.get_int(name, 0, 1).status());
+    HVD_TRY(read_switch(environment, name).status());
   }
   HVD_TRY_ASSIGN(settings.engine.timeline, timeline_of(environment));
 
-  HVD_TRY_ASSIGN(
-      const auto stall,
-      first_int(environment, {"HVD_STALL_CHECK_TIME_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS"},
-                0, static_cast<long long>(kMostSeconds)));
+  HVD_TRY_ASSIGN(const auto stall, read_number(environment, "HVD_STALL_CHECK_TIME_SECONDS"));
   if (stall) settings.engine.stall_warning = std::chrono::seconds(*stall);
   HVD_TRY_ASSIGN(const milliseconds stall_option,
                  checked_seconds("stall_check_seconds", options.stall_check_seconds));
@@ -133,17 +108,15 @@ Result<Settings> settings_from(const Environment& environment, const hvd_init_op
     settings.engine.stall_warning = std::max(stall_option, milliseconds(0));
   }
   HVD_TRY(read_stall_shutdown(environment, settings));
-  HVD_TRY_ASSIGN(const auto link, environment.get_int("HVD_LINK_TIMEOUT_SECONDS", 1, 3600));
+  HVD_TRY_ASSIGN(const auto link, read_number(environment, "HVD_LINK_TIMEOUT_SECONDS"));
   if (link) settings.engine.link_timeout = std::chrono::seconds(*link);
-  HVD_TRY_ASSIGN(const auto silence, environment.get_int("HVD_SILENCE_TIMEOUT_SECONDS", 0,
-                                                         static_cast<long long>(kMostSeconds)));
+  HVD_TRY_ASSIGN(const auto silence, read_number(environment, "HVD_SILENCE_TIMEOUT_SECONDS"));
   if (silence) settings.engine.silence_timeout = std::chrono::seconds(*silence);
 
-  HVD_TRY_ASSIGN(const auto arena, environment.get_int("HVD_ARENA_BYTES", 0, kMostArenaBytes));
+  HVD_TRY_ASSIGN(const auto arena, read_number(environment, "HVD_ARENA_BYTES"));
   if (arena) settings.arena_bytes = static_cast<std::size_t>(*arena);
 
-  HVD_TRY_ASSIGN(const auto start, environment.get_int(launch_env::kStartTimeout, 1,
-                                                       static_cast<long long>(kMostSeconds)));
+  HVD_TRY_ASSIGN(const auto start, read_number(environment, launch_env::kStartTimeout));
   if (start) settings.start_timeout = std::chrono::seconds(*start);
   HVD_TRY_ASSIGN(const milliseconds start_option,
                  checked_seconds("start_timeout_seconds", options.start_timeout_seconds));

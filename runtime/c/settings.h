@@ -22,11 +22,8 @@ struct Settings {
   std::string notice;  ///< What rank 0 tells the user about them; empty: nothing.
 };
 
-/// Reads HVD_FUSION_THRESHOLD (bytes), HVD_STALL_CHECK_TIME_SECONDS, the HOROVOD_ names of both,
-/// HVD_LINK_TIMEOUT_SECONDS, HVD_SILENCE_TIMEOUT_SECONDS, HVD_BACKEND, HVD_ARENA_BYTES,
-/// HVD_START_TIMEOUT_SECONDS, HVD_TIMELINE (a path; DYNAMIC: none) and HVD_TIMELINE_MARK_BATCHES,
-/// with Horovod's names of the last two; looks at the switches of the GPU plane. A value that is
-/// not a number in range: kInvalidArgument that names variable, value and range. Pure.
+/// The options of hvd_init(), over what base/settings.h lists for libhvd. A value that is not a
+/// number in range: kInvalidArgument that names variable, value and range. Pure.
 Result<Settings> settings_from(const Environment& environment, const hvd_init_options* given);
 
 /// The deadline of a timeout argument: negative, or longer than any job, is no limit.

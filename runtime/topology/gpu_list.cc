@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 
+#include "base/settings.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -150,7 +151,8 @@ Result<std::optional<int>> choose_gpu(const Environment& environment, const Visi
   if (count == 0) return std::optional<int>();
   if (gpus.is_private) return std::optional<int>(0);
   if (local_size <= count) return std::optional<int>(local_rank);
-  if (environment.get(launch_env::kShareGpu) == "1") return std::optional<int>(local_rank % count);
+  HVD_TRY_ASSIGN(const bool shares, read_switch(environment, launch_env::kShareGpu));
+  if (shares) return std::optional<int>(local_rank % count);
   const std::string where =
       gpus.variable.empty() ? "on the node" : format_text("in {}", gpus.variable);
   return error(

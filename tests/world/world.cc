@@ -10,6 +10,7 @@ namespace hvd {
 EngineOptions World::quick_options() {
   EngineOptions options;
   options.spin = 20;
+  options.environment = Environment::of_process();
   return options;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/mpi/mpi_library.h"
+#include "base/settings.h"
 
 #include <dlfcn.h>
 
@@ -79,7 +80,7 @@ Result<std::unique_ptr<MpiLibrary>> MpiLibrary::in_process() {
 
 Result<std::unique_ptr<MpiLibrary>> MpiLibrary::open(const Environment& environment) {
   std::vector<const char*> names = sonames(environment);
-  const std::string given = environment.get("HVD_MPI_LIBRARY").value_or("");
+  const std::string given = read_text(environment, "HVD_MPI_LIBRARY");
   if (!given.empty()) names = {given.c_str()};
   std::string tried;
   for (const char* name : names) {

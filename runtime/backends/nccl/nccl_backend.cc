@@ -9,6 +9,7 @@
 #include "backends/nccl/nccl_preparation.h"
 #include "backends/nccl/nccl_session.h"
 #include "backends/nccl/nccl_task.h"
+#include "base/settings.h"
 
 namespace hvd {
 namespace {
@@ -78,10 +79,9 @@ Result<std::unique_ptr<Backend>> create_nccl(const BackendContext& context) {
     return error(Code::kInternal, "rank {}: nccl has too little shared memory",
                  context.communicator.rank);
   }
-  Environment environment = Environment::of_process();
-  HVD_TRY_ASSIGN(NcclSettings settings, NcclSettings::from(environment));
+  HVD_TRY_ASSIGN(NcclSettings settings, NcclSettings::from(context.environment));
   return std::unique_ptr<Backend>(
-      std::make_unique<NcclBackend>(context, std::move(settings), std::move(environment)));
+      std::make_unique<NcclBackend>(context, std::move(settings), context.environment));
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ const BackendEntry kNcclBackend = {
     .name = "nccl", .memory_bytes = &LaunchBoard::bytes, .create = &create_nccl, .on_gpu = true};
 
 NcclBuild describe_nccl_build(const Environment& environment) {
-  const std::string wanted = environment.get("HVD_NCCL_LIBRARY").value_or("");
+  const std::string wanted = read_text(environment, "HVD_NCCL_LIBRARY");
   const NcclSource source = NcclSource::choose(loaded_nccl_path(), wanted);
   std::string_view unless;
   if (!source.is_loaded && wanted.empty()) unless = ", if it does";

@@ -5,6 +5,7 @@
 #include <link.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 
 namespace hvd {
 namespace {
@@ -114,7 +115,7 @@ std::string nccl_version_text(int version) {
 }
 
 Result<NcclLibrary> NcclLibrary::open(const Environment& environment) {
-  const std::string wanted = environment.get("HVD_NCCL_LIBRARY").value_or("");
+  const std::string wanted = read_text(environment, "HVD_NCCL_LIBRARY");
   NcclLibrary nccl;
   nccl.source_ = NcclSource::choose(loaded_nccl_path(), wanted);
   void* const library = open_library(nccl.source_);

@@ -6,6 +6,8 @@
 
 #include "backends/nccl/nccl_ras.h"
 #include "base/log.h"
+#include "base/settings.h"
+#include "topology/launch_env.h"
 
 namespace hvd {
 namespace {
@@ -20,12 +22,9 @@ bool is_on_for_nccl(const Environment& environment, std::string_view name) {
 
 Result<NcclSettings> NcclSettings::from(const Environment& environment) {
   NcclSettings settings;
-  HVD_TRY_ASSIGN(const auto shares, environment.get_int("HVD_SHARE_GPU", 0, 1));
-  HVD_TRY_ASSIGN(const auto registers, environment.get_int("HVD_NCCL_REGISTER", 0, 1));
-  HVD_TRY_ASSIGN(const auto graphs, environment.get_int("HVD_GPU_GRAPHS", 0, 1));
-  settings.shares_gpu = shares.value_or(0) != 0;
-  settings.registers = registers.value_or(1) != 0;
-  settings.uses_graphs = graphs.value_or(0) != 0;
+  HVD_TRY_ASSIGN(settings.shares_gpu, read_switch(environment, launch_env::kShareGpu));
+  HVD_TRY_ASSIGN(settings.registers, read_switch(environment, "HVD_NCCL_REGISTER"));
+  HVD_TRY_ASSIGN(settings.uses_graphs, read_switch(environment, "HVD_GPU_GRAPHS"));
   settings.ras = ras_address(environment);
   settings.wants_order = is_on_for_nccl(environment, "NCCL_LAUNCH_ORDER_IMPLICIT");
   settings.blocks = is_on_for_nccl(environment, "NCCL_COMM_BLOCKING");

@@ -71,6 +71,19 @@ TEST(EnvReport, ShowsNoSecretInAnyForm) {
   }
 }
 
+TEST(EnvReport, SaysWhatTheSettingsOfTheUserMean) {
+  Environment environment;
+  environment.set("HVD_LINK_TIMEOUT_SECONDS", "7");
+  environment.set("HVD_UNKNOWN", "1");
+  EnvReport with_settings = report();
+  with_settings.given = given_settings(environment);
+  ASSERT_EQ(with_settings.given.size(), 1U);
+  const std::string text = env_explained(with_settings);
+  EXPECT_THAT(text, HasSubstr("\nset by you:\n\nHVD_LINK_TIMEOUT_SECONDS=7\n  default 3\n  meaning "
+                              "a host that does not answer"));
+  EXPECT_THAT(text, Not(HasSubstr("](")));
+}
+
 TEST(EnvReport, LeavesOutWhatTellsARankWhoItIs) {
   EXPECT_THAT(env_text(report()), Not(HasSubstr("HVD_")));
   EXPECT_THAT(env_text(report()), HasSubstr("OMP_NUM_THREADS=8\n"));

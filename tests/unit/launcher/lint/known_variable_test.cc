@@ -8,6 +8,8 @@
 #include <iterator>
 #include <regex>
 
+#include "../golden.h"
+#include "base/settings.h"
 #include "launcher/lint/nearest_word.h"
 #include "launcher/lint/version.h"
 #include "topology/launch_env.h"
@@ -37,6 +39,32 @@ TEST(KnownVariable, WhatHvdrunWritesIsKnown) {
         launch_env::kLocalDevice, launch_env::kJobMarker, launch_env::kRendezvousDir,
         launch_env::kMasterOf, launch_env::kStartTimeout}) {
     EXPECT_NE(find_variable(name), nullptr) << name;
+  }
+}
+
+/// The table of the page is made from that of the settings: run with --update to rewrite it.
+TEST(KnownVariable, ThePageHasTheSettings) {
+  std::ifstream file(HVD_ENVIRONMENT_REFERENCE);
+  std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::size_t begin = page.find("| variable | default | meaning |");
+  ASSERT_NE(begin, std::string::npos);
+  const std::size_t end = page.find("\n\n", begin);
+  page.replace(begin, end + 1 - begin, settings_table());
+  expect_golden(HVD_ENVIRONMENT_REFERENCE, page);
+}
+
+TEST(KnownVariable, SettingsAreJudgedByTheirTable) {
+  const KnownVariable* const link = find_variable("HVD_LINK_TIMEOUT_SECONDS");
+  ASSERT_NE(link, nullptr);
+  EXPECT_EQ(link->kind, ValueKind::kInteger);
+  EXPECT_EQ(link->lowest, 1);
+  EXPECT_EQ(link->highest, 3600);
+  EXPECT_TRUE(link->fails_start);
+  for (const Setting& setting : settings()) {
+    if (!setting.name.starts_with("HVD_")) continue;
+    EXPECT_NE(find_variable(setting.name), nullptr) << setting.name;
+    if (setting.also.empty()) continue;
+    EXPECT_NE(find_variable(setting.also), nullptr) << setting.also;
   }
 }
 
