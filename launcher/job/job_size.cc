@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -25,7 +27,7 @@ struct NodeGpus {
 
   /// The fewest nodes that hold `gpus`, each the same number; nothing where they do not divide.
   std::optional<Split> spread(int gpus) const {
-    const int nodes = (gpus + per_node - 1) / per_node;
+    const int nodes = divide_up(gpus, per_node);
     if (gpus <= 0 || gpus % nodes != 0 || (whole && gpus % per_node != 0)) return std::nullopt;
     return Split{nodes, gpus / nodes};
   }
@@ -56,7 +58,7 @@ Result<Split> divide(const NodeGpus& node, int gpus, int nodes) {
     return error(Code::kInvalidArgument,
                  "{} GPUs are more than {} nodes of {} have ({}): type --gpus {} or --nodes {}",
                  gpus, nodes, node.per_node, node.where, nodes * node.per_node,
-                 (gpus + node.per_node - 1) / node.per_node);
+                 divide_up(gpus, node.per_node));
   }
   if (node.whole) {
     return error(Code::kInvalidArgument, "the nodes of {} come whole, with {} GPUs: type --gpus {}",
@@ -99,8 +101,8 @@ Result<Split> plan_gpus(const NodeGpus& node, const JobOptions& request) {
   if (request.nodes) return divide(node, *request.gpus, *request.nodes);
   if (const auto split = node.spread(*request.gpus)) return *split;
   return error(Code::kInvalidArgument, "{} GPUs do not divide over {} nodes of {} ({}): type {}",
-               *request.gpus, (*request.gpus + node.per_node - 1) / node.per_node, node.per_node,
-               node.where, node.nearest(*request.gpus));
+               *request.gpus, divide_up(*request.gpus, node.per_node), node.per_node, node.where,
+               node.nearest(*request.gpus));
 }
 
 Result<Split> plan_split(const SiteConfig& site, const SitePartition& partition,

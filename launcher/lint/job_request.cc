@@ -6,6 +6,8 @@
 
 #include "launcher/site/time_limit.h"
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -99,12 +101,12 @@ std::optional<int> JobRequest::all_tasks() const {
 int JobRequest::node_count() const {
   if (nodes) return *nodes;
   const int on_each = tasks_per_node.value_or(0);
-  return tasks && on_each > 0 ? (*tasks + on_each - 1) / on_each : 1;
+  return tasks && on_each > 0 ? divide_up(*tasks, on_each) : 1;
 }
 
 std::optional<int> JobRequest::tasks_on_node() const {
   // With --ntasks, --ntasks-per-node is a limit; the tasks still spread over the nodes.
-  if (tasks && nodes && *nodes > 0) return (*tasks + *nodes - 1) / *nodes;
+  if (tasks && nodes && *nodes > 0) return divide_up(*tasks, *nodes);
   if (tasks_per_node) return tasks_per_node;
   if (nodes) return 1;
   return tasks;
@@ -113,7 +115,7 @@ std::optional<int> JobRequest::tasks_on_node() const {
 std::optional<int> JobRequest::gpus_on_node() const {
   if (gpus_per_node) return gpus_per_node;
   if (gpus_per_task && tasks_on_node()) return *gpus_per_task * *tasks_on_node();
-  if (gpus && nodes && *nodes > 0) return (*gpus + *nodes - 1) / *nodes;
+  if (gpus && nodes && *nodes > 0) return divide_up(*gpus, *nodes);
   return std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/format.h"
+#include "base/rounding.h"
 #include "launcher/lint/header_rules.h"
 #include "launcher/lint/nearest_word.h"
 #include "launcher/lint/site_facts.h"
@@ -197,7 +198,7 @@ const Directive* gpu_directive(const SbatchFile& file) {
 
 /// Full nodes of the partition that have at least the GPUs of `nodes` times `gpus`.
 std::int64_t nodes_for(std::int64_t gpus, std::int64_t nodes, const SitePartition& partition) {
-  return (gpus * nodes + partition.gpus_per_node - 1) / partition.gpus_per_node;
+  return divide_up(gpus * nodes, partition.gpus_per_node);
 }
 
 void add_gpus(const ScriptFacts& facts, std::vector<Finding>& findings) {

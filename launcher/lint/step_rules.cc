@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/format.h"
+#include "base/rounding.h"
 #include "launcher/lint/header_rules.h"
 #include "launcher/lint/launch_chain.h"
 #include "launcher/lint/site_facts.h"
@@ -24,7 +25,7 @@ StartedTasks tasks_of_step(const ScriptFacts& facts, const LaunchLine& launch) {
   const auto tasks = plain_number(launch_option(launch, "--ntasks", 'n'));
   const auto on_node = plain_number(launch_option(launch, "--ntasks-per-node", 0));
   const int all_nodes = nodes.value_or(request.node_count());
-  if (tasks && all_nodes > 0) return {(*tasks + all_nodes - 1) / all_nodes, tasks};
+  if (tasks && all_nodes > 0) return {divide_up(*tasks, all_nodes), tasks};
   if (on_node) return {on_node, *on_node * all_nodes};
   return {request.tasks_on_node(), request.all_tasks()};
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/rounding.h"
 #include "launcher/node/node_map.h"
 
 namespace hvd {
@@ -193,11 +194,11 @@ void NodeDrawing::measure() {
 
 int NodeDrawing::rows_of(std::size_t devices) const {
   const int beside = std::max(1, (numa_width_ - 2 * kMargin + 6) / (kDeviceWidth + 6));
-  return (static_cast<int>(devices) + beside - 1) / beside;
+  return divide_up(static_cast<int>(devices), beside);
 }
 
 int NodeDrawing::numa_height(int package, int numa) const {
-  const std::size_t rows = (cores_of(package, numa).size() + columns_ - 1) / columns_;
+  const std::size_t rows = divide_up(cores_of(package, numa).size(), columns_);
   const int devices = rows_of(devices_at(numa).size());
   return kTitle + static_cast<int>(rows) * kCell + devices * (kDeviceHeight + 6) + kMargin / 2 + 4;
 }
@@ -256,7 +257,7 @@ void NodeDrawing::draw_numa(int package, const NodeNuma& numa, Box box) {
     draw_core(cores[i], box.x + kMargin + static_cast<int>(i % columns_) * kCell,
               box.y + kTitle + static_cast<int>(i / columns_) * kCell);
   }
-  const std::size_t rows = (cores.size() + columns_ - 1) / columns_;
+  const std::size_t rows = divide_up(cores.size(), columns_);
   draw_devices(devices_at(numa.id), box.x + kMargin,
                box.y + kTitle + static_cast<int>(rows) * kCell + 4);
 }
@@ -270,7 +271,7 @@ void NodeDrawing::draw_package(int package) {
     tallest = std::max(tallest, numa_height(package, numa.id));
   }
   const int count = static_cast<int>(numas.size());
-  const int rows = (count + in_a_row_ - 1) / in_a_row_;
+  const int rows = divide_up(count, in_a_row_);
   const Box box{kMargin, y_, in_a_row_ * (numa_width_ + kMargin) + kMargin,
                 kTitle + rows * (tallest + kMargin)};
   canvas_.rectangle(box, R"(fill="#f4f6f8" stroke="#aab4be")", 8);

@@ -9,6 +9,8 @@
 #include "topology/gpu_list.h"
 #include "topology/identity.h"
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -21,7 +23,7 @@ int nodes_of(const Identity& identity, int hosts) {
   if (identity.node_count > 0) return identity.node_count;
   if (identity.local_size <= 0 || identity.size <= 0) return hosts;
   if (identity.size == identity.local_size) return 1;
-  return std::max(hosts, (identity.size + identity.local_size - 1) / identity.local_size);
+  return std::max(hosts, divide_up(identity.size, identity.local_size));
 }
 
 Result<Placement> place_task(const RunOptions& options, const Allocation& allocation) {

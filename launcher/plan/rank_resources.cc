@@ -11,6 +11,8 @@
 #include "launcher/plan/placement_checks.h"
 #include "launcher/plan/task_masks.h"
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -190,7 +192,7 @@ int threads_of(const Machine& machine, const BoundRank& bound, const CpuSet& mas
   const CpuSet& cpus = bound.cpus.empty() ? mask : bound.cpus;
   const int cores = std::max(1, count_cores(machine.topology, cpus));
   const int per_core = std::max(1, static_cast<int>(cpus.size()) / cores);
-  const int asked_cores = (asked + per_core - 1) / per_core;
+  const int asked_cores = divide_up(asked, per_core);
   return bound.cpus.empty() ? asked_cores : std::min(bound.cores, asked_cores);
 }
 

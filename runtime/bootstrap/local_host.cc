@@ -9,6 +9,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -55,7 +57,7 @@ int cpus_of_quota(const std::string& cpu_max) {
   long long quota = 0;
   long long period = 0;
   if (!(words >> quota >> period) || quota <= 0 || period <= 0) return 0;
-  return static_cast<int>((quota + period - 1) / period);
+  return static_cast<int>(divide_up(quota, period));
 }
 
 int usable_cpus() {

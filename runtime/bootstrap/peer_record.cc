@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/rounding.h"
 #include "base/settings.h"
 #include "bootstrap/job_name.h"
 #include "bootstrap/local_host.h"
@@ -160,7 +161,7 @@ int sockets_per_lane(const std::vector<PeerRecord>& records, int lanes) {
     rails = std::min(rails, rails_between(first.interfaces, record.interfaces));
   }
   if (is_one_machine || lanes < 1) return 1;
-  return std::max(1, (rails + lanes - 1) / lanes);
+  return std::max(1, divide_up(rails, lanes));
 }
 
 std::vector<std::vector<int>> group_by_node(const std::vector<PeerRecord>& records) {

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "base/rounding.h"
 #include "transport/socket_io.h"
 
 namespace hvd {
@@ -150,8 +151,7 @@ Result<Pmi2Client> Pmi2Client::open(const Pmi2Server& server, Deadline deadline)
 }
 
 Status Pmi2Client::put(std::string_view key, std::string_view value, Deadline deadline) {
-  const std::size_t pieces =
-      std::max<std::size_t>(1, (value.size() + kPieceBytes - 1) / kPieceBytes);
+  const std::size_t pieces = std::max<std::size_t>(1, divide_up(value.size(), kPieceBytes));
   const auto put_one = [&](const std::string& name, const std::string& text) {
     return ask("kvs-put", format_text("key={};value={};", name, text), deadline).status();
   };

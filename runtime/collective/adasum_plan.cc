@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/rounding.h"
 
 namespace hvd {
 namespace {
@@ -19,8 +20,6 @@ using kernels::PairList;
 using kernels::SumDotsArguments;
 using kernels::WeighArguments;
 using kernels::Weights;
-
-std::size_t divide_up(std::size_t value, std::size_t by) { return (value + by - 1) / by; }
 
 const void* at(const void* bucket, std::size_t offset) {
   return static_cast<const std::byte*>(bucket) + offset;

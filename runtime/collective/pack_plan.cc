@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "collective/identity.h"
 
 namespace hvd {
@@ -73,7 +74,7 @@ class Launches {
     list.counts[list.size] = static_cast<std::uint32_t>(count);
     list.first_blocks[list.size] = launch.shape.blocks;
     ++list.size;
-    launch.shape.blocks += static_cast<unsigned>((count + counting_.tile() - 1) / counting_.tile());
+    launch.shape.blocks += static_cast<unsigned>(divide_up(count, counting_.tile()));
   }
 
   std::byte* bucket_;

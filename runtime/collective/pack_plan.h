@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/rounding.h"
 #include "collective/data_type.h"
 #include "collective/operation.h"
 #include "device/kernels/kernel_arguments.h"
@@ -24,9 +25,7 @@ struct PackSegment {
 /// Where tensors of a bucket begin: there every vector access of a kernel is aligned.
 inline constexpr std::size_t kSlotBytes = 256;
 /// The first slot at or after `offset`.
-constexpr std::size_t next_slot(std::size_t offset) {
-  return (offset + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
-}
+constexpr std::size_t next_slot(std::size_t offset) { return round_up(offset, kSlotBytes); }
 
 /// Between tensors of one type and a bucket. Where the types are the same and the scale is 1, bits
 /// are copied, of any type. Else the types may be:

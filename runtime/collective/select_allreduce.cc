@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/format.h"
+#include "base/rounding.h"
 
 namespace hvd {
 namespace {
@@ -75,9 +76,9 @@ long long estimate_ns(NodeAlgorithm algorithm, const NodeWork& work) {
   const auto lanes = static_cast<long long>(work.lanes);
   const auto whole = static_cast<long long>(std::max<std::size_t>(work.result_bytes, 1));
   const auto round = std::min(whole, static_cast<long long>(work.round_bytes));
-  const long long rounds = (whole + round - 1) / round;
+  const long long rounds = divide_up(whole, round);
   const auto wide = static_cast<long long>(work.partial_bytes) / whole;  // 1 or 2
-  const long long result = (round + lanes - 1) / lanes;
+  const long long result = divide_up(round, static_cast<long long>(lanes));
   const RoundCost cost = cost_of(algorithm, work, result * std::max(wide, 1LL), result);
   const long long busy = cost.messages * kMessageNs + cost.bytes * kByteNs;
   const long long latency = cost.steps * kStepNs;

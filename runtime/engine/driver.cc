@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -23,7 +25,7 @@ Driver::Pace Driver::Pace::of(int spin, int sharers, int usable_cpus) {
   const bool crowded = sharers > usable_cpus;
   const int cpus = std::max(usable_cpus, 1);
   return {.spin_polls = spin >= 0 ? spin + 1 : (crowded ? 50 : 20'000),
-          .long_yield = kYieldTime * ((sharers + cpus - 1) / cpus)};
+          .long_yield = kYieldTime * divide_up(sharers, cpus)};
 }
 
 void Driver::start(std::function<void()> orphaned) {

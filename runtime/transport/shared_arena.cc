@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -11,10 +13,6 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 /// Blocks from here on give their pages back when they are freed, as malloc's large ones do.
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
-
-std::size_t round_up(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 

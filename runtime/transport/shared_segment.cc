@@ -13,15 +13,14 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/rounding.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
 
-std::size_t round_to_page(std::size_t bytes) {
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-}
+std::size_t round_to_page(std::size_t bytes) { return round_up(bytes, kPageBytes); }
 
 std::size_t words_bytes(int local_size) {
   return round_to_page(static_cast<std::size_t>(local_size) * sizeof(SleepWord));

@@ -39,6 +39,15 @@ _LAUNCHER_RANK = {folder: rank for rank, group in enumerate(_LAUNCHER_ORDER) for
 _ENGINE_ORDER = ["timeline", "options", "request", "plane", "protocol", "main"]
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 # The one file that may know all backends by name stands in c, above them: no exception is needed.
+# A backend knows the tools that backends share, and no other backend.
+_SHARED_BY_BACKENDS = ["node", "lanes"]
+
+
+def _backend_allowed(folder: str, used: str) -> bool:
+    if folder in _SHARED_BY_BACKENDS:
+        place = _SHARED_BY_BACKENDS.index(folder)
+        return used in _SHARED_BY_BACKENDS[: place + 1]
+    return used == folder or used in _SHARED_BY_BACKENDS
 
 
 def _allowed(layer: str, used: str) -> bool:
@@ -90,6 +99,10 @@ def violations(path: pathlib.Path, text: str) -> list[str]:
             continue
         if not _allowed(layer, used):
             found.append(f"{path}: {layer} may not include {include} ({used} is not below it)")
+        elif layer == used == "backends":
+            folder, other = path.parts[2], include.split("/")[1]
+            if not _backend_allowed(folder, other):
+                found.append(f"{path}: {folder} may not include {include} (of another backend)")
         elif layer == used == "engine":
             room, below = _room_of(path.relative_to("runtime").as_posix()), _room_of(include)
             if not _room_allowed(room, below):
@@ -132,6 +145,8 @@ class TestLayers(unittest.TestCase):
             ("runtime/transport/link.h", "bootstrap/store.h"),
             ("runtime/engine/engine.cc", "backends/shm/shm_backend.h"),
             ("runtime/backends/shm/plane.cc", "engine/engine.h"),
+            ("runtime/backends/tcp/tcp_backend.cc", "backends/shm/small_task.h"),
+            ("runtime/backends/node/exchange.h", "backends/lanes/lane_set.h"),
             ("runtime/engine/request/completion.h", "engine/protocol/negotiation.h"),
             ("runtime/engine/plane/reduction.cc", "engine/engine.h"),
             ("launcher/main.cc", "engine/engine.h"),
@@ -147,6 +162,7 @@ class TestLayers(unittest.TestCase):
     def test_includes_that_run_down_are_fine(self):
         for path, include in [
             ("runtime/c/backend_table.cc", "backends/shm/shm_backend.h"),
+            ("runtime/backends/tcp/tcp_backend.cc", "backends/node/node_plane.h"),
             ("runtime/engine/engine.cc", "collective/backend.h"),
             ("runtime/engine/engine.cc", "engine/protocol/negotiation.h"),
             ("runtime/engine/request/pending_request.h", "engine/timeline/traced_request.h"),

@@ -30,9 +30,7 @@ class World {
   /// Destroys the engine of `rank` without shutdown, as if its process had ended.
   void kill(int rank) { engines_[static_cast<std::size_t>(rank)].reset(); }
   /// The engine of `rank`, from now on the caller's.
-  EnginePtr take(int rank) {
-    return std::move(engines_[static_cast<std::size_t>(rank)]);
-  }
+  EnginePtr take(int rank) { return std::move(engines_[static_cast<std::size_t>(rank)]); }
 
  private:
   std::vector<EnginePtr> engines_;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/shm/exchange_rounds.h"
+#include "backends/node/exchange_rounds.h"
 
 namespace hvd {
 namespace {

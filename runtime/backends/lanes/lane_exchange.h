@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "backends/lanes/lane_set.h"
-#include "backends/shm/exchange.h"
-#include "backends/shm/node_plane.h"
+#include "backends/node/exchange.h"
+#include "backends/node/node_plane.h"
 
 namespace hvd {
 

@@ -6,8 +6,9 @@
 #include <numeric>
 #include <utility>
 
-#include "backends/shm/reduce_batch.h"
-#include "backends/shm/reduce_stream.h"
+#include "backends/node/reduce_batch.h"
+#include "backends/node/reduce_stream.h"
+#include "base/rounding.h"
 #include "collective/wire_cast.h"
 
 namespace hvd {
@@ -16,8 +17,6 @@ namespace {
 // Up to here one lane carries all: the others would only add messages.
 constexpr std::size_t kOneLaneBytes = std::size_t{16} << 10;
 constexpr std::size_t kPlanLine = 64;
-
-std::size_t rounded_quotient(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 int lanes_for(std::size_t result_bytes, const LaneSet& lanes) {
   return result_bytes <= kOneLaneBytes ? 1 : lanes.lanes();
@@ -80,11 +79,11 @@ std::vector<std::size_t> elements_by_node(const std::vector<NodeShare>& shares, 
   std::size_t total = 0;
   for (const NodeShare& share : shares) total += share.count() * element;
   const std::size_t rounds =
-      rounded_quotient(std::max<std::size_t>(total, 1), (largest - padding) * lanes);
+      divide_up(std::max<std::size_t>(total, 1), (largest - padding) * lanes);
   std::vector<std::size_t> elements;
   for (const NodeShare& share : shares) {
-    const std::size_t bytes = rounded_quotient(share.count() * element, rounds * lanes);
-    elements.push_back(rounded_quotient(bytes, kPlanLine) * kPlanLine / element);
+    const std::size_t bytes = divide_up(share.count() * element, rounds * lanes);
+    elements.push_back(round_up(bytes, kPlanLine) / element);
   }
   return elements;
 }
@@ -107,7 +106,7 @@ bool interleave(const LaneSet& lanes, LaneReducePlan& plan) {
   for (std::size_t node = 0; node < shares.size(); ++node) {
     if (counts[node] == 0) continue;
     const std::size_t per_round = counts[node] * static_cast<std::size_t>(plan.owners);
-    rounds = std::max(rounds, rounded_quotient(shares[node].count(), per_round));
+    rounds = std::max(rounds, divide_up(shares[node].count(), per_round));
   }
   std::vector<Segment> stream;
   for (std::size_t i = 0; i < rounds * static_cast<std::size_t>(plan.owners); ++i) {

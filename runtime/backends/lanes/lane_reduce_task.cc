@@ -5,7 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "backends/shm/reduce_stream.h"
+#include "backends/node/reduce_stream.h"
+#include "base/rounding.h"
 
 namespace hvd {
 namespace {
@@ -15,10 +16,6 @@ using Step = NodeSchedule::Step;
 
 constexpr std::uint64_t kWindow = NodePlane::kSlots;
 constexpr std::size_t kTaskLine = 64;
-
-std::size_t whole_lines(std::size_t bytes) {
-  return (bytes + kTaskLine - 1) / kTaskLine * kTaskLine;
-}
 
 std::size_t forced_piece(const LaneReducePlan& plan) {
   const std::size_t elements =
@@ -98,7 +95,7 @@ class LaneReduceTask : public Task, private FrameSink {
       // Rounds at the end are shorter, and their parts may be cut elsewhere by one element.
       stride_.resize(arrivals_.size());
       const std::size_t elements = elements_of(move, stream_.piece_bytes() / element()) + 1;
-      stride_.back() = whole_lines(elements * reduction_.partial_bytes());
+      stride_.back() = round_up(elements * reduction_.partial_bytes(), kTaskLine);
       offset += stride_.back() * step.receives.size();
     }
     stride_.resize(arrivals_.size());

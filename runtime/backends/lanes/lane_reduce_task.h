@@ -7,7 +7,7 @@
 
 #include "backends/lanes/lane_set.h"
 #include "backends/lanes/node_schedule.h"
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 #include "collective/batch.h"
 #include "collective/reduce.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/lanes/lane_links.h"
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 #include "collective/backend.h"
 
 namespace hvd {

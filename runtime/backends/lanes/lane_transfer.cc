@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -57,7 +59,7 @@ class LaneTransfer : public Transfer, private FrameSink {
   }
   std::size_t piece_begin(const RootedRounds::Round& round, int lane) const {
     const auto lanes = static_cast<std::size_t>(lanes_.lanes());
-    const std::size_t piece = ((round.bytes + lanes - 1) / lanes + 63) / 64 * 64;
+    const std::size_t piece = round_up(divide_up(round.bytes, lanes), std::size_t{64});
     return std::min(static_cast<std::size_t>(lane) * piece, round.bytes);
   }
   std::size_t piece_bytes(const RootedRounds::Round& round, int lane) const {

@@ -5,7 +5,7 @@
 
 #include "backends/lanes/lane_backend.h"
 #include "backends/mpi/mpi_links.h"
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 #include "base/log.h"
 
 namespace hvd {

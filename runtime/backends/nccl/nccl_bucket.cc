@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/rounding.h"
 #include "device/timed_call.h"
 
 namespace hvd {
@@ -37,7 +38,7 @@ void NcclBucket::release() {
 
 std::size_t NcclBucket::capacity_for(std::size_t bytes) {
   if (bytes <= kMostDoubled) return std::bit_ceil(std::max(bytes, kLeastBytes));
-  return (bytes + kGranularity - 1) / kGranularity * kGranularity;
+  return round_up(bytes, kGranularity);
 }
 
 Result<bool> NcclBucket::reserve(std::size_t bytes, StreamHandle stream) {

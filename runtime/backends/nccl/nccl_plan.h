@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "backends/shm/moving_counts.h"
 #include "collective/adasum_plan.h"
 #include "collective/batch.h"
 #include "collective/communicator.h"
+#include "collective/moving_counts.h"
 #include "collective/pack_plan.h"
 
 namespace hvd {

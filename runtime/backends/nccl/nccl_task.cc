@@ -10,8 +10,8 @@
 
 #include "backends/nccl/nccl_launch.h"
 #include "backends/nccl/told_by_all.h"
-#include "backends/shm/moving_counts.h"
 #include "base/log.h"
+#include "collective/moving_counts.h"
 
 namespace hvd {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/shm/byte_stream.h"
-#include "backends/shm/exchange_rounds.h"
+#include "backends/node/byte_stream.h"
+#include "backends/node/exchange_rounds.h"
 
 namespace hvd {
 namespace {

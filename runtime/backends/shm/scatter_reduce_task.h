@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 #include "collective/backend.h"
 #include "collective/reduce.h"
 

@@ -3,13 +3,13 @@
 
 #include <optional>
 
-#include "backends/shm/adasum_task.h"
-#include "backends/shm/exchange.h"
-#include "backends/shm/moving_task.h"
-#include "backends/shm/node_plane.h"
-#include "backends/shm/reduce_batch.h"
-#include "backends/shm/reduce_stream.h"
-#include "backends/shm/rooted.h"
+#include "backends/node/adasum_task.h"
+#include "backends/node/exchange.h"
+#include "backends/node/moving_task.h"
+#include "backends/node/node_plane.h"
+#include "backends/node/reduce_batch.h"
+#include "backends/node/reduce_stream.h"
+#include "backends/node/rooted.h"
 #include "backends/shm/scatter_reduce_task.h"
 #include "backends/shm/small_task.h"
 #include "backends/shm/zero_copy.h"

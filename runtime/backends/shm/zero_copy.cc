@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -46,7 +48,7 @@ ZeroCopy::ZeroCopy(NodePlane& plane, const ArenaView& arena, const Batch& batch,
   const std::size_t line = std::max<std::size_t>(1, kLineBytes / size_of(batch.dtype));
   const auto ranks = static_cast<std::size_t>(plane.local_size());
   const auto mine = static_cast<std::size_t>(plane.local_rank());
-  const std::size_t part = ((total + ranks - 1) / ranks + line - 1) / line * line;
+  const std::size_t part = round_up(divide_up(total, ranks), line);
   next_ = std::min(mine * part, total);
   end_ = std::min(next_ + part, total);
 }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 #include "collective/backend.h"
 #include "collective/batch.h"
 #include "collective/reduce.h"

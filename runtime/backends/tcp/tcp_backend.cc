@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backends/lanes/lane_backend.h"
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 #include "backends/tcp/tcp_links.h"
 
 namespace hvd {

@@ -6,7 +6,7 @@
 
 namespace hvd {
 
-bool may_join(const Description& a, const Description& b) {
+bool may_fuse(const Description& a, const Description& b) {
   return a.has_single_dtype() && b.has_single_dtype() &&
          a.tensors.front().dtype == b.tensors.front().dtype && a.operation == b.operation &&
          a.device == b.device && a.process_set == b.process_set && a.priority == b.priority;
@@ -112,7 +112,7 @@ std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> c
     const std::size_t bytes = complete[i]->bytes();
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& candidate) {
       return candidate.bytes + bytes <= fusion_bytes &&
-             may_join(*complete[candidate.members.front()], *complete[i]);
+             may_fuse(*complete[candidate.members.front()], *complete[i]);
     });
     if (group != groups.end()) {
       group->members.push_back(i);

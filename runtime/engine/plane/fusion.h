@@ -12,10 +12,10 @@ namespace hvd {
 
 /// True for requests that may travel in one run: equal operation, element type, device, process set
 /// and priority.
-bool may_join(const Description& a, const Description& b);
+bool may_fuse(const Description& a, const Description& b);
 
 /// Groups the complete requests (by index, in the order they became complete) into runs: requests
-/// that may_join() travel together, up to `fusion_bytes` a run. Runs of a higher priority come
+/// that may_fuse() travel together, up to `fusion_bytes` a run. Runs of a higher priority come
 /// first. A request with several element types, or none, runs alone. Pure.
 std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> complete,
                                            std::size_t fusion_bytes);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rounding.h"
 #include "bootstrap/set_wiring.h"
 #include "collective/backend.h"
 #include "engine/options.h"
@@ -113,7 +114,7 @@ class SetPlane {
 };
 
 /// Memory is shared out by pages.
-constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+constexpr std::size_t whole_pages(std::size_t bytes) { return round_up(bytes, std::size_t{4096}); }
 
 /// Bytes of shared memory that the backends want in a node with `local_size` members.
 std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_size);

@@ -146,7 +146,7 @@ void BucketSchedule::make_buckets() {
   for (Member& member : first_.members) {
     const std::size_t bytes = member.description.bytes();
     auto kind = std::find_if(open.begin(), open.end(), [&](const Open& candidate) {
-      return may_join(buckets_[candidate.bucket].members.front().description, member.description);
+      return may_fuse(buckets_[candidate.bucket].members.front().description, member.description);
     });
     if (kind == open.end()) {
       kind = open.insert(kind, {buckets_.size(), limits_.first_bytes});

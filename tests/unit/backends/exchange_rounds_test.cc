@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/exchange_rounds.h"
+#include "backends/node/exchange_rounds.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
 
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 
 namespace hvd {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/moving_task.h"
+#include "backends/node/moving_task.h"
 
 #include <gtest/gtest.h>
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/reduce_stream.h"
+#include "backends/node/reduce_stream.h"
 
 #include <algorithm>
 #include <cstring>
+
+#include "base/rounding.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::size_t kStreamLine = 64;                         // every element size divides it
 constexpr std::size_t kStreamSubBlock = std::size_t{16} << 10;  // stays in the first cache, twice
-
-std::size_t stream_quotient(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
@@ -34,10 +34,9 @@ ReduceStream::ReduceStream(NodePlane& plane, const Batch& batch, const Reduction
   }
   const auto pieces = static_cast<std::size_t>(owners);
   const std::size_t largest = piece_bytes > 0 ? piece_bytes : largest_piece(owners);
-  rounds_ = stream_quotient(input_.size(), largest * pieces);
+  rounds_ = divide_up(input_.size(), largest * pieces);
   if (rounds_ > 0) {
-    piece_bytes_ = stream_quotient(stream_quotient(input_.size(), rounds_ * pieces), kStreamLine) *
-                   kStreamLine;
+    piece_bytes_ = divide_up(divide_up(input_.size(), rounds_ * pieces), kStreamLine) * kStreamLine;
   }
 }
 

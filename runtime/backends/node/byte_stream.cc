@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/byte_stream.h"
+#include "backends/node/byte_stream.h"
 
 #include <algorithm>
 #include <cstring>

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "backends/shm/byte_stream.h"
-#include "backends/shm/node_plane.h"
-#include "backends/shm/rooted.h"
+#include "backends/node/byte_stream.h"
+#include "backends/node/node_plane.h"
+#include "backends/node/rooted.h"
 #include "base/result.h"
 
 namespace hvd {

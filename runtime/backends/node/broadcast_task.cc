@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/rooted.h"
+#include "backends/node/rooted.h"
 #include "base/status.h"
 
 namespace hvd {

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "backends/shm/exchange.h"
-#include "backends/shm/node_plane.h"
-#include "backends/shm/rooted.h"
+#include "backends/node/exchange.h"
+#include "backends/node/node_plane.h"
+#include "backends/node/rooted.h"
 #include "collective/backend.h"
 
 namespace hvd {

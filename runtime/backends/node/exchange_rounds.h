@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 
 namespace hvd {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/moving_counts.h"
+#include "collective/moving_counts.h"
 
 #include <algorithm>
 #include <numeric>

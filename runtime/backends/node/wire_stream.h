@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "backends/shm/byte_stream.h"
+#include "backends/node/byte_stream.h"
 #include "collective/wire_cast.h"
 
 namespace hvd {

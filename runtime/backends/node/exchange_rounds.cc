@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/exchange_rounds.h"
+#include "backends/node/exchange_rounds.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/node_plane.h"
+#include "backends/node/node_plane.h"
 
 #include <sched.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "backends/shm/rooted.h"
+#include "backends/node/rooted.h"
+#include "base/rounding.h"
 
 namespace hvd {
 
@@ -9,7 +10,7 @@ RootedRounds::RootedRounds(const std::vector<std::size_t>& bytes) : bytes_(bytes
   first_.reserve(bytes.size() + 1);
   first_.push_back(0);
   for (const std::size_t of_root : bytes) {
-    first_.push_back(first_.back() + (of_root + NodePlane::kSlotBytes - 1) / NodePlane::kSlotBytes);
+    first_.push_back(first_.back() + divide_up(of_root, NodePlane::kSlotBytes));
   }
 }
 

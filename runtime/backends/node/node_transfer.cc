@@ -2,15 +2,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "backends/shm/exchange.h"
-#include "backends/shm/rooted.h"
+#include "backends/node/exchange.h"
+#include "backends/node/rooted.h"
+#include "base/rounding.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::size_t kTransferLine = 64;
-
-std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 
 /// In each round every root copies its next piece into its slot, and everybody copies the pieces of
 /// the others out; roots of unequal lengths cut theirs so that all end together.
@@ -23,8 +22,7 @@ class NodeTransfer : public Transfer {
     rounds_ = divide_up(longest, NodePlane::piece_bytes(longest));
     pieces_.reserve(plan_.bytes.size());
     for (const std::size_t bytes : plan_.bytes) {
-      pieces_.push_back(
-          rounds_ == 0 ? 0 : divide_up(divide_up(bytes, rounds_), kTransferLine) * kTransferLine);
+      pieces_.push_back(rounds_ == 0 ? 0 : round_up(divide_up(bytes, rounds_), kTransferLine));
     }
     plane_.next_round += rounds_;
     const auto me = static_cast<std::size_t>(plane.local_rank());

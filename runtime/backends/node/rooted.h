@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "backends/shm/byte_stream.h"
-#include "backends/shm/node_plane.h"
+#include "backends/node/byte_stream.h"
+#include "backends/node/node_plane.h"
 #include "collective/backend.h"
 
 namespace hvd {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/adasum_task.h"
+#include "backends/node/adasum_task.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
-#include "backends/shm/exchange.h"
-#include "backends/shm/exchange_rounds.h"
+#include "backends/node/exchange.h"
+#include "backends/node/exchange_rounds.h"
 
 namespace hvd {
 namespace {

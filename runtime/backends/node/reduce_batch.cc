@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/reduce_batch.h"
+#include "backends/node/reduce_batch.h"
 
 #include <array>
 #include <utility>

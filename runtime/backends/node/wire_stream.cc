@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/wire_stream.h"
+#include "backends/node/wire_stream.h"
 
 #include <algorithm>
 

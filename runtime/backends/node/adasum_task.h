@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "backends/shm/exchange.h"
-#include "backends/shm/node_plane.h"
+#include "backends/node/exchange.h"
+#include "backends/node/node_plane.h"
 #include "collective/backend.h"
 
 namespace hvd {

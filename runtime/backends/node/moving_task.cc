@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/shm/moving_task.h"
+#include "backends/node/moving_task.h"
 
 #include <cstring>
 #include <utility>
 
-#include "backends/shm/moving_counts.h"
+#include "collective/moving_counts.h"
 
 namespace hvd {
 namespace {

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/shm/node_plane.h"
-#include "backends/shm/wire_stream.h"
+#include "backends/node/node_plane.h"
+#include "backends/node/wire_stream.h"
 #include "collective/batch.h"
 #include "collective/reduce.h"
 
