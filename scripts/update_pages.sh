@@ -23,6 +23,7 @@ for test in "${tests[@]}"; do
   "$build/tests/$test" --update >"$build/$test-update.log" 2>&1 || failed+=("$build/$test-update.log")
 done
 python3 tests/style/check_sites.py --update
+if command -v dot >/dev/null; then scripts/drawings.sh; fi
 python3 scripts/site_schema_page.py
 tests/unit/launcher/reference_test.sh "$build/launcher/hvdrun" docs/reference/hvdrun.md --update
 python3 -B examples/slurm/job_scripts.py "$build/launcher/hvdrun" --update

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes one line of the product at a time and looks whether a test notices.
+
+usage: mutate.py TREE [--folder FOLDER]... [--count N] [--seed N] [--results FILE]
+
+TREE is a build tree of this checkout, which must be a clean copy: files are changed in place and put
+back. A mutant that does not compile is drawn again; one that a test program of its folder fails, or
+hangs in, is killed. Survivors are printed with their line: cover them, or say why they do no harm.
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import pathlib
+import random
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIMIT_S = 300
+
+# Folder of the product -> test programs that are to notice (targets of ninja, below the tree).
+PROGRAMS = {
+    "runtime/base": ["tests/unit_base"],
+    "runtime/topology": ["tests/unit_topology"],
+    "runtime/transport": ["tests/unit_transport"],
+    "runtime/bootstrap": ["tests/unit_bootstrap"],
+    "runtime/collective": ["tests/unit_collective"],
+    "runtime/backends": ["tests/unit_backends"],
+    "runtime/engine": [
+        "tests/unit_engine",
+        "tests/world/world_collectives",
+        "tests/world/world_loss",
+    ],
+    "runtime/optim": ["tests/unit_optim"],
+    "runtime/c": ["tests/unit_c"],
+    "launcher/lint": ["tests/unit_lint"],
+    "launcher/plan": ["tests/unit_plan"],
+    "launcher/node": ["tests/unit_node"],
+    "launcher/site": ["tests/unit_sites"],
+}
+
+# What to look for, and what it becomes; the first group is what is replaced.
+OPERATORS = [
+    (r"(?<![<>=!\-])(<=)(?!>)", "<"),
+    (r"(?<=[\w)\] ])( < )(?=[\w(])", " <= "),
+    (r"(?<![<>=!\-])(>=)", ">"),
+    (r"(?<=[\w)\] ])( > )(?=[\w(])", " >= "),
+    (r"(==)", "!="),
+    (r"(!=)", "=="),
+    (r"(&&)", "||"),
+    (r"(\|\|)", "&&"),
+    (r"(?<=[\w)\]])( \+ )(?=[\w(])", " - "),
+    (r"(?<=[\w)\]])( - )(?=[\w(])", " + "),
+    (r"\b(true)\b", "false"),
+    (r"\b(false)\b", "true"),
+    (r"(?<=[( ])(!)(?=[\w(])", ""),
+    (r"(?<![\w.])(0)(?![\w.])", "1"),
+    (r"(?<![\w.])(1)(?![\w.])", "2"),
+    (r"^\s*([a-z_]+(?:(?:\.|->)[a-z_]+)*\(.*\);)$", ";"),
+    (r"^\s*(continue;|break;)$", ";"),
+]
+_SKIPPED = re.compile(r"^\s*(?://|#|\*|namespace|using|template|static_assert|HVD_CHECK)|\"")
+
+
+@dataclasses.dataclass
+class Mutant:
+    """One changed line."""
+
+    path: pathlib.Path
+    number: int
+    before: str
+    after: str
+
+    def apply(self) -> None:
+        """Writes the changed file."""
+        self._write(self.after)
+
+    def undo(self) -> None:
+        """Puts the line back."""
+        self._write(self.before)
+
+    def _write(self, line: str) -> None:
+        lines = self.path.read_text().split("\n")
+        lines[self.number] = line
+        self.path.write_text("\n".join(lines))
+
+    def __str__(self) -> str:
+        place = f"{self.path.relative_to(ROOT)}:{self.number + 1}"
+        return f"{place}\n    - {self.before.strip()}\n    + {self.after.strip()}"
+
+
+def mutants_of(path: pathlib.Path) -> list[Mutant]:
+    """Every mutant of a file, at most one for each operator and line."""
+    found = []
+    for number, line in enumerate(path.read_text().split("\n")):
+        if _SKIPPED.search(line):
+            continue
+        code = line.split("//")[0]
+        for pattern, replacement in OPERATORS:
+            match = re.search(pattern, code)
+            if match:
+                after = line[: match.start(1)] + replacement + line[match.end(1) :]
+                found.append(Mutant(path, number, line, after))
+    return found
+
+
+def draw(folder: str, chance: random.Random) -> list[Mutant]:
+    """The mutants of a folder, in random order."""
+    drawn = []
+    for path in sorted((ROOT / folder).rglob("*.cc")):
+        drawn += mutants_of(path)
+    chance.shuffle(drawn)
+    return drawn
+
+
+def build(tree: pathlib.Path, programs: list[str]) -> bool:
+    """True when the programs compile."""
+    command = ["ninja", "-C", str(tree), *programs]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def killed_by(tree: pathlib.Path, programs: list[str]) -> str:
+    """The first program that fails or hangs; empty: the mutant survives."""
+    for program in programs:
+        command = [str(tree / program), "--gtest_brief=1", "--gtest_fail_fast"]
+        try:
+            ended = subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            return f"{program} (hangs)"
+        if ended.returncode:
+            return program
+    return ""
+
+
+def judge(tree: pathlib.Path, mutant: Mutant, programs: list[str]) -> str | None:
+    """Who kills it; empty: nobody. None: it does not compile."""
+    mutant.apply()
+    try:
+        return killed_by(tree, programs) if build(tree, programs) else None
+    finally:
+        mutant.undo()
+
+
+def main() -> int:
+    """Judges mutants folder by folder, and prints the score of each."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tree", type=pathlib.Path)
+    parser.add_argument("--folder", action="append", choices=sorted(PROGRAMS))
+    parser.add_argument("--count", type=int, default=15, help="mutants for each folder")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=pathlib.Path, help="JSON of every mutant and its end")
+    options = parser.parse_args()
+    tree = options.tree.resolve()
+    chance = random.Random(options.seed)
+    score: dict[str, collections.Counter[str]] = {}
+    results = []
+    for folder in options.folder or PROGRAMS:
+        programs = PROGRAMS[folder]
+        if not build(tree, programs) or killed_by(tree, programs):
+            print(f"{folder}: its tests do not pass as it is", file=sys.stderr)
+            return 1
+        ends = score[folder] = collections.Counter()
+        for mutant in draw(folder, chance):
+            if ends.total() == options.count:
+                break
+            end = judge(tree, mutant, programs)
+            if end is None:
+                continue
+            ends["killed" if end else "survived"] += 1
+            results.append({"mutant": str(mutant), "killed_by": end})
+            if not end:
+                print(f"survived: {mutant}", flush=True)
+        build(tree, programs)
+        print(f"{folder}: {ends['killed']} of {ends.total()} killed", flush=True)
+    killed, total = sum(one["killed"] for one in score.values()), len(results)
+    print(f"score: {killed} of {total} killed ({100 * killed / max(total, 1):.0f} %)")
+    if options.results:
+        options.results.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
