@@ -35,7 +35,7 @@ def add(value):
     one = (ctypes.c_float * 1)(value)
     place = ctypes.addressof(one)
     tensor = api.tensor_struct(FLOAT32, (1,), source=place, target=place)
-    handle = api.submit(_lib.ALLREDUCE, [tensor], name="enough")
+    handle = api.submit(Work(_lib.ALLREDUCE, "enough"), [tensor])
     try:
         api.wait(handle)
     finally:

@@ -27,6 +27,7 @@ rank, size = (int(os.environ["OMPI_COMM_WORLD_" + name]) for name in ("RANK", "S
 os.environ["HVD_VIRTUAL_NODE"] = str(rank * 2 // size)
 import hvd
 from hvd._core import _lib, api
+from hvd._core.work import Work
 
 
 def total(name, count, process_set=hvd.global_process_set):
@@ -34,7 +35,7 @@ def total(name, count, process_set=hvd.global_process_set):
     address = ctypes.addressof(values)
     tensor = api.tensor_struct(8, (count,), source=address, target=address)
     number = process_set.process_set_id
-    handle = api.submit(_lib.ALLREDUCE, [tensor], name=name, process_set=number)
+    handle = api.submit(Work(_lib.ALLREDUCE, name, process_set=number), [tensor])
     try:
         api.wait(handle)
     finally:

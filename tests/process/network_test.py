@@ -23,12 +23,13 @@ PROGRAM = """
 import ctypes, sys
 import hvd
 from hvd._core import _lib, api
+from hvd._core.work import Work
 hvd.init()
 values = (ctypes.c_float * 300000)(*[hvd.rank() + 1.0] * 300000)
 address = ctypes.addressof(values)
 for count in (2, 300000):
     tensor = api.tensor_struct(7, (count,), source=address, target=address)
-    handle = api.submit(_lib.ALLREDUCE, [tensor], name=str(count))
+    handle = api.submit(Work(_lib.ALLREDUCE, str(count)), [tensor])
     api.wait(handle)
     api.release(handle)
 assert values[5] == 3.0 and values[0] == 6.0 and values[299999] == 3.0, values[5]

@@ -25,11 +25,12 @@ PROGRAM = """
 import ctypes, os, sys
 import hvd
 from hvd._core import _lib, api
+from hvd._core.work import Work
 hvd.init()
 values = (ctypes.c_float * 2)(*[float(os.environ["HVD_TEST_BASE"]) + hvd.rank()] * 2)
 address = ctypes.addressof(values)
 tensor = api.tensor_struct(7, (2,), source=address, target=address)
-handle = api.submit(_lib.ALLREDUCE, [tensor], name="sum")
+handle = api.submit(Work(_lib.ALLREDUCE, "sum"), [tensor])
 api.wait(handle)
 api.release(handle)
 os.write(1, f"rank {hvd.rank()} of {hvd.size()} has {values[0]:.0f}\\n".encode())

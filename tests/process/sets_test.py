@@ -15,9 +15,8 @@ def total(process_set, name, count):
     values = (ctypes.c_float * count)(*[hvd.rank() + 1.0] * count)
     address = ctypes.addressof(values)
     tensor = api.tensor_struct(FLOAT32, (count,), source=address, target=address)
-    handle = api.submit(
-        _lib.ALLREDUCE, [tensor], name=name, process_set=process_set.process_set_id
-    )
+    work = Work(_lib.ALLREDUCE, name, process_set=process_set.process_set_id)
+    handle = api.submit(work, [tensor])
     try:
         api.wait(handle)
     finally:
