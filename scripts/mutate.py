@@ -8,6 +8,8 @@ back. A mutant that does not compile is drawn again; one that a test program of 
 hangs in, is killed. Survivors are printed with their line: cover them, or say why they do no harm.
 """
 
+from __future__ import annotations
+
 import argparse
 import collections
 import dataclasses
@@ -164,7 +166,7 @@ def main() -> int:
             return 1
         ends = score[folder] = collections.Counter()
         for mutant in draw(folder, chance):
-            if ends.total() == options.count:
+            if sum(ends.values()) == options.count:
                 break
             end = judge(tree, mutant, programs)
             if end is None:
@@ -174,7 +176,7 @@ def main() -> int:
             if not end:
                 print(f"survived: {mutant}", flush=True)
         build(tree, programs)
-        print(f"{folder}: {ends['killed']} of {ends.total()} killed", flush=True)
+        print(f"{folder}: {ends['killed']} of {sum(ends.values())} killed", flush=True)
     killed, total = sum(one["killed"] for one in score.values()), len(results)
     print(f"score: {killed} of {total} killed ({100 * killed / max(total, 1):.0f} %)")
     if options.results:

@@ -16,7 +16,7 @@
 
 namespace hvd {
 
-/// What a Driver drives: an epoch. The progress lock is part of it.
+/// The work of a Driver: an epoch. The progress lock is part of it.
 class Driven {
  public:
   virtual ~Driven() = default;
@@ -25,7 +25,7 @@ class Driven {
 
   /// Moves what can be moved; true when anything was.
   virtual bool step() HVD_REQUIRES(progress_) = 0;
-  /// What is due now and then; called about every Driver::kTick.
+  /// Work that is due now and then; called about every Driver::kTick.
   virtual void tick(Clock::time_point now) HVD_REQUIRES(progress_) = 0;
   /// Looks for requests whose callers wait too long while nothing has decided them. Returns when to
   /// look again; the next tick will do unless it is sooner.
@@ -45,7 +45,7 @@ class Driven {
   Mutex progress_;
 };
 
-/// What a caller waits for.
+/// The end of a caller's wait.
 enum class Until { kEnqueued, kDone };
 
 /// Keeps an epoch moving: by the engine's own thread, which sleeps until a submission, a control

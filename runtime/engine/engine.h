@@ -72,8 +72,8 @@ class Engine {
   /// the same ranks, in any order, and gets the same number, which never comes again. kMismatch:
   /// the ranks disagree. kTimeout: not all came, and nothing has changed.
   Result<int> add_process_set(std::vector<int> ranks, Deadline deadline);
-  /// What every rank tells of the sets to come, by rank. Every rank of the job calls it; where one
-  /// has a failure instead, all get that, with its rank and host. kTimeout: not all came.
+  /// The texts of all ranks about the sets to come, by rank. Every rank of the job calls it; where
+  /// one has a failure instead, all get that, with its rank and host. kTimeout: not all came.
   Result<std::vector<std::string>> tell_all(Result<std::string> mine, Deadline deadline);
   /// Ends a process set and frees what it holds. Every rank of the job calls it, with nothing of
   /// the set in flight.

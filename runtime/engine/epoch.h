@@ -31,7 +31,7 @@ namespace hvd {
 /// Under the progress lock, except for what is marked thread-safe.
 class Epoch final : public Driven {
  public:
-  /// What outlives the epoch.
+  /// Parts of the engine that outlive the epoch.
   struct Parts {
     Submission& submission;
     Completion& completion;
@@ -149,7 +149,7 @@ class Epoch final : public Driven {
   void look_at_processes(Clock::time_point now) HVD_REQUIRES(progress_);
   /// Tells all ranks, where there is something to tell. True where there was.
   bool spread(const std::optional<Loss>& loss) HVD_REQUIRES(progress_);
-  /// What fails when a rank that had left by shutdown ends, and is missed.
+  /// The error of operations that need a rank which has left by shutdown and ended.
   Status gone_after_leaving(int rank) const;
   void end(const Status& status) HVD_REQUIRES(progress_);
   /// Fails what the plane had under way on GPUs, or on the CPU, once nobody works in its tensors

@@ -13,7 +13,7 @@
 
 namespace hvd {
 
-/// A rank that the job goes on without no more, as every rank is told.
+/// A lost rank, which ends the epoch; the text is that which every rank gets.
 struct Loss {
   int rank = 0;
   std::string text;
@@ -47,8 +47,8 @@ class LossWatch {
   /// Warns of a process that has been stopped for two looks. The loss, where it is stopped for
   /// longer than HVD_SILENCE_TIMEOUT_SECONDS.
   std::optional<Loss> judge(const NodeProcesses::Stopped& stopped) const;
-  /// What other nodes say comes through the first rank of this one. Where that is stopped, a
-  /// connection that ended is most often of ranks that have given it up: it is the cause.
+  /// The loss of the first rank of the node, where that is stopped. News of other nodes come
+  /// through it: a connection that ended is most often of ranks that have given it up.
   std::optional<Loss> blame_first_of_node(const NodeProcesses& processes) const;
 
  private:

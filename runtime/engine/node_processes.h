@@ -15,7 +15,7 @@
 
 namespace hvd {
 
-/// What the kernel says of the processes of this rank's node: which have ended, and which are
+/// State of the processes of this rank's node, from the kernel: which have ended, and which are
 /// stopped (by a signal, a debugger, a suspended job). Looks, and does nothing about it.
 /// Under the progress lock.
 class NodeProcesses {
@@ -31,7 +31,7 @@ class NodeProcesses {
   /// A process without a pidfd whose lock says that it has ended, once for each: its local rank.
   std::optional<std::size_t> take_ended_by_lock();
   /// True for a rank of the job that can no longer write into this rank's memory: it runs on
-  /// another node, or has ended. `is_lost`: what to say of one that nothing tells of.
+  /// another node, or has ended. `is_lost`: the answer where the kernel does not tell.
   bool has_ended(int rank, bool is_lost) const;
 
   struct Stopped {

@@ -13,7 +13,7 @@
 
 namespace hvd {
 
-/// What an engine is told at its start.
+/// Options of an engine, given at its start.
 struct EngineOptions {
   std::size_t fusion_bytes = std::size_t{64} << 20;  ///< HVD_FUSION_THRESHOLD.
   std::chrono::milliseconds stall_warning{60'000};   ///< HVD_STALL_CHECK_TIME_SECONDS; 0: never.

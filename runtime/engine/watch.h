@@ -58,7 +58,7 @@ class Watch {
   std::vector<int> processes_;             ///< By local rank; -1: without a pidfd.
   std::vector<int> job_;                   ///< Descriptors for the life of the epoch.
   std::map<int, std::vector<int>> lanes_;  ///< By process set.
-  /// What close_in_child() closes: replaced as a whole.
+  /// The descriptors that close_in_child() closes: replaced as a whole.
   std::unique_ptr<const std::vector<int>> list_;
   std::atomic<const std::vector<int>*> published_{nullptr};
 };

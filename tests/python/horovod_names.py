@@ -327,7 +327,7 @@ STATES = {
     "HorovodInternalError": ("different", "`hvd.HvdError`, and so the base of `ValueError`s too"),
     "broadcast_parameters": (
         "better",
-        "takes generators, entries that are no tensors, a process set",
+        "takes generators, entries that are not tensors, a process set",
     ),
     "broadcast_optimizer_state": (
         "better",

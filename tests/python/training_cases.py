@@ -58,9 +58,9 @@ class Mistakes(Case):
         self.refused(
             f"{mine}Adasum does not support average_aggregated_gradients",
             lambda: checked_settings(
-                ht.Compression.none,
-                ht.Adasum,
-                ht.global_process_set,
+                compression=ht.Compression.none,
+                op=ht.Adasum,
+                process_set=ht.global_process_set,
                 average_aggregated_gradients=True,
             ),
         )

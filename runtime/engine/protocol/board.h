@@ -72,7 +72,7 @@ class ReadyBitsReader {
     if (generation == generation_) return false;
     generation_ = generation;
     for (std::size_t i = 0; i < Board::kBitWords; ++i) {
-      // relaxed: ordered by the acquire above; a newer bit is no harm, its generation follows.
+      // relaxed: ordered by the acquire above; a newer bit does no harm, its generation follows.
       const auto word = member_->bits[i].load(std::memory_order_relaxed);
       auto changed = word ^ seen_[i];
       seen_[i] = word;

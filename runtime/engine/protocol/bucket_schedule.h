@@ -29,7 +29,7 @@ class BucketSchedule {
     std::size_t first_bytes = std::size_t{1} << 20;
     std::size_t bytes = std::size_t{25} << 20;
   };
-  /// What follows from a call.
+  /// The consequences of a call.
   struct Outcome {
     Ids alone;               ///< These leave as names do that are in no bucket, in this order.
     Ids bucket = {};         ///< These leave as one run, whatever else is under way.

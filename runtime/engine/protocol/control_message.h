@@ -31,8 +31,8 @@ struct Partial {
   RankSet ranks;
   std::uint32_t waited_ms = 0;  ///< The first of them, before this was said.
 };
-/// What a rank has submitted and not announced when it says its last word: uses of a name that
-/// queue behind one in flight.
+/// Requests that a rank has submitted and not announced when it says its last word: uses of a name
+/// that queue behind one in flight.
 struct Owed {
   int process_set = 0;
   std::string name;
@@ -109,7 +109,7 @@ struct SetAdded {
   int process_set = 0;
   RankSet ranks;
 };
-/// The log: the process set is no more, and its ids stand for nothing.
+/// The log: the process set was removed, and its ids stand for nothing.
 struct SetRemoved {
   int process_set = 0;
 };
@@ -148,7 +148,7 @@ struct Farewell {
   std::string text;
 };
 
-/// What members, leaders and the root tell each other, over boards and tree links alike.
+/// The messages between members, leaders and the root, over boards and tree links alike.
 using ControlMessage =
     std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left, Lost, Shutdown,
                  Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd, Urge, Frozen, Thawed,

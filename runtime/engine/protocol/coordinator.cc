@@ -189,9 +189,9 @@ void Coordinator::check_left(Name& name) {
           name.name, describe_ranks(missing), hosts));
 }
 
-/// Whether this use runs by the name alone and the id keeps what it stands for: a description that
-/// comes once between others, as of a last and smaller batch, costs no more than a new name. The
-/// second in a row is what the id stands for from then on.
+/// True where this use runs by the name alone and the id keeps what it stands for: a description
+/// that comes once between others, as of a last and smaller batch, costs no more than a new name.
+/// The second in a row is what the id stands for from then on.
 bool Coordinator::may_run_by_name(const Name& name, const Description& description) {
   return name.other != description && !is_of_buckets(name, name.description) &&
          !is_of_buckets(name, description);

@@ -60,7 +60,7 @@ void Coordinator::evicted() {
   for (const std::uint32_t id : evicted_ids_) {
     Name* const name = std::exchange(by_id_[id], nullptr);
     free_ids_.push_back(id);
-    if (name == nullptr) continue;  // its process set is no more
+    if (name == nullptr) continue;  // its process set was removed
     name->is_evicted = false;
     if (!name->id && name->is_idle()) name->set->names.erase(std::string(name->name));
   }

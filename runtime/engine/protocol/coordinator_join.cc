@@ -10,7 +10,7 @@
 namespace hvd {
 namespace {
 
-/// Whether a value can stand for the data of a rank that has joined.
+/// True where a value can stand for the data of a rank that has joined.
 Status check_stand_in(const Description& description) {
   const auto* allreduce = std::get_if<Allreduce>(&description.operation);
   if (allreduce == nullptr) {

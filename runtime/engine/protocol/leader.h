@@ -35,7 +35,7 @@ class Leader {
   /// Turns ids partial that have waited for `patience`.
   void give_up_waiting(Clock::time_point now, std::chrono::milliseconds patience);
 
-  /// What goes up now; ids together in one Ready.
+  /// Messages that go up now; ids together in one Ready.
   std::vector<ControlMessage> take_up();
   bool has_up() const { return !up_.empty() || !ready_.ids.empty(); }
 

@@ -19,7 +19,7 @@
 
 namespace hvd {
 
-/// What the log asks this rank to do next, in log order.
+/// Decisions of the log: what this rank does next, in log order.
 struct RunTogether {
   int process_set = 0;
   int divisor = 0;           ///< As Run::divisor.
@@ -38,7 +38,7 @@ struct PeerLost {
   std::string text;
 };
 struct AllLeft {};
-/// Whether this rank is in the set or not.
+/// A new process set, also one without this rank.
 struct SetFormed {
   int process_set = 0;
   RankSet ranks;
@@ -98,7 +98,7 @@ class Negotiation {
 
   /// Leaves the reason for the end of this rank on the board.
   void leave_farewell(std::string_view text);
-  /// What the rank of this node said when it ended; empty when it said nothing.
+  /// The last words of a rank of this node; empty where it said nothing.
   std::string farewell_of(int local_rank) const;
   /// This rank reads the log no more: nobody need wait for it to make room.
   void stop_listening();
@@ -156,7 +156,7 @@ class Negotiation {
     std::vector<std::vector<std::uint32_t>> buckets;  ///< Of the frozen schedule.
     bool has_urged = false;                           ///< Since it was frozen.
   };
-  /// What a look at the requests of this rank that nothing has decided found.
+  /// Result of find_overdue(): undecided requests of this rank past their deadline.
   struct Overdue {
     bool any = false;
     Clock::time_point next = Clock::time_point::max();  ///< When the next one will be.

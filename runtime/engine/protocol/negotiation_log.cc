@@ -164,7 +164,7 @@ void Negotiation::apply_join_end(const JoinEnd& end) {
   decisions_.emplace_back(FailRequest{std::exchange(set->joining, nullptr), std::move(status)});
 }
 
-/// What this rank does for a request that it has joined instead of submitting it.
+/// The part of this rank in a request that it has joined instead of submitting it.
 PendingPtr Negotiation::stand_in(const std::string& text, const Description& description) {
   const auto* allreduce = std::get_if<Allreduce>(&description.operation);
   if (allreduce == nullptr) return nullptr;  // not from our root, which refuses all others

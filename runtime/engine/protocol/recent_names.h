@@ -16,9 +16,9 @@ class RecentNames {
  public:
   static constexpr std::size_t kNames = 8192;
 
-  /// Whether the name of the process set came of late; remembers it.
+  /// True for a name of the process set that came recently; remembers it.
   bool came_before(int process_set, std::string_view name) {
-    // A hash that two names share makes one of them known too early, which is no harm.
+    // A hash that two names share makes one of them known too early, which does no harm.
     const std::size_t hash =
         std::hash<std::string_view>{}(name) + static_cast<std::size_t>(process_set);
     if (newer_.contains(hash) || older_.contains(hash)) return true;

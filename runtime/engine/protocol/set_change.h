@@ -12,7 +12,7 @@
 
 namespace hvd {
 
-/// What a rank wants to do to the process sets. All ranks must want the same.
+/// A change of the process sets, as one rank wants it. All ranks must want the same.
 struct SetProposal {
   /// kTell: each rank describes what sets there will be, which a later kAdd makes.
   enum class Kind : std::uint8_t { kAdd = 0, kRemove = 1, kTell = 2 };
@@ -41,7 +41,7 @@ Result<SetAnswer> decode_answer(std::span<const std::byte> bytes);
 Status check_proposals(const std::vector<SetProposal>& by_rank);
 /// The failure of the lowest rank that failed, as the others tell it.
 Status first_failure(const std::vector<SetAnswer>& by_rank, const std::vector<std::string>& hosts);
-/// Until when all ranks together wait: for as long as the least patient.
+/// The deadline of all ranks together: that of the least patient.
 Deadline common_deadline(const std::vector<SetProposal>& by_rank);
 
 }  // namespace hvd

@@ -149,7 +149,7 @@ std::string describe_own_code(const RankSet& ranks, const RankPlaces& places) {
   return text;
 }
 
-/// What the missing ranks themselves do. The first `overdue` groups have waited for too long.
+/// The work of the missing ranks themselves. The first `overdue` groups have waited for too long.
 std::string describe_missing(const std::vector<Group>& groups, std::size_t overdue,
                              const RankSet& missing, const Stalls& stalls,
                              const RankPlaces& places) {

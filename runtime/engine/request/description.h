@@ -14,7 +14,7 @@
 
 namespace hvd {
 
-/// What ranks must agree on before a request runs: everything but the memory.
+/// All that ranks must agree on before a request runs: everything except the memory.
 /// Compared once per name and epoch; afterwards one bit stands for it.
 struct Description {
   struct Tensor {
@@ -42,7 +42,7 @@ Description describe_request(const Request& request);
 void encode(ByteWriter& writer, const Description& description);
 Result<Description> decode_description(ByteReader& reader);
 
-/// What one group of ranks announced for a name.
+/// The description that one group of ranks announced for a name.
 struct Offer {
   Description description;
   RankSet ranks;

@@ -56,7 +56,8 @@ struct PendingRequest {
 
   bool active_average = false;  ///< Join: averages divide by the ranks that take part.
   int last_joined = -1;         ///< Join, once it is done.
-  /// What a rank that has joined does for others, with nothing to add. Nobody submitted it.
+  /// True for the part of a rank that has joined in what others do: nothing added, and submitted by
+  /// nobody.
   bool is_stand_in = false;
   std::unique_ptr<std::byte[]> neutral;  ///< Its tensors; null for GPU memory, which it has not.
 

@@ -19,7 +19,7 @@ std::int64_t rows_of(const Tensor& tensor) {
   return tensor.shape.empty() ? 1 : tensor.shape.front();
 }
 
-/// Whether this rank must give memory for the input or the output of a tensor.
+/// True for memory that this rank must give: that of the input, that of the output of a tensor.
 struct NeedsMemory {
   bool input;
   bool output;

@@ -15,7 +15,7 @@
 
 namespace hvd {
 
-/// What can be wrong with a request on this rank alone. Pure.
+/// The first mistake in a request that this rank can see by itself. Pure.
 Status check_request(const Request& request, const Communicator& world);
 
 /// Fills in the splits that a checked alltoall or scatter leaves out: shared out evenly, and none
