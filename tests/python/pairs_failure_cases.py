@@ -40,7 +40,7 @@ def error_of(act):
     try:
         act()
     except hvd.HvdError as error:
-        print("ERROR", type(error).__name__, error, flush=True)
+        print("OUTCOME", type(error).__name__, error, flush=True)
 """
 # The first may still come.
 RECEIVE = "    error_of(lambda: dist.recv(big, 0))\n" * 5
@@ -115,8 +115,8 @@ class TestEnds(unittest.TestCase):
                 self.assertEqual([outcome.code for outcome in outcomes], [code, 0], text)
                 if words:
                     heard = outcomes[1].text
-                    self.assertGreaterEqual(heard.count("ERROR"), 2, text)
-                    for line in heard.split("ERROR")[1:]:
+                    self.assertGreaterEqual(heard.count("OUTCOME"), 2, text)
+                    for line in heard.split("OUTCOME")[1:]:
                         self.assertRegex(line, f"(?s)rank 1.*{words}")
 
 
