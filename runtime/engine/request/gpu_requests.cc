@@ -73,7 +73,7 @@ Status StreamWait::check_stream(const PendingRequest& pending) {
   Gpu& gpu = pending.ready->gpu();
   if (pending.done.load() || std::exchange(checked_, &gpu) == &gpu) return Status::ok();
   const Status status = gpu.check_stream(stream_);
-  if (status.is_ok()) return status;
+  if (status.is_ok()) return Status::ok();
   return status.with_context(
       format_text("rank {}: stream that waits for '{}'", rank_, pending.request.name));
 }
