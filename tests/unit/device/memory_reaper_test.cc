@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "base/deadline.h"
 #include "cuda_gpus.h"
@@ -37,6 +39,9 @@ TEST_F(MemoryReaperTest, EndsWhileAStreamOfTheGpuHangs) {
   }
   EXPECT_EQ(double_calls("cuMemFreeHost"), before + 1) << "the driver waits for the stream";
   double_release();
+  // The thread that was left behind comes back from the driver: GPUs live as long as the process.
+  static auto* const left_behind = new std::unique_ptr<Gpus>(std::move(gpus_));
+  EXPECT_NE(*left_behind, nullptr);
 }
 
 TEST_F(MemoryReaperTest, FreesBehindTheStreamsThatUseTheMemory) {
