@@ -55,13 +55,16 @@ ValueKind kind_of(SettingKind kind) {
   switch (kind) {
     case SettingKind::kSwitch:
       return ValueKind::kSwitch;
-    case SettingKind::kNumber:
+    case SettingKind::kInteger:
+    case SettingKind::kSeconds:
+    case SettingKind::kBytes:
       return ValueKind::kInteger;
     case SettingKind::kChoice:
       return ValueKind::kOneOf;
     case SettingKind::kWords:
       return ValueKind::kList;
     case SettingKind::kText:
+    case SettingKind::kPath:
       break;
   }
   return ValueKind::kAny;

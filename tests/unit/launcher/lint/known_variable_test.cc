@@ -10,6 +10,7 @@
 
 #include "../golden.h"
 #include "base/settings.h"
+#include "base/settings_text.h"
 #include "launcher/lint/nearest_word.h"
 #include "launcher/lint/version.h"
 #include "topology/launch_env.h"
@@ -46,12 +47,15 @@ TEST(KnownVariable, WhatHvdrunWritesIsKnown) {
 TEST(KnownVariable, ThePageHasTheSettings) {
   std::ifstream file(HVD_ENVIRONMENT_REFERENCE);
   std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const std::size_t begin = page.find("| variable | default | meaning |");
+  const std::size_t begin = page.find("| variable | takes | default |");
   ASSERT_NE(begin, std::string::npos);
   const std::size_t end = page.find("\n\n", begin);
   page.replace(begin, end + 1 - begin, settings_table());
   expect_golden(HVD_ENVIRONMENT_REFERENCE, page);
 }
+
+/// So is the module of Python.
+TEST(KnownVariable, PythonHasTheSettings) { expect_golden(HVD_SETTING_ROWS, settings_module()); }
 
 TEST(KnownVariable, SettingsAreJudgedByTheirTable) {
   const KnownVariable* const link = find_variable("HVD_LINK_TIMEOUT_SECONDS");
