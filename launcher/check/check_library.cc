@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "base/environment.h"
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
 
@@ -18,11 +17,11 @@ std::filesystem::path program_folder() {
   return std::filesystem::read_symlink("/proc/self/exe", failure).parent_path();
 }
 
-std::vector<std::string> runtime_candidates() {
+std::vector<std::string> runtime_candidates(const std::string& named) {
   const std::filesystem::path here = program_folder();
   std::vector<std::string> paths;
   // The Python package looks there first as well.
-  if (const auto path = Environment::of_process().get("HVD_LIBRARY")) paths.push_back(*path);
+  if (!named.empty()) paths.push_back(named);
   for (const char* folder : {"../lib", "../lib64", "../lib/x86_64-linux-gnu",
                              "../lib/aarch64-linux-gnu", "../runtime/c"}) {
     for (const char* name : {"libhvd.so.0", "libhvd.so"}) {
@@ -70,9 +69,9 @@ std::vector<std::string> slurm_files() {
 
 }  // namespace
 
-RuntimeFound check_runtime() {
+RuntimeFound check_runtime(const std::string& named) {
   std::string last;
-  for (const std::string& path : runtime_candidates()) {
+  for (const std::string& path : runtime_candidates(named)) {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       const std::string why = loader_text();

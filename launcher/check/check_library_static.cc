@@ -10,7 +10,9 @@ constexpr const char* kLoadsNone =
 
 }  // namespace
 
-RuntimeFound check_runtime() { return {{"libhvd", false, kLoadsNone}, {}}; }
+RuntimeFound check_runtime(const std::string& /*named*/) {
+  return {{"libhvd", false, kLoadsNone}, {}};
+}
 
 CheckedGroup check_machine() { return {"machine", {{"libraries", false, kLoadsNone}}}; }
 

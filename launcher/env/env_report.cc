@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "base/settings_text.h"
 #include "launcher/console/shell_word.h"
 #include "launcher/site/secret.h"
 
@@ -103,8 +104,9 @@ std::string env_explained(const EnvReport& report) {
   }
   if (!report.given.empty()) text += "\nset by you:\n";
   for (const GivenSetting& given : report.given) {
-    text += format_text("\n{}={}\n  default {}\n  meaning {}\n", given.setting->name, given.value,
-                        plain_text(given.setting->standard), plain_text(given.setting->meaning));
+    text +=
+        format_text("\n{}={}\n  default {}\n  meaning {}\n", given.setting->name, given.value,
+                    plain_text(default_text(*given.setting)), plain_text(given.setting->meaning));
   }
   return text;
 }

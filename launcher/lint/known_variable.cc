@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "base/settings.h"
 #include "launcher/options/nearest.h"
-#include "topology/launch_env.h"
+#include "topology/launch_table.h"
 
 namespace hvd {
 namespace {
@@ -55,20 +55,22 @@ ValueKind kind_of(SettingKind kind) {
   switch (kind) {
     case SettingKind::kSwitch:
       return ValueKind::kSwitch;
-    case SettingKind::kNumber:
+    case SettingKind::kInteger:
+    case SettingKind::kSeconds:
+    case SettingKind::kBytes:
       return ValueKind::kInteger;
     case SettingKind::kChoice:
       return ValueKind::kOneOf;
     case SettingKind::kWords:
       return ValueKind::kList;
     case SettingKind::kText:
+    case SettingKind::kPath:
       break;
   }
   return ValueKind::kAny;
 }
 
-/// As documented with the variables that hvdrun writes, `of_hvd`.
-KnownVariable variable_of(const Setting& setting, const KnownVariable& of_hvd) {
+KnownVariable variable_of(const Setting& setting) {
   KnownVariable known{};
   known.name = setting.name;
   known.kind = kind_of(setting.kind);
@@ -78,9 +80,25 @@ KnownVariable variable_of(const Setting& setting, const KnownVariable& of_hvd) {
   known.fails_start = setting.fails_start;
   known.values = setting.values;
   known.note = setting.note;
-  known.source = of_hvd.source;
-  known.date = of_hvd.date;
   return known;
+}
+
+/// Those of ours, by their own tables.
+std::vector<KnownVariable> own_variables() {
+  std::vector<KnownVariable> variables;
+  for (const Setting& setting : settings()) {
+    if (family_of(setting.name) == nullptr) continue;  // NO_COLOR, COLUMNS
+    variables.push_back(variable_of(setting));
+  }
+  for (const LaunchVariables& row : launch_variables()) {
+    for (const std::string_view name : row.names) {
+      if (name.empty()) continue;
+      KnownVariable& known = variables.emplace_back();
+      known.name = name;
+      known.note = "set by hvdrun, not by hand";
+    }
+  }
+  return variables;
 }
 
 std::vector<KnownVariable> read_rows() {
@@ -88,14 +106,16 @@ std::vector<KnownVariable> read_rows() {
   for (std::string_view rows : variable_rows()) {
     while (!rows.empty()) variables.push_back(variable_of(cut(rows, '\n')));
   }
+  // All are documented on one page, which the file names.
   const auto of_hvd = std::find_if(variables.begin(), variables.end(), [](const auto& known) {
-    return known.name == launch_env::kRank;
+    return known.name.starts_with("HVD_");
   });
   HVD_CHECK(of_hvd != variables.end());
   const KnownVariable documented = *of_hvd;
-  for (const Setting& setting : settings()) {
-    if (family_of(setting.name) == nullptr) continue;  // NO_COLOR, COLUMNS
-    variables.push_back(variable_of(setting, documented));
+  for (KnownVariable& known : own_variables()) {
+    known.source = documented.source;
+    known.date = documented.date;
+    variables.push_back(known);
   }
   std::sort(variables.begin(), variables.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });

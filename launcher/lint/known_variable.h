@@ -19,7 +19,8 @@ enum class ValueKind {
 };
 
 /// One environment variable that a library of the field reads, or once read.
-/// A row of variables.json, or of the settings of ours (base/settings.h); empty fields are unknown
+/// A row of variables.json, or of our own tables (base/settings.h, topology/launch_table.h); empty
+/// fields are unknown
 /// or do not apply.
 struct KnownVariable {
   std::string_view name;  ///< Ends in '*' where all names with that beginning are known.

@@ -5,11 +5,13 @@
 #include <set>
 #include <utility>
 
+#include "base/read_setting.h"
 #include "launcher/node/matching.h"
 #include "launcher/plan/binding.h"
 #include "launcher/plan/gpu_choice.h"
 #include "launcher/plan/placement_checks.h"
 #include "launcher/plan/task_masks.h"
+#include "topology/launch_env.h"
 
 #include "base/rounding.h"
 
@@ -110,8 +112,16 @@ void use_nic(const Machine& machine, int nic, RankPlacement& rank) {
   rank.nic = chosen.name.empty() ? chosen.device : chosen.name;
 }
 
+/// Whether the ranks may share GPUs; asked only where they would have to.
+Result<bool> may_share_gpus(const Machine& machine, int local_size) {
+  const std::size_t count = machine.visible.entries.size();
+  if (count == 0 || static_cast<std::size_t>(local_size) <= count) return false;
+  return read_switch(environment_of_ranks(machine.options, machine.environment()),
+                     launch_env::kShareGpu);
+}
+
 Status give_gpus(Machine& machine, int local_size, Placement& placement) {
-  const Environment environment = environment_of_ranks(machine.options, machine.environment());
+  HVD_TRY_ASSIGN(const bool shares_gpu, may_share_gpus(machine, local_size));
   const VisibleGpus& visible = machine.visible;
   placement.gpus_per_node = static_cast<int>(visible.entries.size());
   placement.gpu_variable = visible.variable;
@@ -128,7 +138,7 @@ Status give_gpus(Machine& machine, int local_size, Placement& placement) {
   for (RankPlacement& rank : placement.ranks) {
     const std::size_t place = machine.place_of(rank);
     HVD_TRY_ASSIGN(const auto entry,
-                   choose_gpu(environment, visible, static_cast<int>(place), local_size));
+                   choose_gpu(visible, shares_gpu, static_cast<int>(place), local_size));
     if (matches) {
       if (entry) use_gpu(machine, matching.ranks[place].entry, rank);
       use_nic(machine, matching.ranks[place].nic, rank);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/read_setting.h"
 #include "base/text_file.h"
 #include "launcher/console/words.h"
 #include "launcher/site/config_folder.h"
@@ -181,7 +182,7 @@ Result<SiteEntry> site_entry(const std::string& path) {
 
 Result<std::vector<SiteEntry>> site_index(const Environment& environment) {
   std::vector<SiteEntry> entries;
-  for (const std::string& folder : split(environment.get(kSitePath).value_or(""), ':')) {
+  for (const std::string& folder : split(read_text(environment, kSitePath), ':')) {
     if (!folder.empty()) add_sites(folder, entries);
   }
   for (const std::string& folder : config_folders(environment)) {

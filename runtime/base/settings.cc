@@ -5,8 +5,6 @@
 #include <array>
 #include <limits>
 
-#include "base/check.h"
-
 namespace hvd {
 namespace {
 
@@ -34,25 +32,25 @@ constexpr auto kSettings = std::to_array<Setting>({
                 "GPU memory); an error where it cannot, or where ranks differ. `mpi`: see [use "
                 "beside MPI](../how-to/use-beside-mpi.md)"},
     {.name = "HVD_MPI_LIBRARY",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "found",
      .read_by = Reader::kLibhvd,
      .meaning = "path or name of the MPI library that `HVD_BACKEND=mpi` opens where the program "
                 "has none; default: the launcher's family first"},
     {.name = "HVD_CUDA_LIBRARY",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "`libcuda.so.1`",
      .read_by = Reader::kLibhvd,
      .meaning = "path or name of the library of NVIDIA's driver; loaded at the first tensor in GPU "
                 "memory"},
     {.name = "HVD_HIP_LIBRARY",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "found",
      .read_by = Reader::kLibhvd,
      .meaning = "a build for AMD GPUs: path or name of the HIP library; default: the one that the "
                 "process has loaded, else `libamdhip64.so`"},
     {.name = "HVD_NCCL_LIBRARY",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "found",
      .read_by = Reader::kLibhvd,
      .meaning = "path or name of the NCCL (or RCCL) library; one that the process has loaded "
@@ -61,7 +59,7 @@ constexpr auto kSettings = std::to_array<Setting>({
      .kind = SettingKind::kSwitch,
      .lowest = 0,
      .highest = 1,
-     .standard = "1",
+     .initial = 1,
      .read_by = Reader::kLibhvd,
      .fails_start = true,
      .meaning = "`0` (on all ranks): the buckets that small tensors go through are plain GPU "
@@ -71,7 +69,7 @@ constexpr auto kSettings = std::to_array<Setting>({
      .kind = SettingKind::kSwitch,
      .lowest = 0,
      .highest = 1,
-     .standard = "0",
+     .initial = 0,
      .read_by = Reader::kLibhvd,
      .fails_start = true,
      .meaning = "`1`: the launches that pack and unpack a frozen bucket are captured in CUDA "
@@ -95,38 +93,40 @@ constexpr auto kSettings = std::to_array<Setting>({
                 "they start; the others follow. Where neither is set, hvdrun sets it on several "
                 "nodes from `bootstrap_if` of the [site](site-schema.md)"},
     {.name = "HVD_TCP_SOCKETS",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kInteger,
      .lowest = 1,
      .highest = 16,
+     .unit = "connections",
      .standard = "1, or to use every NIC",
      .read_by = Reader::kLibhvd,
      .fails_start = true,
-     .meaning = "TCP connections for each lane and pair of nodes, 1 to 16; that of rank 0 counts"},
+     .meaning = "TCP connections for each lane and pair of nodes; that of rank 0 counts"},
     {.name = "HVD_ARENA_BYTES",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kBytes,
      .lowest = 0,
      .highest = 17592186044416,
-     .standard = "34359738368",
+     .initial = 34359738368,
      .read_by = Reader::kLibhvd,
      .fails_start = true,
      .note = "it is in bytes, without a unit",
      .meaning = "addresses that each rank sets aside for `hvd_alloc()`; memory is taken only as it "
                 "is allocated; 0: none. Equal on all ranks of a node"},
     {.name = "HVD_FUSION_THRESHOLD",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kBytes,
      .lowest = 0,
      .highest = std::numeric_limits<std::int64_t>::max(),
-     .standard = "67108864",
+     .initial = 67108864,
      .read_by = Reader::kLibhvd,
      .also = "HOROVOD_FUSION_THRESHOLD",
      .fails_start = true,
      .note = "it is in bytes, without a unit",
      .meaning = "bytes that one batch may hold; also `HOROVOD_FUSION_THRESHOLD`"},
     {.name = "HVD_CHECK_REPLICAS",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kInteger,
      .lowest = 0,
      .highest = 1000000000,
-     .standard = "100",
+     .unit = "steps",
+     .initial = 100,
      .read_by = Reader::kPython,
      .note = "the optimizer refuses it on every rank",
      .meaning = "steps from one comparison of parameters and optimizer state over ranks to the "
@@ -137,7 +137,7 @@ constexpr auto kSettings = std::to_array<Setting>({
      .kind = SettingKind::kSwitch,
      .lowest = 0,
      .highest = 1,
-     .standard = "0",
+     .initial = 0,
      .read_by = Reader::kPython,
      .note = "all but 0 and nothing counts as 1",
      .meaning = "`1`: an error of hvd (or Ctrl-C) that ends a Python program is shown with every "
@@ -145,20 +145,20 @@ constexpr auto kSettings = std::to_array<Setting>({
                 "`horovod` are left out. The exception has all of them either way, for debuggers "
                 "and logs"},
     {.name = "HVD_STALL_CHECK_TIME_SECONDS",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kSeconds,
      .lowest = 0,
      .highest = 1000000000,
-     .standard = "60",
+     .initial = 60,
      .read_by = Reader::kLibhvd,
      .also = "HOROVOD_STALL_CHECK_TIME_SECONDS",
      .fails_start = true,
      .meaning = "report, on rank 0, tensors that some ranks did not submit, and on every rank "
                 "batches that do not end on the GPU; 0: never; also `HOROVOD_...`"},
     {.name = "HVD_STALL_SHUTDOWN_TIME_SECONDS",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kSeconds,
      .lowest = 0,
      .highest = 1000000000,
-     .standard = "0",
+     .initial = 0,
      .read_by = Reader::kLibhvd,
      .also = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
      .fails_start = true,
@@ -168,26 +168,26 @@ constexpr auto kSettings = std::to_array<Setting>({
                 "`HVD_STALL_CHECK_TIME_SECONDS`, or without that, it has no effect, which rank 0 "
                 "says; also `HOROVOD_...`"},
     {.name = "HVD_LINK_TIMEOUT_SECONDS",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kSeconds,
      .lowest = 1,
      .highest = 3600,
-     .standard = "3",
+     .initial = 3,
      .read_by = Reader::kLibhvd,
      .fails_start = true,
      .meaning = "a host that does not answer on a connection for so long, though it was asked, is "
-                "lost, and the job ends with an error on every rank; 1 to 3600. See "
+                "lost, and the job ends with an error on every rank. See "
                 "[failure](../explanation/failure.md#links-and-hosts)"},
     {.name = "HVD_SILENCE_TIMEOUT_SECONDS",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kSeconds,
      .lowest = 0,
      .highest = 1000000000,
-     .standard = "300",
+     .initial = 300,
      .read_by = Reader::kLibhvd,
      .fails_start = true,
      .meaning = "a process that says nothing for so long though its host answers (stopped, swapped "
                 "out, held by a debugger) is lost; 0: never"},
     {.name = "HVD_TIMELINE",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "none",
      .read_by = Reader::kLibhvd,
      .also = "HOROVOD_TIMELINE",
@@ -198,21 +198,21 @@ constexpr auto kSettings = std::to_array<Setting>({
      .kind = SettingKind::kSwitch,
      .lowest = 0,
      .highest = 1,
-     .standard = "0",
+     .initial = 0,
      .read_by = Reader::kLibhvd,
      .also = "HOROVOD_TIMELINE_MARK_CYCLES",
      .fails_start = true,
      .meaning = "`1`: it marks batches, too; also `HOROVOD_TIMELINE_MARK_CYCLES`"},
     {.name = "HVD_START_TIMEOUT_SECONDS",
-     .kind = SettingKind::kNumber,
+     .kind = SettingKind::kSeconds,
      .lowest = 1,
      .highest = 1000000000,
-     .standard = "120",
+     .initial = 120,
      .read_by = Reader::kLibhvd,
      .fails_start = true,
      .meaning = "how long ranks wait for each other at start"},
     {.name = "HVD_RENDEZVOUS_DIR",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "`~/.cache/hvd`",
      .read_by = Reader::kLibhvd,
      .meaning = "folder of the rendezvous file and, in an allocation, of what `hvd.run()` sends to "
@@ -221,7 +221,7 @@ constexpr auto kSettings = std::to_array<Setting>({
      .kind = SettingKind::kSwitch,
      .lowest = 0,
      .highest = 1,
-     .standard = "1",
+     .initial = 1,
      .read_by = Reader::kPython,
      .note = "the optimizer refuses it on every rank",
      .meaning = "`0`: `backward()` of PyTorch does not wait for the reduction of gradients, "
@@ -230,23 +230,23 @@ constexpr auto kSettings = std::to_array<Setting>({
      .kind = SettingKind::kSwitch,
      .lowest = 0,
      .highest = 1,
-     .standard = "unset",
+     .initial = 0,
      .read_by = Reader::kLibhvd,
      .fails_start = true,
      .meaning = "`1`: several ranks may use one GPU"},
     {.name = "HVD_SITE_PATH",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "none",
      .read_by = Reader::kHvdrun,
      .meaning = "folders of site files, colon-separated; then [the user's and the "
                 "system's](site-schema.md)"},
     {.name = "HVD_LIBRARY",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "found",
      .read_by = Reader::kPython,
      .meaning = "path of libhvd.so"},
     {.name = "HVD_TF_LIBRARY",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "beside libhvd.so",
      .read_by = Reader::kPython,
      .meaning = "path of libhvd_tf.so, the plugin for TensorFlow"},
@@ -256,23 +256,20 @@ constexpr auto kSettings = std::to_array<Setting>({
      .read_by = Reader::kHvdrun,
      .meaning = "not empty: hvdrun colours nothing, on a terminal either"},
     {.name = "COLUMNS",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kInteger,
+     .lowest = 1,
+     .highest = 10000,
+     .unit = "columns",
      .standard = "the terminal's",
      .read_by = Reader::kHvdrun,
      .meaning = "width of `--help` (at most 100) and of what `explain` says of variables, which is "
                 "wrapped on terminals alone"},
     {.name = "HVD_PYTHON",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kPath,
      .standard = "`/usr/bin/python3`",
      .read_by = Reader::kScripts,
      .meaning = "the Python of the scripts in `scripts/` and `examples/slurm`"},
 });
-
-const Setting& setting_of(std::string_view name) {
-  const Setting* const found = find_setting(name);
-  HVD_CHECK(found != nullptr);
-  return *found;
-}
 
 }  // namespace
 
@@ -282,51 +279,6 @@ const Setting* find_setting(std::string_view name) {
   const auto found = std::find_if(kSettings.begin(), kSettings.end(),
                                   [name](const Setting& setting) { return setting.name == name; });
   return found == kSettings.end() ? nullptr : &*found;
-}
-
-Result<std::optional<long long>> read_number(const Environment& environment,
-                                             std::string_view name) {
-  const Setting& setting = setting_of(name);
-  HVD_TRY_ASSIGN(const auto own,
-                 environment.get_int(setting.name, setting.lowest, setting.highest));
-  if (own || setting.also.empty()) return own;
-  return environment.get_int(setting.also, setting.lowest, setting.highest);
-}
-
-Result<bool> read_switch(const Environment& environment, std::string_view name) {
-  HVD_TRY_ASSIGN(const auto number, read_number(environment, name));
-  return number ? *number != 0 : setting_of(name).standard == "1";
-}
-
-std::string read_text(const Environment& environment, std::string_view name) {
-  const Setting& setting = setting_of(name);
-  auto own = environment.get(setting.name);
-  if (!own && !setting.also.empty()) own = environment.get(setting.also);
-  return std::move(own).value_or("");
-}
-
-std::string plain_text(std::string_view markdown) {
-  std::string text;
-  while (!markdown.empty()) {
-    const std::size_t middle = markdown.front() == '[' ? markdown.find("](") : markdown.npos;
-    const std::size_t end = middle == markdown.npos ? middle : markdown.find(')', middle);
-    if (end != markdown.npos) {
-      text += markdown.substr(1, middle - 1);
-      markdown.remove_prefix(end + 1);
-      continue;
-    }
-    if (markdown.front() != '`') text += markdown.front();
-    markdown.remove_prefix(1);
-  }
-  return text;
-}
-
-std::string settings_table() {
-  std::string text = "| variable | default | meaning |\n|---|---|---|\n";
-  for (const Setting& setting : kSettings) {
-    text += format_text("| `{}` | {} | {} |\n", setting.name, setting.standard, setting.meaning);
-  }
-  return text;
 }
 
 }  // namespace hvd

@@ -14,7 +14,6 @@
 #include "base/descriptor_limit.h"
 #include "base/log.h"
 #include "base/log_words.h"
-#include "base/settings.h"
 #include "bootstrap/kept_meeting.h"
 #include "bootstrap/local_host.h"
 #include "bootstrap/method.h"
@@ -31,17 +30,10 @@
 namespace hvd {
 namespace {
 
-constexpr long long kDefaultSeconds = 120;
 /// What it takes to meet the others.
 constexpr std::size_t kFirstDescriptors = 16;
 /// For the store to answer a rank that has failed.
 constexpr auto kTellTime = std::chrono::seconds(2);
-
-Result<Deadline> start_deadline(const Environment& environment, const BootstrapOptions& options) {
-  if (options.deadline) return *options.deadline;
-  HVD_TRY_ASSIGN(const auto seconds, read_number(environment, launch_env::kStartTimeout));
-  return Deadline::after(std::chrono::seconds(seconds.value_or(kDefaultSeconds)));
-}
 
 /// A process without an identity is a world of one only where nothing speaks of several ranks.
 Status check_alone(const Environment& environment) {
@@ -125,7 +117,7 @@ class Start {
     // Closed only after a failure was told: who waits here must not take their end for the cause.
     auto doors = open_doors();
     if (!doors.is_ok()) return tell(doors.status());
-    auto mine = describe_myself(environment);
+    auto mine = describe_myself(options_.settings, environment);
     if (!mine.is_ok()) return tell(mine.status());
     HVD_TRY(exchange_records(std::move(mine).value(), doors.value()));
     const WiringShape shape(group_by_node(records_));
@@ -360,6 +352,7 @@ Result<Wiring> start_together(const Environment& environment, const BootstrapOpt
   static_cast<void>(reserve_descriptors(kFirstDescriptors));
   KeptMeeting of_this_start;
   HVD_TRY_ASSIGN(Met met, meet({.environment = environment,
+                                .settings = options.settings,
                                 .identity = identity,
                                 .deadline = deadline,
                                 .kept = options.kept != nullptr ? *options.kept : of_this_start}));
@@ -375,11 +368,12 @@ Result<Wiring> start_together(const Environment& environment, const BootstrapOpt
 }  // namespace
 
 Result<Wiring> bootstrap(const Environment& environment, const BootstrapOptions& options) {
-  HVD_TRY_ASSIGN(const Deadline deadline, start_deadline(environment, options));
+  const Deadline deadline =
+      options.deadline.value_or(Deadline::after(options.settings.start_timeout));
   HVD_TRY_ASSIGN(const auto identity, derive_identity(environment));
   // One line per job, before anything else is logged: whoever looks for a hang reads it.
   if (!identity || identity->rank == 0) {
-    warn_of_log_words(read_text(environment, "HVD_LOG"));
+    warn_of_log_words(options.settings.log_words);
   }
   if (!identity) {
     HVD_TRY(check_alone(environment));

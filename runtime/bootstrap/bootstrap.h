@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/environment.h"
 #include "base/result.h"
+#include "bootstrap/meeting_settings.h"
 #include "bootstrap/wiring.h"
 
 namespace hvd {
@@ -16,10 +17,11 @@ namespace hvd {
 struct KeptMeeting;
 
 struct BootstrapOptions {
-  /// Until when the ranks wait for each other; unset: HVD_START_TIMEOUT_SECONDS (120 s) from now.
+  /// Until when the ranks wait for each other; unset: settings.start_timeout from now.
   std::optional<Deadline> deadline = std::nullopt;
   /// Bytes of NodeGroup::memory for a node of `local_size` ranks; the same on every rank.
   std::function<std::size_t(int local_size)> memory_bytes = [](int) { return std::size_t{0}; };
+  MeetingSettings settings = {};
   std::size_t arena_bytes = 0;  ///< Of each rank's NodeGroup::arena; the same on every rank.
   /// What this rank has of MPI, as the MPI plane writes it; every rank learns it (PeerInfo::mpi).
   std::string mpi = {};

@@ -17,9 +17,9 @@ Result<Rendezvous> meet_again(const KeptMeeting& kept, Deadline deadline) {
   return rendezvous;
 }
 
-Status serve_kept(KeptMeeting& kept, const Environment& environment, Deadline deadline) {
+Status serve_kept(KeptMeeting& kept, const std::string& interfaces, Deadline deadline) {
   HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
-  kept.ticket = ticket_of(rendezvous, environment);
+  kept.ticket = ticket_of(rendezvous, interfaces);
   kept.server = std::move(rendezvous.server);
   return Status::ok();
 }

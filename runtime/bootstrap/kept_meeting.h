@@ -33,6 +33,7 @@ struct KeptMeeting {
 Result<Rendezvous> meet_again(const KeptMeeting& kept, Deadline deadline);
 
 /// Rank 0's half of a meeting that is kept: serves the store as long as `kept` lives.
-Status serve_kept(KeptMeeting& kept, const Environment& environment, Deadline deadline);
+/// `interfaces`: see ticket_of().
+Status serve_kept(KeptMeeting& kept, const std::string& interfaces, Deadline deadline);
 
 }  // namespace hvd

@@ -31,14 +31,15 @@ Result<MethodOffer> meet_by_named_file(const MethodInput& input, std::string how
   if (!mark.empty()) place.launcher = launcher_process(mark);
   const auto name = name_job(input.environment, input.identity, place);
   if (!name.is_ok()) return decline(name.status().message());
-  const auto folder = rendezvous_folder(input.environment);
+  const auto folder = rendezvous_folder(input.settings.rendezvous_dir, input.environment);
   if (!folder.is_ok()) return decline(folder.status().message());
   MethodOffer offer;
   HVD_TRY_ASSIGN(offer.rendezvous, meet_by_file({.folder = folder.value(),
                                                  .name = name.value(),
                                                  .rank = input.identity.rank,
-                                                 .place = std::move(place)},
-                                                input.environment, input.deadline));
+                                                 .place = std::move(place),
+                                                 .interfaces = input.settings.first_interfaces},
+                                                input.deadline));
   offer.how = std::move(how);
   return offer;
 }

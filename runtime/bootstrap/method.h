@@ -10,6 +10,7 @@
 #include "base/environment.h"
 #include "base/result.h"
 #include "bootstrap/kept_meeting.h"
+#include "bootstrap/meeting_settings.h"
 #include "bootstrap/rendezvous.h"
 #include "topology/identity.h"
 
@@ -17,6 +18,7 @@ namespace hvd {
 
 struct MethodInput {
   const Environment& environment;
+  const MeetingSettings& settings;
   const Identity& identity;
   Deadline deadline;
   KeptMeeting& kept;  ///< Of this process, over all its starts.

@@ -133,7 +133,9 @@ Status exchange(const Session& session, const pmix_proc_t& me, const MethodInput
   HVD_TRY_ASSIGN(const pmix_value_t* size, session.get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE));
   KeptMeeting& kept = input.kept;
   if (me.rank == 0) {
-    if (kept.server == nullptr) HVD_TRY(serve_kept(kept, input.environment, input.deadline));
+    if (kept.server == nullptr) {
+      HVD_TRY(serve_kept(kept, input.settings.first_interfaces, input.deadline));
+    }
     HVD_TRY(session.put(format_ticket(*kept.ticket)));
   }
   HVD_TRY(session.fence(input.deadline));

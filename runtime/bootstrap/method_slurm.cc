@@ -15,7 +15,7 @@ Result<MethodOffer> meet_by_slurm(const MethodInput& input) {
   // MPI in this process speaks PMI-2 over the same descriptor, which serves one client only.
   // A PMI_FD that srun --mpi=none passed on is a number of another step, not a descriptor.
   if (input.environment.has("PMI_FD") && is_started_by(input.identity, "PMI") && !mpi_is_loaded()) {
-    HVD_TRY(meet_by_pmi2(input.kept, input.environment, input.identity.rank, input.deadline));
+    HVD_TRY(meet_by_pmi2(input));
     HVD_TRY_ASSIGN(offer.rendezvous, meet_again(input.kept, input.deadline));
     offer.how = "slurm (PMI-2)";
     input.kept.how = offer.how;

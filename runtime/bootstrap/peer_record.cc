@@ -10,7 +10,6 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/rounding.h"
-#include "base/settings.h"
 #include "bootstrap/job_name.h"
 #include "bootstrap/local_host.h"
 #include "topology/launch_env.h"
@@ -27,8 +26,7 @@ auto ranks_on(const std::string& host, const std::vector<PeerRecord>& records) {
 
 constexpr int kMostSockets = 16;
 
-Result<std::vector<Interface>> usable_interfaces(const Environment& environment) {
-  const std::string wanted = read_text(environment, launch_env::kInterface);
+Result<std::vector<Interface>> usable_interfaces(const std::string& wanted) {
   HVD_TRY_ASSIGN(InterfaceChoice choice, choose_interfaces(interfaces_of_host(), wanted));
   std::string names;
   for (const Interface& interface : choice.usable) {
@@ -99,7 +97,8 @@ Result<PeerRecord> decode_record(std::string_view bytes) {
   return record;
 }
 
-Result<PeerRecord> describe_myself(const Environment& environment) {
+Result<PeerRecord> describe_myself(const MeetingSettings& settings,
+                                   const Environment& environment) {
   PeerRecord record;
   record.version = HVD_VERSION;
   record.host = local_host_name();
@@ -107,16 +106,12 @@ Result<PeerRecord> describe_myself(const Environment& environment) {
   HVD_TRY_ASSIGN(const auto virtual_node,
                  environment.get_int(launch_env::kVirtualNode, 0, 1 << 20));
   record.virtual_node = static_cast<int>(virtual_node.value_or(-1));
-  HVD_TRY_ASSIGN(record.interfaces, usable_interfaces(environment));
-  HVD_TRY_ASSIGN(const auto sockets, read_number(environment, launch_env::kTcpSockets));
-  record.sockets = static_cast<int>(sockets.value_or(0));
+  HVD_TRY_ASSIGN(record.interfaces, usable_interfaces(settings.interfaces));
+  record.sockets = settings.sockets;
   record.pid = ::getpid();
   record.usable_cpus = usable_cpus();
-  record.backend = read_text(environment, launch_env::kBackend);
-  HVD_TRY_ASSIGN(const bool shares_gpu, read_switch(environment, launch_env::kShareGpu));
-  if (!shares_gpu) {
-    record.gpu = environment.get(launch_env::kGpuId).value_or("");
-  }
+  record.backend = settings.backend;
+  if (!settings.shares_gpu) record.gpu = environment.get(launch_env::kGpuId).value_or("");
   return record;
 }
 

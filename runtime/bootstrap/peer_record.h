@@ -8,6 +8,7 @@
 
 #include "base/environment.h"
 #include "base/result.h"
+#include "bootstrap/meeting_settings.h"
 #include "transport/interfaces.h"
 #include "transport/socket_address.h"
 
@@ -37,7 +38,7 @@ struct PeerRecord {
 std::string encode(const PeerRecord& record);
 Result<PeerRecord> decode_record(std::string_view bytes);
 /// Everything but the sockets' names.
-Result<PeerRecord> describe_myself(const Environment& environment);
+Result<PeerRecord> describe_myself(const MeetingSettings& settings, const Environment& environment);
 
 /// Where `mine` reaches the TCP port `port` of `other`, most likely first; over which of several
 /// equal NICs depends on `rail`.

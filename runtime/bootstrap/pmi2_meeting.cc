@@ -28,18 +28,22 @@ Result<Pmi2Client> open_client(const Environment& environment, int rank, Deadlin
 
 }  // namespace
 
-Status meet_by_pmi2(KeptMeeting& kept, const Environment& environment, int rank,
-                    Deadline deadline) {
+Status meet_by_pmi2(const MethodInput& input) {
+  KeptMeeting& kept = input.kept;
+  const int rank = input.identity.rank;
+  const Deadline deadline = input.deadline;
   HVD_TRY(kept.failure);
   if (kept.pmi2 == nullptr) {
-    auto client = open_client(environment, rank, deadline);
+    auto client = open_client(input.environment, rank, deadline);
     if (!client.is_ok()) {
       kept.failure = client.status();
       return client.status();
     }
     kept.pmi2 = std::make_unique<Pmi2Client>(std::move(client).value());
   }
-  if (rank == 0 && kept.server == nullptr) HVD_TRY(serve_kept(kept, environment, deadline));
+  if (rank == 0 && kept.server == nullptr) {
+    HVD_TRY(serve_kept(kept, input.settings.first_interfaces, deadline));
+  }
   if (rank == 0 && !kept.has_put) {
     HVD_TRY(kept.pmi2->put(kPmi2Key, format_ticket(*kept.ticket), deadline));
     kept.has_put = true;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/deadline.h"
-#include "base/environment.h"
 #include "base/status.h"
-#include "bootstrap/kept_meeting.h"
+#include "bootstrap/method.h"
 
 namespace hvd {
 
 /// Rank 0 serves a store and puts its ticket in the PMI-2 key-value space; the others learn it
-/// there. What is done stays in `kept`: after a timeout the next call goes on with it.
-Status meet_by_pmi2(KeptMeeting& kept, const Environment& environment, int rank, Deadline deadline);
+/// there. What is done stays in `input.kept`: after a timeout the next call goes on with it.
+Status meet_by_pmi2(const MethodInput& input);
 
 }  // namespace hvd

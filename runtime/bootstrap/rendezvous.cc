@@ -130,11 +130,9 @@ Result<Rendezvous> serve_rendezvous(Deadline deadline) {
   return rendezvous;
 }
 
-Ticket ticket_of(const Rendezvous& rendezvous, const Environment& environment) {
-  auto first = environment.get(launch_env::kBootstrapInterface);
-  if (!first) first = environment.get(launch_env::kInterface);
+Ticket ticket_of(const Rendezvous& rendezvous, const std::string& interfaces) {
   return {.host = local_host_name(),
-          .addresses = rendezvous.server->addresses(first.value_or("")),
+          .addresses = rendezvous.server->addresses(interfaces),
           .key = rendezvous.key.to_hex(),
           .nonce = random_hex(8),
           .machine = machine_key()};
@@ -172,12 +170,11 @@ Result<Rendezvous> join_checked(const Ticket& ticket, const FileMeeting& meeting
 
 }  // namespace
 
-Result<Rendezvous> meet_by_file(const FileMeeting& meeting, const Environment& environment,
-                                Deadline deadline) {
+Result<Rendezvous> meet_by_file(const FileMeeting& meeting, Deadline deadline) {
   const std::string path = meeting.path();
   if (meeting.rank == 0) {
     HVD_TRY_ASSIGN(Rendezvous rendezvous, serve_rendezvous(deadline));
-    HVD_TRY(write_private_file(path, format_ticket(ticket_of(rendezvous, environment))));
+    HVD_TRY(write_private_file(path, format_ticket(ticket_of(rendezvous, meeting.interfaces))));
     rendezvous.file = std::make_unique<std::string>(path);
     return rendezvous;
   }
@@ -202,11 +199,9 @@ Result<Rendezvous> meet_by_file(const FileMeeting& meeting, const Environment& e
   }
 }
 
-Result<std::string> rendezvous_folder(const Environment& environment) {
-  std::string folder;
-  if (const auto chosen = environment.get(launch_env::kRendezvousDir)) {
-    folder = *chosen;
-  } else {
+Result<std::string> rendezvous_folder(const std::string& asked, const Environment& environment) {
+  std::string folder = asked;
+  if (folder.empty()) {
     HVD_TRY_ASSIGN(const std::string home, home_folder(environment));
     folder = home + "/.cache/hvd";
   }

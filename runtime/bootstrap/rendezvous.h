@@ -51,8 +51,8 @@ Result<Rendezvous> serve_rendezvous(Deadline deadline);
 /// A connection of the process that serves the store.
 Result<std::unique_ptr<TcpStore>> connect_to_own(const TcpStoreServer& server, const JobKey& key,
                                                  Deadline deadline);
-/// The addresses come in the order that HVD_BOOTSTRAP_INTERFACE, else HVD_INTERFACE, asks for.
-Ticket ticket_of(const Rendezvous& rendezvous, const Environment& environment);
+/// The addresses of the interfaces in this list, comma-separated, come first.
+Ticket ticket_of(const Rendezvous& rendezvous, const std::string& interfaces);
 /// The other ranks' half. One attempt: a server that is not there makes the ticket stale.
 Result<Rendezvous> join_rendezvous(const Ticket& ticket, Deadline deadline);
 
@@ -61,7 +61,8 @@ struct FileMeeting {
   std::string folder;
   JobName name;
   int rank = 0;
-  ProcessPlace place = {};  ///< Of this rank.
+  ProcessPlace place = {};      ///< Of this rank.
+  std::string interfaces = {};  ///< Of rank 0, to try first: see ticket_of().
 
   std::string path() const { return folder + "/" + name.file(); }
 };
@@ -73,12 +74,11 @@ Status check_ticket(const Ticket& ticket, const FileMeeting& meeting);
 /// Meets by a file that rank 0 writes and the others poll for. A file whose server refuses or does
 /// not answer is left from an earlier run, and is read again until the deadline. So is one that
 /// check_ticket() refuses; the error says so.
-Result<Rendezvous> meet_by_file(const FileMeeting& meeting, const Environment& environment,
-                                Deadline deadline);
+Result<Rendezvous> meet_by_file(const FileMeeting& meeting, Deadline deadline);
 
-/// `$HVD_RENDEZVOUS_DIR` or `~/.cache/hvd`, created (mode 0700) where missing. kInvalidArgument
-/// or kSystem where there is no such folder and none can be made.
-Result<std::string> rendezvous_folder(const Environment& environment);
+/// `asked` (HVD_RENDEZVOUS_DIR), or `~/.cache/hvd` where that is empty; created (mode 0700) where
+/// missing. kInvalidArgument or kSystem where there is no such folder and none can be made.
+Result<std::string> rendezvous_folder(const std::string& asked, const Environment& environment);
 /// `name` as a file name: everything but letters, digits, '.', '_' and '-' becomes '_'.
 std::string safe_file_name(std::string_view name);
 

@@ -9,7 +9,9 @@
 
 #include "backends/mpi/mpi_library.h"
 #include "backends/nccl/nccl_backend.h"
+#include "base/environment.h"
 #include "base/format.h"
+#include "base/read_setting.h"
 #include "c/backend_table.h"
 #include "device/gpu_build.h"
 
@@ -75,7 +77,7 @@ std::string plugin_part(std::string_view name, MpiAbi abi) {
 }
 
 std::string gpu_parts(const Environment& environment) {
-  const GpuPart driver = describe_gpu_driver(environment);
+  const GpuPart driver = describe_gpu_driver(GpuDriverSettings::from(environment));
   const GpuPart kernels = describe_gpu_kernels();
   const std::array parts{Part{driver.name, driver.is_there, driver.reason},
                          Part{kernels.name, kernels.is_there, kernels.reason}};
@@ -98,7 +100,7 @@ std::string build_info() {
                  has_mpi ? "loaded at run time where MPI is chosen"
                          : "no plugin lies beside libhvd: libopenmpi-dev or libmpich-dev"};
   const Environment environment = Environment::of_process();
-  const NcclBuild nccl = describe_nccl_build(environment);
+  const NcclBuild nccl = describe_nccl_build(read_text(environment, "HVD_NCCL_LIBRARY"));
   std::vector<Part> backends;
   for (const BackendEntry& entry : backend_table()) {
     const bool is_nccl = entry.name == kNcclBackend.name;

@@ -52,9 +52,9 @@ Status submit(const hvd_request& given, hvd_handle* handle) {
 
 hvd_status hvd_init(const hvd_init_options* options) noexcept {
   return guarded([&]() -> Status {
-    HVD_TRY_ASSIGN(const auto settings,
-                   hvd::settings_from(hvd::Environment::of_process(), options));
-    return Process::instance().start(settings);
+    const hvd::Environment environment = hvd::Environment::of_process();
+    HVD_TRY_ASSIGN(const auto settings, hvd::settings_from(environment, options));
+    return Process::instance().start(environment, settings);
   });
 }
 

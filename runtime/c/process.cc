@@ -149,19 +149,19 @@ Process::Process() : state_(new State()) {
   ::on_exit(at_exit, nullptr);
 }
 
-Status Process::start(const Settings& settings) {
+Status Process::start(const Environment& environment, const Settings& settings) {
   if (state_->forked.load()) return forked_child();
   Lock changing(state_->changing);
   if (is_running()) return Status::ok();
 
   const auto table = backend_table();
   BootstrapOptions options;
-  options.deadline = Deadline::after(settings.start_timeout);
+  options.deadline = Deadline::after(settings.meeting.start_timeout);
   options.memory_bytes = [table](int local_size) { return node_memory_bytes(table, local_size); };
+  options.settings = settings.meeting;
   options.arena_bytes = settings.arena_bytes;
   options.kept = &state_->meeting;
-  const Environment environment = Environment::of_process();
-  MpiProbe probe = probe_mpi(environment, settings.engine.backend);
+  MpiProbe probe = probe_mpi(environment, settings.engine.backend, settings.mpi_library);
   options.mpi = encode(probe.facts);
   HVD_TRY_ASSIGN(Wiring wiring, bootstrap(environment, options));
   if (wiring.rank == 0 && !settings.notice.empty()) {
@@ -169,7 +169,7 @@ Status Process::start(const Settings& settings) {
   }
   HVD_TRY_ASSIGN(const MpiPlane mpi, open_mpi_plane(std::move(probe), wiring, *options.deadline));
   if (state_->gpus == nullptr) {
-    state_->gpus = std::make_unique<ProcessGpus>(find_gpus(environment));
+    state_->gpus = std::make_unique<ProcessGpus>(find_gpus(settings.engine.gpu_driver));
   }
   EngineOptions engine_options = settings.engine;
   engine_options.gpus = state_->gpus.get();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/deadline.h"
+#include "base/environment.h"
 #include "base/result.h"
 #include "c/settings.h"
 #include "engine/engine.h"
@@ -20,7 +21,7 @@ class Process {
   static Process& instance();
 
   /// Wires the job and starts the engine. Already running: ok.
-  Status start(const Settings& settings);
+  Status start(const Environment& environment, const Settings& settings);
   /// Stops the engine; none: ok.
   Status stop(Deadline deadline);
   /// Tells the other ranks that this one ends because of `cause`; no engine: nothing.

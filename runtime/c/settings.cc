@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/settings.h"
-#include "topology/launch_env.h"
+#include "base/read_setting.h"
+#include "topology/identity.h"
 
 namespace hvd {
 
@@ -52,8 +52,8 @@ Result<milliseconds> checked_seconds(std::string_view field, double seconds) {
 
 /// When a stall ends the job. As in Horovod, one that is not even reported does not.
 Status read_stall_shutdown(const Environment& environment, Settings& settings) {
-  HVD_TRY_ASSIGN(const auto found, read_number(environment, "HVD_STALL_SHUTDOWN_TIME_SECONDS"));
-  const std::chrono::seconds shutdown(found.value_or(0));
+  HVD_TRY_ASSIGN(const std::chrono::seconds shutdown,
+                 read_seconds(environment, "HVD_STALL_SHUTDOWN_TIME_SECONDS"));
   const milliseconds warning = settings.engine.stall_warning;
   if (shutdown.count() == 0 || warning.count() == 0) return Status::ok();
   if (shutdown >= warning) {
@@ -82,50 +82,58 @@ Result<std::vector<std::vector<int>>> process_sets_of(const hvd_init_options& op
   return sets;
 }
 
+/// All of libhvd, as the environment has them.
+Result<Settings> read_settings(const Environment& environment) {
+  Settings settings;
+  HVD_TRY_ASSIGN(settings.meeting, MeetingSettings::from(environment));
+  settings.mpi_library = read_text(environment, "HVD_MPI_LIBRARY");
+  HVD_TRY_ASSIGN(settings.arena_bytes, read_bytes(environment, "HVD_ARENA_BYTES"));
+
+  EngineOptions& engine = settings.engine;
+  engine.backend = settings.meeting.backend;
+  HVD_TRY_ASSIGN(engine.nccl, NcclSettings::from(environment));
+  engine.gpu_driver = GpuDriverSettings::from(environment);
+  HVD_TRY_ASSIGN(engine.timeline, timeline_of(environment));
+  HVD_TRY_ASSIGN(engine.fusion_bytes, read_bytes(environment, "HVD_FUSION_THRESHOLD"));
+  HVD_TRY_ASSIGN(engine.stall_warning, read_seconds(environment, "HVD_STALL_CHECK_TIME_SECONDS"));
+  HVD_TRY_ASSIGN(engine.link_timeout, read_seconds(environment, "HVD_LINK_TIMEOUT_SECONDS"));
+  HVD_TRY_ASSIGN(engine.silence_timeout, read_seconds(environment, "HVD_SILENCE_TIMEOUT_SECONDS"));
+  return settings;
+}
+
+/// What hvd_init() was given comes before.
+Status take_options(const hvd_init_options& options, Settings& settings) {
+  if (options.fusion_bytes != 0) settings.engine.fusion_bytes = options.fusion_bytes;
+  HVD_TRY_ASSIGN(const milliseconds stall,
+                 checked_seconds("stall_check_seconds", options.stall_check_seconds));
+  if (stall.count() != 0) settings.engine.stall_warning = std::max(stall, milliseconds(0));
+  HVD_TRY_ASSIGN(const milliseconds start,
+                 checked_seconds("start_timeout_seconds", options.start_timeout_seconds));
+  if (start.count() < 0) {
+    return error(Code::kInvalidArgument, "hvd_init: start_timeout_seconds is {}, below 0",
+                 options.start_timeout_seconds);
+  }
+  if (start.count() != 0) settings.meeting.start_timeout = start;
+  HVD_TRY_ASSIGN(settings.process_sets, process_sets_of(options));
+  return Status::ok();
+}
+
+/// "rank 3", where a launcher has told who this process is.
+Status name_rank(const Status& failure, const Environment& environment) {
+  const auto identity = derive_identity(environment);
+  if (!identity.is_ok() || !identity.value()) return failure;
+  return failure.with_context(format_text("rank {}", identity.value()->rank));
+}
+
 }  // namespace
 
 Result<Settings> settings_from(const Environment& environment, const hvd_init_options* given) {
   HVD_TRY_ASSIGN(const hvd_init_options options, known_fields(given));
-  Settings settings;
-
-  HVD_TRY_ASSIGN(const auto fusion, read_number(environment, "HVD_FUSION_THRESHOLD"));
-  if (fusion) settings.engine.fusion_bytes = static_cast<std::size_t>(*fusion);
-  if (options.fusion_bytes != 0) settings.engine.fusion_bytes = options.fusion_bytes;
-  settings.engine.backend = read_text(environment, launch_env::kBackend);
-  settings.engine.environment = environment;
-  // Of the GPU plane, which reads them when it begins: a word in place of a number must not keep
-  // one rank from it.
-  for (const char* name : {"HVD_SHARE_GPU", "HVD_NCCL_REGISTER", "HVD_GPU_GRAPHS"}) {
-    HVD_TRY(read_switch(environment, name).status());
-  }
-  HVD_TRY_ASSIGN(settings.engine.timeline, timeline_of(environment));
-
-  HVD_TRY_ASSIGN(const auto stall, read_number(environment, "HVD_STALL_CHECK_TIME_SECONDS"));
-  if (stall) settings.engine.stall_warning = std::chrono::seconds(*stall);
-  HVD_TRY_ASSIGN(const milliseconds stall_option,
-                 checked_seconds("stall_check_seconds", options.stall_check_seconds));
-  if (stall_option.count() != 0) {
-    settings.engine.stall_warning = std::max(stall_option, milliseconds(0));
-  }
-  HVD_TRY(read_stall_shutdown(environment, settings));
-  HVD_TRY_ASSIGN(const auto link, read_number(environment, "HVD_LINK_TIMEOUT_SECONDS"));
-  if (link) settings.engine.link_timeout = std::chrono::seconds(*link);
-  HVD_TRY_ASSIGN(const auto silence, read_number(environment, "HVD_SILENCE_TIMEOUT_SECONDS"));
-  if (silence) settings.engine.silence_timeout = std::chrono::seconds(*silence);
-
-  HVD_TRY_ASSIGN(const auto arena, read_number(environment, "HVD_ARENA_BYTES"));
-  if (arena) settings.arena_bytes = static_cast<std::size_t>(*arena);
-
-  HVD_TRY_ASSIGN(const auto start, read_number(environment, launch_env::kStartTimeout));
-  if (start) settings.start_timeout = std::chrono::seconds(*start);
-  HVD_TRY_ASSIGN(const milliseconds start_option,
-                 checked_seconds("start_timeout_seconds", options.start_timeout_seconds));
-  if (start_option.count() < 0) {
-    return error(Code::kInvalidArgument, "hvd_init: start_timeout_seconds is {}, below 0",
-                 options.start_timeout_seconds);
-  }
-  if (start_option.count() != 0) settings.start_timeout = start_option;
-  HVD_TRY_ASSIGN(settings.process_sets, process_sets_of(options));
+  auto settings = read_settings(environment);
+  if (!settings.is_ok()) return name_rank(settings.status(), environment);
+  HVD_TRY(take_options(options, settings.value()));
+  const Status stall = read_stall_shutdown(environment, settings.value());
+  if (!stall.is_ok()) return name_rank(stall, environment);
   return settings;
 }
 

@@ -8,6 +8,7 @@
 #include "base/deadline.h"
 #include "base/environment.h"
 #include "base/result.h"
+#include "bootstrap/meeting_settings.h"
 #include "engine/engine.h"
 #include "hvd/hvd.h"
 
@@ -16,7 +17,8 @@ namespace hvd {
 /// What hvd_init() was asked for, by its argument, else by the environment, else by default.
 struct Settings {
   EngineOptions engine;
-  std::chrono::milliseconds start_timeout{120'000};
+  MeetingSettings meeting;
+  std::string mpi_library;                          ///< HVD_MPI_LIBRARY; empty: one is found.
   std::size_t arena_bytes = std::size_t{32} << 30;  ///< HVD_ARENA_BYTES: addresses, not memory.
   std::vector<std::vector<int>> process_sets;       ///< To begin with, beside that of all ranks.
   std::string notice;  ///< What rank 0 tells the user about them; empty: nothing.

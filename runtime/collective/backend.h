@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/environment.h"
 #include "base/result.h"
 #include "collective/batch.h"
 #include "collective/communicator.h"
+#include "collective/nccl_settings.h"
 #include "device/gpu.h"
 #include "transport/doorbell.h"
 #include "transport/link.h"
@@ -120,8 +120,7 @@ struct BackendContext {
   std::function<Result<std::unique_ptr<Task>>(Batch)> start_on_host = {};
   /// What is under way for so long is reported; 0: never.
   std::chrono::milliseconds stall_warning{0};
-  /// What chooses libraries and switches of the backend: settings, and variables of its library.
-  Environment environment = {};
+  NcclSettings nccl = {};  ///< For that backend.
 };
 
 /// One line of the backend table (c/backend_table.cc).

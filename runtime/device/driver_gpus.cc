@@ -15,7 +15,7 @@ namespace {
 
 class DriverGpus final : public Gpus {
  public:
-  explicit DriverGpus(const Environment& environment) : environment_(environment) {}
+  explicit DriverGpus(GpuDriverSettings settings) : settings_(std::move(settings)) {}
 
   Result<Gpu*> open(Device device) override {
     if (device.kind != vendor::kDeviceKind) {
@@ -49,7 +49,7 @@ class DriverGpus final : public Gpus {
 
  private:
   Status start() HVD_REQUIRES(mutex_) {
-    HVD_TRY_ASSIGN(driver_, DriverLibrary::load(environment_));
+    HVD_TRY_ASSIGN(driver_, DriverLibrary::load(settings_));
     int count = 0;
     Status status = driver_->run(driver_->functions().initialise, 0U);
     if (status.is_ok()) status = driver_->run(driver_->functions().device_count, &count);
@@ -65,11 +65,10 @@ class DriverGpus final : public Gpus {
 
   /// " (CUDA_VISIBLE_DEVICES=0,1)", where it is set.
   std::string visible() const {
-    const auto value = environment_.get(vendor::kVisibleVariable);
-    return value ? format_text(" ({}={})", vendor::kVisibleVariable, *value) : "";
+    return settings_.visible.empty() ? "" : format_text(" ({})", settings_.visible);
   }
 
-  const Environment environment_;
+  const GpuDriverSettings settings_;
   Mutex mutex_;
   bool tried_ HVD_GUARDED_BY(mutex_) = false;
   Status start_ HVD_GUARDED_BY(mutex_);
@@ -81,8 +80,8 @@ class DriverGpus final : public Gpus {
 
 DeviceKind gpu_kind_of_build() { return vendor::kDeviceKind; }
 
-std::unique_ptr<Gpus> find_gpus(const Environment& environment) {
-  return std::make_unique<DriverGpus>(environment);
+std::unique_ptr<Gpus> find_gpus(GpuDriverSettings settings) {
+  return std::make_unique<DriverGpus>(std::move(settings));
 }
 
 }  // namespace hvd

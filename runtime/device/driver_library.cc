@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/read_setting.h"
+
 namespace hvd {
 
 namespace {
@@ -35,8 +37,16 @@ Opened open_first(std::span<const std::string> names) {
 
 }  // namespace
 
-Result<std::unique_ptr<DriverLibrary>> DriverLibrary::load(const Environment& environment) {
-  const std::string named = environment.get(vendor::kDriverVariable).value_or("");
+GpuDriverSettings GpuDriverSettings::from(const Environment& environment) {
+  GpuDriverSettings settings{.library = read_text(environment, vendor::kDriverVariable)};
+  if (const auto visible = environment.get(vendor::kVisibleVariable)) {
+    settings.visible = format_text("{}={}", vendor::kVisibleVariable, *visible);
+  }
+  return settings;
+}
+
+Result<std::unique_ptr<DriverLibrary>> DriverLibrary::load(const GpuDriverSettings& settings) {
+  const std::string& named = settings.library;
   std::vector<std::string> names(vendor::kDriverLibraries.begin(), vendor::kDriverLibraries.end());
   if (!named.empty()) names = {named};
   const Opened opened = open_first(names);

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/environment.h"
 #include "base/result.h"
+#include "device/gpu_driver_settings.h"
 #include "gpu_vendor.h"
 
 namespace hvd {
@@ -35,7 +35,7 @@ class DriverLibrary {
  public:
   /// That of HVD_CUDA_LIBRARY, else libcuda.so.1 (ROCm: HVD_HIP_LIBRARY, libamdhip64.so). What is
   /// loaded already is taken. kUnsupported: there is none, or a function is missing in it.
-  static Result<std::unique_ptr<DriverLibrary>> load(const Environment& environment);
+  static Result<std::unique_ptr<DriverLibrary>> load(const GpuDriverSettings& settings);
 
   const DriverFunctions& functions() const { return functions_; }
   /// The file that the functions come from.

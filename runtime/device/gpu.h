@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.h"
 #include "base/result.h"
 #include "device/device.h"
+#include "device/gpu_driver_settings.h"
 
 namespace hvd {
 
@@ -160,7 +160,7 @@ class Gpus {
 
 /// The kind of GPU that this build serves: kCuda or kRocm; nothing (kCpu) in a build without.
 DeviceKind gpu_kind_of_build();
-/// HVD_CUDA_LIBRARY names the driver's library where it is not libcuda.so.1. Never null.
-std::unique_ptr<Gpus> find_gpus(const Environment& environment);
+/// Those of this process, whose driver is loaded when the first is asked for. Never null.
+std::unique_ptr<Gpus> find_gpus(GpuDriverSettings settings);
 
 }  // namespace hvd

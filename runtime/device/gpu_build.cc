@@ -23,9 +23,9 @@ std::string gpus_on_node() {
 
 }  // namespace
 
-GpuPart describe_gpu_driver(const Environment& environment) {
+GpuPart describe_gpu_driver(const GpuDriverSettings& settings) {
   const std::string name = format_text("{} driver", vendor::kPlatform);
-  const auto driver = DriverLibrary::load(environment);
+  const auto driver = DriverLibrary::load(settings);
   if (!driver.is_ok()) return {name, false, driver.status().message()};
   const auto version = driver.value()->version();
   if (!version.is_ok()) return {name, false, version.status().message()};

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/environment.h"
+#include "device/gpu_driver_settings.h"
 
 namespace hvd {
 
@@ -16,7 +16,7 @@ struct GpuPart {
 
 /// The driver's library. It is loaded for the answer; no GPU is touched, so that a process may
 /// still fork.
-GpuPart describe_gpu_driver(const Environment& environment);
+GpuPart describe_gpu_driver(const GpuDriverSettings& settings);
 /// The architectures that this build has kernels for.
 GpuPart describe_gpu_kernels();
 

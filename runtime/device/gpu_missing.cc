@@ -20,12 +20,13 @@ class NoGpus final : public Gpus {
 
 }  // namespace
 
-GpuPart describe_gpu_driver(const Environment& /*environment*/) {
+GpuPart describe_gpu_driver(const GpuDriverSettings& /*settings*/) {
   return {"GPU driver", false, kReason};
 }
 GpuPart describe_gpu_kernels() { return {"GPU kernels", false, kReason}; }
 
 DeviceKind gpu_kind_of_build() { return DeviceKind::kCpu; }
-std::unique_ptr<Gpus> find_gpus(const Environment&) { return std::make_unique<NoGpus>(); }
+std::unique_ptr<Gpus> find_gpus(GpuDriverSettings) { return std::make_unique<NoGpus>(); }
+GpuDriverSettings GpuDriverSettings::from(const Environment&) { return {}; }
 
 }  // namespace hvd

@@ -14,7 +14,7 @@ std::string_view promise(bool reproducible) {
 /// The GPUs that this build would serve, where the engine and this node have any: who trains on a
 /// laptop without them need not read of them.
 Device gpu_of(const EngineOptions& options) {
-  const bool is_any = options.gpus != nullptr && describe_gpu_driver(options.environment).is_there;
+  const bool is_any = options.gpus != nullptr && describe_gpu_driver(options.gpu_driver).is_there;
   return {is_any ? gpu_kind_of_build() : DeviceKind::kCpu, 0};
 }
 

@@ -7,8 +7,9 @@
 #include <functional>
 #include <string>
 
-#include "base/environment.h"
+#include "collective/nccl_settings.h"
 #include "device/gpu.h"
+#include "device/gpu_driver_settings.h"
 #include "engine/timeline/timeline_options.h"
 
 namespace hvd {
@@ -28,10 +29,11 @@ struct EngineOptions {
   int spin = -1;  ///< Polls before yielding; -1: from the CPUs.
   /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
   std::function<void(int)> on_loss;
-  std::string backend;           ///< HVD_BACKEND: use this backend only; empty: the first that can.
-  TimelineOptions timeline;      ///< HVD_TIMELINE: on from the start; without a path: off.
-  Environment environment = {};  ///< What the libraries of backends are chosen by.
-  Gpus* gpus = nullptr;          ///< For tensors of GPU memory; null: they are refused.
+  std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.
+  TimelineOptions timeline;  ///< HVD_TIMELINE: on from the start; without a path: off.
+  NcclSettings nccl = {};    ///< For the backend of that name.
+  GpuDriverSettings gpu_driver = {};  ///< That of `gpus`, for what describe() says.
+  Gpus* gpus = nullptr;               ///< For tensors of GPU memory; null: they are refused.
   /// A process that starts another engine gives it other handles, so that the old are unknown.
   std::uint64_t first_handle = 1;
 };

@@ -5,9 +5,6 @@
 #include <array>
 #include <cctype>
 
-#include "base/settings.h"
-#include "topology/launch_env.h"
-
 namespace hvd {
 namespace {
 
@@ -145,14 +142,13 @@ Result<VisibleGpus> visible_gpus(const Environment& environment, int gpus_on_nod
   return gpus;
 }
 
-Result<std::optional<int>> choose_gpu(const Environment& environment, const VisibleGpus& gpus,
-                                      int local_rank, int local_size) {
+Result<std::optional<int>> choose_gpu(const VisibleGpus& gpus, bool shares_gpu, int local_rank,
+                                      int local_size) {
   const int count = static_cast<int>(gpus.entries.size());
   if (count == 0) return std::optional<int>();
   if (gpus.is_private) return std::optional<int>(0);
   if (local_size <= count) return std::optional<int>(local_rank);
-  HVD_TRY_ASSIGN(const bool shares, read_switch(environment, launch_env::kShareGpu));
-  if (shares) return std::optional<int>(local_rank % count);
+  if (shares_gpu) return std::optional<int>(local_rank % count);
   const std::string where =
       gpus.variable.empty() ? "on the node" : format_text("in {}", gpus.variable);
   return error(

@@ -46,8 +46,8 @@ Result<VisibleGpus> visible_gpus(const Environment& environment, int gpus_on_nod
 
 /// The entry of the visible list that the local rank uses: the local_rank-th (never the number
 /// local_rank), the first of a private list; nothing where there is no GPU. More ranks than GPUs is
-/// kInvalidArgument with the remedy, unless HVD_SHARE_GPU=1.
-Result<std::optional<int>> choose_gpu(const Environment& environment, const VisibleGpus& gpus,
-                                      int local_rank, int local_size);
+/// kInvalidArgument with the remedy, unless `shares_gpu` (HVD_SHARE_GPU).
+Result<std::optional<int>> choose_gpu(const VisibleGpus& gpus, bool shares_gpu, int local_rank,
+                                      int local_size);
 
 }  // namespace hvd

@@ -166,7 +166,7 @@ void measure_list(Gpu& gpu, StreamHandle stream, const Settings& settings,
 }
 
 int run(const Settings& settings) {
-  const auto gpus = find_gpus(Environment::of_process());
+  const auto gpus = find_gpus(GpuDriverSettings::from(Environment::of_process()));
   const auto found = gpus->open({gpu_kind_of_build(), 0});
   if (!found.is_ok()) {
     print(format_text("skipped: {}\n", found.status().message()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bootstraps from its environment and prints what it became, one line per rank.
 #include <cstdio>
+#include <utility>
 
 #include "base/environment.h"
 #include "bootstrap/bootstrap.h"
@@ -8,9 +9,15 @@
 int main() {
   const auto environment = hvd::Environment::of_process();
   const auto begin = hvd::Clock::now();
-  auto result = hvd::bootstrap(environment, {.memory_bytes = [](int local_size) {
-                                 return static_cast<std::size_t>(local_size) << 16;
-                               }});
+  auto settings = hvd::MeetingSettings::from(environment);
+  if (!settings.is_ok()) {
+    std::fprintf(stderr, "%s\n", settings.status().message().c_str());
+    return 1;
+  }
+  auto result = hvd::bootstrap(
+      environment,
+      {.memory_bytes = [](int local_size) { return static_cast<std::size_t>(local_size) << 16; },
+       .settings = std::move(settings).value()});
   if (!result.is_ok()) {
     std::fprintf(stderr, "bootstrap failed (%d): %s\n", static_cast<int>(result.status().code()),
                  result.status().message().c_str());

@@ -28,7 +28,7 @@ void add_tensor(Request& request, const DeviceTensor<float>& tensor) {
 }  // namespace
 
 Gpus& gpus_of_double() {
-  static Gpus* const gpus = find_gpus(Environment::of_process()).release();
+  static Gpus* const gpus = find_gpus(GpuDriverSettings::from(Environment::of_process())).release();
   return *gpus;
 }
 

@@ -10,7 +10,9 @@ namespace hvd {
 EngineOptions World::quick_options() {
   EngineOptions options;
   options.spin = 20;
-  options.environment = Environment::of_process();
+  const Environment environment = Environment::of_process();
+  options.nccl = NcclSettings::from(environment).value();
+  options.gpu_driver = GpuDriverSettings::from(environment);
   return options;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/mpi/mpi_library.h"
-#include "base/settings.h"
 
 #include <dlfcn.h>
 
@@ -78,9 +77,9 @@ Result<std::unique_ptr<MpiLibrary>> MpiLibrary::in_process() {
   return found;
 }
 
-Result<std::unique_ptr<MpiLibrary>> MpiLibrary::open(const Environment& environment) {
+Result<std::unique_ptr<MpiLibrary>> MpiLibrary::open(const Environment& environment,
+                                                     const std::string& given) {
   std::vector<const char*> names = sonames(environment);
-  const std::string given = read_text(environment, "HVD_MPI_LIBRARY");
   if (!given.empty()) names = {given.c_str()};
   std::string tried;
   for (const char* name : names) {

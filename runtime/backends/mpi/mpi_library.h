@@ -23,7 +23,8 @@ class MpiLibrary {
   /// The one that is loaded already, preferably initialised; nothing where there is none.
   static Result<std::unique_ptr<MpiLibrary>> in_process();
   /// Opens one: that of HVD_MPI_LIBRARY, else the launcher's, else the first that is installed.
-  static Result<std::unique_ptr<MpiLibrary>> open(const Environment& environment);
+  static Result<std::unique_ptr<MpiLibrary>> open(const Environment& environment,
+                                                  const std::string& given);
 
   MpiLibrary(const MpiLibrary&) = delete;
   MpiLibrary& operator=(const MpiLibrary&) = delete;

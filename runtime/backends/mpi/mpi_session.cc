@@ -37,7 +37,8 @@ Status look_into(const MpiLibrary& library, bool is_wanted, MpiFacts& facts) {
 
 }  // namespace
 
-MpiProbe probe_mpi(const Environment& environment, std::string_view wanted) {
+MpiProbe probe_mpi(const Environment& environment, std::string_view wanted,
+                   const std::string& library_name) {
   MpiProbe probe;
   probe.facts.is_wanted = wanted == "mpi";
   if (!wanted.empty() && !probe.facts.is_wanted) {
@@ -46,7 +47,7 @@ MpiProbe probe_mpi(const Environment& environment, std::string_view wanted) {
   }
   auto library = MpiLibrary::in_process();
   if (library.is_ok() && library.value() == nullptr && probe.facts.is_wanted) {
-    library = MpiLibrary::open(environment);
+    library = MpiLibrary::open(environment, library_name);
   }
   if (!library.is_ok()) {
     probe.facts.problem = library.status().message();

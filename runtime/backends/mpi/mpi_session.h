@@ -20,8 +20,10 @@ struct MpiProbe {
   std::unique_ptr<MpiLibrary> library;  ///< Null where facts.problem says why.
 };
 
-/// Looks for MPI in this process; opens one only where `wanted` (HVD_BACKEND) is "mpi".
-MpiProbe probe_mpi(const Environment& environment, std::string_view wanted);
+/// Looks for MPI in this process; opens one only where `wanted` (HVD_BACKEND) is "mpi":
+/// `library_name` (HVD_MPI_LIBRARY), else one of the launcher's family.
+MpiProbe probe_mpi(const Environment& environment, std::string_view wanted,
+                   const std::string& library_name);
 
 /// MPI as the plane between nodes: initialised, with a communicator of our own.
 ///

@@ -9,15 +9,13 @@
 #include "backends/nccl/nccl_preparation.h"
 #include "backends/nccl/nccl_session.h"
 #include "backends/nccl/nccl_task.h"
-#include "base/settings.h"
 
 namespace hvd {
 namespace {
 
 class NcclBackend : public Backend {
  public:
-  NcclBackend(const BackendContext& context, NcclSettings settings, Environment environment)
-      : environment_(std::move(environment)), session_(context, std::move(settings)) {}
+  explicit NcclBackend(const BackendContext& context) : session_(context) {}
 
   std::string_view name() const override { return kNcclBackend.name; }
 
@@ -44,7 +42,7 @@ class NcclBackend : public Backend {
   }
 
   Result<std::unique_ptr<Task>> prepare(const Batch& first) override {
-    return prepare_nccl(session_, environment_, first.device);
+    return prepare_nccl(session_, first.device);
   }
 
   Result<std::unique_ptr<Task>> start(Batch batch) override {
@@ -67,7 +65,6 @@ class NcclBackend : public Backend {
   }
 
  private:
-  Environment environment_;
   NcclSession session_;
 };
 
@@ -79,9 +76,7 @@ Result<std::unique_ptr<Backend>> create_nccl(const BackendContext& context) {
     return error(Code::kInternal, "rank {}: nccl has too little shared memory",
                  context.communicator.rank);
   }
-  HVD_TRY_ASSIGN(NcclSettings settings, NcclSettings::from(context.environment));
-  return std::unique_ptr<Backend>(
-      std::make_unique<NcclBackend>(context, std::move(settings), context.environment));
+  return std::unique_ptr<Backend>(std::make_unique<NcclBackend>(context));
 }
 
 }  // namespace
@@ -89,8 +84,7 @@ Result<std::unique_ptr<Backend>> create_nccl(const BackendContext& context) {
 const BackendEntry kNcclBackend = {
     .name = "nccl", .memory_bytes = &LaunchBoard::bytes, .create = &create_nccl, .on_gpu = true};
 
-NcclBuild describe_nccl_build(const Environment& environment) {
-  const std::string wanted = read_text(environment, "HVD_NCCL_LIBRARY");
+NcclBuild describe_nccl_build(const std::string& wanted) {
   const NcclSource source = NcclSource::choose(loaded_nccl_path(), wanted);
   std::string_view unless;
   if (!source.is_loaded && wanted.empty()) unless = ", if it does";

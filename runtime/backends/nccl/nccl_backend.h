@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "base/environment.h"
 #include "collective/backend.h"
 
 namespace hvd {
@@ -18,6 +17,6 @@ struct NcclBuild {
   std::string reason;  ///< Which library would be used and why, or what was missing.
   int version = 0;     ///< nccl_version_here(); 0 where it is not there.
 };
-NcclBuild describe_nccl_build(const Environment& environment);
+NcclBuild describe_nccl_build(const std::string& wanted);
 
 }  // namespace hvd

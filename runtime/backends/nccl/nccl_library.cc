@@ -5,7 +5,6 @@
 #include <link.h>
 
 #include "base/log.h"
-#include "base/settings.h"
 
 namespace hvd {
 namespace {
@@ -114,8 +113,7 @@ std::string nccl_version_text(int version) {
   return format_text("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-Result<NcclLibrary> NcclLibrary::open(const Environment& environment) {
-  const std::string wanted = read_text(environment, "HVD_NCCL_LIBRARY");
+Result<NcclLibrary> NcclLibrary::open(const std::string& wanted) {
   NcclLibrary nccl;
   nccl.source_ = NcclSource::choose(loaded_nccl_path(), wanted);
   void* const library = open_library(nccl.source_);

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "base/environment.h"
 #include "base/result.h"
 #include "nccl_vendor.h"
 
@@ -84,8 +83,9 @@ class NcclLibrary {
   static constexpr int kConnectingWindows = 22900;
   static constexpr int kOldest = 21800;  ///< 2.18: groups and splits of non-blocking communicators.
 
+  /// That of the process, else `wanted`, else the one that is installed.
   /// kUnsupported, with what to do, where there is none or one that is too old.
-  static Result<NcclLibrary> open(const Environment& environment);
+  static Result<NcclLibrary> open(const std::string& wanted);
 
   const NcclCalls& calls() const { return calls_; }
   int version() const { return version_; }

@@ -20,6 +20,6 @@ const BackendEntry kNcclBackend = {.name = "nccl",
                                    .create = &decline,
                                    .on_gpu = true};
 
-NcclBuild describe_nccl_build(const Environment& /*environment*/) { return {false, kReason, 0}; }
+NcclBuild describe_nccl_build(const std::string& /*wanted*/) { return {false, kReason, 0}; }
 
 }  // namespace hvd

@@ -16,9 +16,8 @@ namespace {
 /// NCCL connects thousands of GPUs in less; the other ranks have come already.
 constexpr std::chrono::seconds kConnectTime{180};
 
-Status fill_in(NcclFacts& facts, NcclSession& session, const Environment& environment,
-               Device device) {
-  HVD_TRY(session.open(environment, device));
+Status fill_in(NcclFacts& facts, NcclSession& session, Device device) {
+  HVD_TRY(session.open(device));
   if (const auto kernel = session.gpu().kernel("hvd_copy"); !kernel.is_ok()) {
     return Status(Code::kUnsupported, kernel.status().message());
   }
@@ -119,10 +118,9 @@ class Preparation : public Task {
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> prepare_nccl(NcclSession& session, const Environment& environment,
-                                           Device device) {
+Result<std::unique_ptr<Task>> prepare_nccl(NcclSession& session, Device device) {
   NcclFacts facts;
-  const Status status = fill_in(facts, session, environment, device);
+  const Status status = fill_in(facts, session, device);
   if (!status.is_ok()) {
     put_text(facts.problem, status.message());
     facts.is_failed = status.code() == Code::kUnsupported ? 0 : 1;

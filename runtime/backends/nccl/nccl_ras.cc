@@ -93,11 +93,6 @@ Result<std::string> read_all(int fd, Deadline deadline) {
 
 }  // namespace
 
-std::string ras_address(const Environment& environment) {
-  if (environment.get("NCCL_RAS_ENABLE").value_or("1") == "0") return {};
-  return environment.get("NCCL_RAS_ADDR").value_or("localhost:28028");
-}
-
 Result<std::string> ask_ras(const std::string& address, Deadline deadline) {
   HVD_TRY_ASSIGN(const UniqueFd fd, connect_to_any(address, deadline));
   // It waits for other nodes, at most so many seconds; an answer to each line is in the text.

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/deadline.h"
-#include "base/environment.h"
 #include "base/result.h"
 
 namespace hvd {
@@ -13,8 +12,6 @@ namespace hvd {
 /// NCCL's RAS, which knows the communicators of the whole job and what is wrong with them: a text
 /// protocol on a port of this host. Source: NCCL user guide, Troubleshooting, RAS.
 
-/// NCCL_RAS_ADDR, else localhost:28028; empty where NCCL_RAS_ENABLE=0 switches it off.
-std::string ras_address(const Environment& environment);
 /// What it answers to STATUS. Waits until the deadline: for threads made for it.
 Result<std::string> ask_ras(const std::string& address, Deadline deadline);
 /// The errors and warnings of an answer, at most some lines; empty: there are none.

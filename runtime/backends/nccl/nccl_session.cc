@@ -1,37 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/nccl/nccl_session.h"
 
-#include <cstdlib>
 #include <utility>
 
-#include "backends/nccl/nccl_ras.h"
 #include "base/log.h"
-#include "base/settings.h"
-#include "topology/launch_env.h"
 
 namespace hvd {
-namespace {
-
-/// As NCCL reads a number of its own: "" and what is none are 0. A rank that takes for on what NCCL
-/// takes for off would leave the order of kernels to nobody.
-bool is_on_for_nccl(const Environment& environment, std::string_view name) {
-  return std::strtoll(environment.get(name).value_or("").c_str(), nullptr, 0) != 0;
-}
-
-}  // namespace
-
-Result<NcclSettings> NcclSettings::from(const Environment& environment) {
-  NcclSettings settings;
-  HVD_TRY_ASSIGN(settings.shares_gpu, read_switch(environment, launch_env::kShareGpu));
-  HVD_TRY_ASSIGN(settings.registers, read_switch(environment, "HVD_NCCL_REGISTER"));
-  HVD_TRY_ASSIGN(settings.uses_graphs, read_switch(environment, "HVD_GPU_GRAPHS"));
-  settings.ras = ras_address(environment);
-  settings.wants_order = is_on_for_nccl(environment, "NCCL_LAUNCH_ORDER_IMPLICIT");
-  settings.blocks = is_on_for_nccl(environment, "NCCL_COMM_BLOCKING");
-  settings.host_id = environment.get("NCCL_HOSTID").value_or("");
-  return settings;
-}
-
 NcclSession::~NcclSession() {
   bell_->close();
   if (is_given_up_) begin_abort();
@@ -44,19 +18,19 @@ NcclSession::~NcclSession() {
       communicator.process_set);
 }
 
-Status NcclSession::open(const Environment& environment, Device device) {
+Status NcclSession::open(Device device) {
   if (context_.gpus == nullptr) {
     return error(Code::kUnsupported, "this process serves no GPU");
   }
   // It overrides what a communicator asks for, and calls would wait for other ranks under a lock.
-  if (settings_.blocks) {
+  if (settings().blocks) {
     return error(
         Code::kInvalidArgument,
         "NCCL_COMM_BLOCKING is set, which makes each call of NCCL wait for all ranks: unset "
         "it, or set it to 0");
   }
   HVD_TRY_ASSIGN(gpu_, context_.gpus->open(device));
-  HVD_TRY_ASSIGN(library_, NcclLibrary::open(environment));
+  HVD_TRY_ASSIGN(library_, NcclLibrary::open(settings().library));
   context_.gpus->note_library();
   log(LogLevel::kInfo, "nccl", "{}", library_->describe());
   return Status::ok();
@@ -76,7 +50,7 @@ Status NcclSession::begin(const ncclUniqueId& id) {
   HVD_TRY(current.status());
   HVD_TRY_ASSIGN(holdings_, NcclHoldings::open(*library_, *gpu_,
                                                {.registration = registration(),
-                                                .uses_graphs = settings_.uses_graphs}));
+                                                .uses_graphs = settings().uses_graphs}));
   return communicator().begin(id, context_.communicator.rank, context_.communicator.size);
 }
 
@@ -104,7 +78,7 @@ std::shared_ptr<NcclSession::Arrival> NcclSession::watch(GpuEventPtr event) {
 void NcclSession::report(const StalledBatch& batch) const {
   const Communicator& communicator = context_.communicator;
   if (!should_report(batch, board_, communicator.local_rank)) return;
-  report_stall(describe(batch), settings_.ras);
+  report_stall(describe(batch), settings().ras);
 }
 
 void NcclSession::begin_abort() {

@@ -15,20 +15,6 @@
 
 namespace hvd {
 
-/// What the environment says about the plane.
-struct NcclSettings {
-  bool shares_gpu = false;   ///< HVD_SHARE_GPU=1.
-  bool registers = true;     ///< HVD_NCCL_REGISTER.
-  bool uses_graphs = false;  ///< HVD_GPU_GRAPHS=1.
-  bool wants_order = false;  ///< NCCL_LAUNCH_ORDER_IMPLICIT=1.
-  bool blocks = false;       ///< NCCL_COMM_BLOCKING=1.
-  std::string host_id;       ///< NCCL_HOSTID.
-  std::string ras;           ///< Where NCCL's RAS is; empty: nowhere.
-  NcclPlanOptions plan;
-
-  static Result<NcclSettings> from(const Environment& environment);
-};
-
 /// How long a failure of the system may be due to another rank, which the host tells of.
 inline constexpr std::chrono::milliseconds kDoubtTime{500};
 
@@ -54,9 +40,8 @@ class NcclBell {
 /// is to use them. Engine thread only.
 class NcclSession {
  public:
-  NcclSession(const BackendContext& context, NcclSettings settings)
+  explicit NcclSession(const BackendContext& context)
       : context_(context),
-        settings_(std::move(settings)),
         board_(context.memory, context.communicator.local_rank),
         bell_(std::make_shared<NcclBell>(context.doorbell)) {}
   NcclSession(const NcclSession&) = delete;
@@ -64,10 +49,10 @@ class NcclSession {
   ~NcclSession();
 
   const BackendContext& context() const { return context_; }
-  const NcclSettings& settings() const { return settings_; }
+  const NcclSettings& settings() const { return context_.nccl; }
 
   /// Loads NCCL and opens the GPU of this rank.
-  Status open(const Environment& environment, Device device);
+  Status open(Device device);
   /// Begins to make the communicator, which then has to settle; all after open().
   Status begin(const ncclUniqueId& id);
 
@@ -85,10 +70,10 @@ class NcclSession {
   NcclBucket& spare() { return holdings_->spare(); }
   /// NCCL itself runs the operations of different communicators in the order of their launches.
   bool nccl_keeps_order() const {
-    return settings_.wants_order && library_->version() >= NcclLibrary::kOrdering;
+    return settings().wants_order && library_->version() >= NcclLibrary::kOrdering;
   }
   /// Whether NCCL is told of buckets. A rank by itself has nobody who would reach them.
-  bool registers() const { return settings_.registers && context_.communicator.size > 1; }
+  bool registers() const { return settings().registers && context_.communicator.size > 1; }
   /// How.
   NcclRegistration registration() const;
   /// Null: HVD_GPU_GRAPHS is off.
@@ -140,7 +125,6 @@ class NcclSession {
 
  private:
   const BackendContext context_;
-  const NcclSettings settings_;
   LaunchBoard board_;
   std::shared_ptr<NcclBell> bell_;  // with the watcher's thread, which may outlive us
   std::optional<NcclLibrary> library_;

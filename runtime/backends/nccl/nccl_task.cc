@@ -135,7 +135,7 @@ class NcclTask : public Task {
   Progress take_turn() {
     if (!session_.is_at_head(ticket_) || !is_my_turn()) return Progress::kBlocked;
     if (Status status = allocate_outputs(); !status.is_ok()) return fail(std::move(status));
-    parts_ = cut_for_bucket(batch_, session_.context().communicator, session_.settings().plan);
+    parts_ = cut_for_bucket(batch_, session_.context().communicator, NcclPlanOptions());
     if (parts_.size() > 1) batch_.bucket = {};  // which is one of graphs
     return begin_part();
   }
@@ -147,7 +147,7 @@ class NcclTask : public Task {
       for (const Segment& segment : batch_.segments) outputs_.push_back(segment.output);
     }
     plan_ = plan_nccl(batch_, session_.context().communicator, counts_ ? &*counts_ : nullptr,
-                      session_.settings().plan);
+                      NcclPlanOptions());
     stage_ = Stage::kMemory;
     has_bucket_ = false;
     return take_memory();

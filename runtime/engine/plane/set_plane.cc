@@ -35,7 +35,7 @@ SetPlane::SetPlane(Parts parts, std::span<const BackendEntry> table, const Engin
          .gpus = options.gpus,
          .start_on_host = [this](Batch batch) { return reducer_->start_on_host(std::move(batch)); },
          .stall_warning = options.stall_warning,
-         .environment = options.environment});
+         .nccl = options.nccl});
     memory = memory.subspan(bytes);
     Reducer::Candidate& candidate = candidates.emplace_back();
     candidate.name = entry.name;

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hvd import settings
 from hvd._core import _lib, outcomes
 from hvd._core.live_process import LiveProcess
 from hvd._core.pickles import cloudpickle
@@ -350,7 +351,7 @@ def _settings(init: bool) -> dict[str, Any]:
 def _private_folder(directory: str | os.PathLike[str] | None, in_allocation: bool) -> Path:
     """A new folder that only this user can enter; removes those of callers that were killed."""
     if directory is None and in_allocation:
-        directory = os.environ.get("HVD_RENDEZVOUS_DIR") or os.path.expanduser("~/.cache/hvd")
+        directory = settings.given("HVD_RENDEZVOUS_DIR") or os.path.expanduser("~/.cache/hvd")
     parent = Path(directory if directory is not None else tempfile.gettempdir()).absolute()
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A number tells a process only on its machine, and only in its namespace.

@@ -8,13 +8,13 @@ for the first tensor that does, and for the rank whose tensor is not that of the
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
+from hvd import settings
 from hvd._core import _lib, api, handles
 from hvd._core.refusals import refused
 from hvd._core.work import Min, Sum, Work
@@ -22,7 +22,6 @@ from hvd.errors import DeadlineError, MismatchError, ReplicasDifferError
 from hvd.process_sets import ProcessSet, process_set_id, process_set_ranks
 
 VARIABLE = "HVD_CHECK_REPLICAS"
-_EVERY = 100
 # How long ranks that have seen a difference wait for each other to say where it is.
 _PATIENCE_SECONDS = 60.0
 # From here on a digest takes so long that other threads of Python should run meanwhile.
@@ -41,12 +40,7 @@ def checked_interval(every: int | None) -> int:
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise refused(f"check_replicas is {every!r}: give a number of steps; 0 switches it off")
         return every
-    text = os.environ.get(VARIABLE, "").strip()
-    if not text:
-        return _EVERY
-    if not text.isdecimal():
-        raise refused(f"{VARIABLE} is {text!r}: give a number of steps; 0 switches it off")
-    return int(text)
+    return settings.read_number(VARIABLE)
 
 
 def digest(address: int, size: int, seed: int = 0) -> int:

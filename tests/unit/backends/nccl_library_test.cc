@@ -5,16 +5,8 @@
 
 #include <cstdlib>
 
-#include "backends/nccl/nccl_session.h"
-
 namespace hvd {
 namespace {
-
-Environment naming(const char* library) {
-  Environment environment;
-  environment.set("HVD_NCCL_LIBRARY", library);
-  return environment;
-}
 
 TEST(NcclSource, TakesTheOneOfTheProcessBeforeAllOthers) {
   const NcclSource source = NcclSource::choose("/torch/libnccl.so.2", "/mine/libnccl.so.2");
@@ -27,20 +19,6 @@ TEST(NcclSource, TakesTheOneThatIsNamedThenTheOneThatIsInstalled) {
   EXPECT_EQ(NcclSource::choose("", "").path, kNcclSoname);
 }
 
-TEST(NcclSettings, TakeForOnWhatNcclTakesForOn) {
-  const auto wants_order = [](const char* text) {
-    Environment environment;
-    if (text != nullptr) environment.set("NCCL_LAUNCH_ORDER_IMPLICIT", text);
-    const auto settings = NcclSettings::from(environment);
-    return settings.is_ok() && settings.value().wants_order;
-  };
-  for (const char* const on : {"1", "2", "-1", " 1", "0x1"}) EXPECT_TRUE(wants_order(on)) << on;
-  for (const char* const off : {"", "0", "00", "0x0", "no", "true"}) {
-    EXPECT_FALSE(wants_order(off)) << off;
-  }
-  EXPECT_FALSE(wants_order(nullptr));
-}
-
 TEST(NcclVersion, ReadsAsPeopleWriteIt) { EXPECT_EQ(nccl_version_text(22809), "2.28.9"); }
 
 TEST(NcclVersion, IsThatOfTheHeadersWhereNoneIsLoaded) {
@@ -50,7 +28,7 @@ TEST(NcclVersion, IsThatOfTheHeadersWhereNoneIsLoaded) {
 
 TEST(NcclLibrary, SaysWhatToDoWhereTheLibraryIsMissing) {
   if (!loaded_nccl_path().empty()) GTEST_SKIP() << "this process has NCCL";
-  const auto nccl = NcclLibrary::open(naming("/nonexistent/libnccl.so.2"));
+  const auto nccl = NcclLibrary::open("/nonexistent/libnccl.so.2");
   ASSERT_FALSE(nccl.is_ok());
   EXPECT_EQ(nccl.status().code(), Code::kUnsupported);
   EXPECT_NE(nccl.status().message().find("/nonexistent/libnccl.so.2"), std::string::npos);
@@ -59,7 +37,7 @@ TEST(NcclLibrary, SaysWhatToDoWhereTheLibraryIsMissing) {
 
 TEST(NcclLibrary, RefusesALibraryThatIsNoNccl) {
   if (!loaded_nccl_path().empty()) GTEST_SKIP() << "this process has NCCL";
-  const auto nccl = NcclLibrary::open(naming("libc.so.6"));
+  const auto nccl = NcclLibrary::open("libc.so.6");
   ASSERT_FALSE(nccl.is_ok());
   EXPECT_NE(nccl.status().message().find("it has no version"), std::string::npos);
 }
@@ -67,19 +45,19 @@ TEST(NcclLibrary, RefusesALibraryThatIsNoNccl) {
 TEST(NcclLibrary, LoadsARealOneAndFindsItAgainInTheProcess) {
   const char* const path = std::getenv("HVD_TEST_NCCL_LIBRARY");  // NOLINT(concurrency-mt-unsafe)
   if (path == nullptr) GTEST_SKIP() << "no NCCL beside the headers of this build";
-  const auto nccl = NcclLibrary::open(naming(path));
+  const auto nccl = NcclLibrary::open(path);
   ASSERT_TRUE(nccl.is_ok()) << nccl.status().message();
   EXPECT_GE(nccl.value().version(), NcclLibrary::kOldest);
   EXPECT_NE(nccl.value().calls().all_reduce, nullptr);
   EXPECT_EQ(nccl.value().calls().mem_alloc != nullptr, nccl.value().version() >= 21903);
   EXPECT_EQ(nccl.value().path(), loaded_nccl_path());
   EXPECT_EQ(nccl.value().version(), nccl_version_here());
-  const auto again = NcclLibrary::open(Environment());
+  const auto again = NcclLibrary::open("");
   ASSERT_TRUE(again.is_ok()) << again.status().message();
   EXPECT_EQ(again.value().path(), nccl.value().path());
   EXPECT_NE(again.value().describe().find("the process had loaded it"), std::string::npos);
   testing::internal::CaptureStderr();
-  const auto other = NcclLibrary::open(naming("/mine/libnccl.so.2"));
+  const auto other = NcclLibrary::open("/mine/libnccl.so.2");
   const std::string warning = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(other.is_ok()) << other.status().message();
   EXPECT_EQ(other.value().path(), nccl.value().path()) << "never two in a process";

@@ -15,12 +15,6 @@
 namespace hvd {
 namespace {
 
-Environment with(const std::string& name, const std::string& value) {
-  Environment environment;
-  environment.set(name, value);
-  return environment;
-}
-
 /// A port of this host at which nobody accepts.
 class Listener {
  public:
@@ -54,13 +48,6 @@ class Listener {
   UniqueFd fd_;
   int port_ = 0;
 };
-
-TEST(NcclRas, IsWhereItsVariableSays) {
-  EXPECT_EQ(ras_address(Environment()), "localhost:28028");
-  EXPECT_EQ(ras_address(with("NCCL_RAS_ADDR", "localhost:1")), "localhost:1");
-  EXPECT_EQ(ras_address(with("NCCL_RAS_ADDR", "10.0.0.1:2")), "10.0.0.1:2");
-  EXPECT_EQ(ras_address(with("NCCL_RAS_ENABLE", "0")), "");
-}
 
 TEST(NcclRas, TellsWhatIsAskedOfIt) {
   Listener listener;

@@ -33,10 +33,12 @@ std::vector<Result<Wiring>> start_all(const std::vector<Variables>& ranks,
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     threads.emplace_back([&, i] {
-      results[i] = bootstrap(Environment(ranks[i]),
-                             {.deadline = Deadline::after(time), .memory_bytes = [](int local) {
-                                return static_cast<std::size_t>(local) * 100;
-                              }});
+      const Environment environment(ranks[i]);
+      results[i] = bootstrap(
+          environment,
+          {.deadline = Deadline::after(time),
+           .memory_bytes = [](int local) { return static_cast<std::size_t>(local) * 100; },
+           .settings = MeetingSettings::from(environment).value()});
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -65,18 +65,13 @@ TEST(Ticket, HasTheAddressesOfTheInterfaceToTryFirstBeforeTheOthers) {
   auto served = serve_rendezvous(soon());
   ASSERT_TRUE(served.is_ok()) << served.status().message();
   for (const Interface& interface : choice.value().usable) {
-    Environment environment;
-    environment.set("HVD_INTERFACE", "nonsense");
-    environment.set("HVD_BOOTSTRAP_INTERFACE", "hsn9," + interface.name);
     const std::string first = published_addresses(all, interface.name).front();
-    const std::string text = ticket_of(served.value(), environment).addresses;
+    const std::string text = ticket_of(served.value(), "hsn9," + interface.name).addresses;
     const auto addresses = parse_addresses(text);
     ASSERT_TRUE(addresses.is_ok()) << addresses.status().message();
     const auto expected = SocketAddress::of(first, served.value().server->port());
     EXPECT_EQ(addresses.value().front().to_string(), expected.value().to_string()) << text;
-    environment.unset("HVD_BOOTSTRAP_INTERFACE");
-    environment.set("HVD_INTERFACE", interface.name);
-    EXPECT_EQ(ticket_of(served.value(), environment).addresses, text);
+    EXPECT_EQ(ticket_of(served.value(), interface.name).addresses, text);
   }
 }
 
@@ -86,12 +81,11 @@ TEST(RendezvousFile, AStaleFileIsReadAgain) {
     // A run that left its file: its server is gone, and its port answers nobody.
     auto old = serve_rendezvous(soon());
     ASSERT_TRUE(old.is_ok());
-    ASSERT_TRUE(
-        write_private_file(path, format_ticket(ticket_of(old.value(), Environment()))).is_ok());
+    ASSERT_TRUE(write_private_file(path, format_ticket(ticket_of(old.value(), ""))).is_ok());
   }
   Result<Rendezvous> joined = Status(Code::kAborted, "not run");
-  std::thread late([&] { joined = meet_by_file(meeting_of(1), Environment(), soon()); });
-  auto served = meet_by_file(meeting_of(0), Environment(), soon());
+  std::thread late([&] { joined = meet_by_file(meeting_of(1), soon()); });
+  auto served = meet_by_file(meeting_of(0), soon());
   late.join();
   ASSERT_TRUE(served.is_ok()) << served.status().message();
   ASSERT_TRUE(joined.is_ok()) << joined.status().message();
@@ -134,11 +128,11 @@ TEST(RendezvousFile, ThatIsNoTicketIsReadAgain) {
       std::this_thread::sleep_for(milliseconds(100));
       FileMeeting first = meeting;
       first.rank = 0;
-      const auto served = meet_by_file(first, Environment(), soon());
+      const auto served = meet_by_file(first, soon());
       ASSERT_TRUE(served.is_ok()) << served.status().message();
       std::this_thread::sleep_for(milliseconds(500));
     });
-    const auto joined = meet_by_file(meeting, Environment(), soon());
+    const auto joined = meet_by_file(meeting, soon());
     EXPECT_TRUE(joined.is_ok()) << joined.status().message();
     late.join();
   }
@@ -157,12 +151,11 @@ TEST(RendezvousFile, OfASilentHostIsReadAgain) {
                      .machine = machine_key()};
   ASSERT_TRUE(write_private_file(first.path(), format_ticket(stale)).is_ok());
   Result<Rendezvous> joined = Status(Code::kAborted, "not run");
-  std::thread late([&] {
-    joined = meet_by_file(second, Environment(), Deadline::after(std::chrono::seconds(40)));
-  });
+  std::thread late(
+      [&] { joined = meet_by_file(second, Deadline::after(std::chrono::seconds(40))); });
   EXPECT_TRUE(wait_ready(silent.socket.get(), POLLIN, soon()).value_or(false));
   // It waits there now. Rank 0 of this run writes its own ticket.
-  auto served = meet_by_file(first, Environment(), soon());
+  auto served = meet_by_file(first, soon());
   late.join();
   ASSERT_TRUE(served.is_ok()) << served.status().message();
   ASSERT_TRUE(joined.is_ok()) << joined.status().message();
@@ -172,14 +165,14 @@ TEST(RendezvousFile, OfAHostWithASilentAddressIsJoinedByAnotherAddress) {
   const SilentPort silent;
   auto served = serve_rendezvous(soon());
   ASSERT_TRUE(served.is_ok());
-  Ticket ticket = ticket_of(served.value(), Environment());
+  Ticket ticket = ticket_of(served.value(), "");
   ticket.addresses = silent.text + "," + served.value().server->loopback_address();
   const auto joined = join_rendezvous(ticket, soon());
   EXPECT_TRUE(joined.is_ok()) << joined.status().message();
 }
 
 TEST(RendezvousFile, SaysThatRankZeroDidNotCome) {
-  const auto met = meet_by_file(meeting_of(1), Environment(), Deadline::after(milliseconds(20)));
+  const auto met = meet_by_file(meeting_of(1), Deadline::after(milliseconds(20)));
   EXPECT_EQ(met.status().code(), Code::kTimeout);
   EXPECT_NE(met.status().message().find("rank 0 did not come"), std::string::npos);
   EXPECT_NE(met.status().message().find("HVD_RENDEZVOUS_DIR"), std::string::npos);
@@ -192,12 +185,12 @@ TEST(RendezvousFile, OfAnotherMachineIsRefusedWithBothHosts) {
   meeting.name.reason = "all 2 ranks are local";
   auto served = serve_rendezvous(soon());
   ASSERT_TRUE(served.is_ok());
-  Ticket ticket = ticket_of(served.value(), Environment());
+  Ticket ticket = ticket_of(served.value(), "");
   EXPECT_TRUE(check_ticket(ticket, meeting).is_ok());
   ticket.host = "jz7";
   ticket.machine = "another";
   ASSERT_TRUE(write_private_file(meeting.path(), format_ticket(ticket)).is_ok());
-  const auto met = meet_by_file(meeting, Environment(), Deadline::after(milliseconds(20)));
+  const auto met = meet_by_file(meeting, Deadline::after(milliseconds(20)));
   ::unlink(meeting.path().c_str());
   for (const std::string part :
        {"rank 0 on jz7", "this rank is on here", "all 2 ranks are local"}) {
@@ -214,7 +207,7 @@ TEST(RendezvousFile, NamesTheHostsOfJobsOfTheSameName) {
   FileMeeting mine = theirs;
   mine.rank = 1;
   mine.name.scope = random_hex(8);
-  const auto met = meet_by_file(mine, Environment(), Deadline::after(milliseconds(20)));
+  const auto met = meet_by_file(mine, Deadline::after(milliseconds(20)));
   ::unlink(theirs.path().c_str());
   EXPECT_NE(met.status().message().find("have rank 0 on jz8"), std::string::npos)
       << met.status().message();
@@ -222,17 +215,26 @@ TEST(RendezvousFile, NamesTheHostsOfJobsOfTheSameName) {
 
 TEST(RendezvousFile, IsRemovedWhenTheStartFails) {
   const std::string path = meeting_of(0).path();
-  { EXPECT_TRUE(meet_by_file(meeting_of(0), Environment(), soon()).is_ok()); }
+  { EXPECT_TRUE(meet_by_file(meeting_of(0), soon()).is_ok()); }
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
 }
 
 TEST(RendezvousFolder, NamesTheFolderThatCannotBeMade) {
-  Environment environment;
-  environment.set("HVD_RENDEZVOUS_DIR", "/proc/nowhere");
-  const auto folder = rendezvous_folder(environment);
+  const auto folder = rendezvous_folder("/proc/nowhere", {});
   ASSERT_FALSE(folder.is_ok());
   EXPECT_NE(folder.status().message().find("/proc/nowhere"), std::string::npos);
   EXPECT_EQ(safe_file_name("a/b c:1"), "a_b_c_1");
+}
+
+Status meet_as_rank_0(KeptMeeting& kept, const Environment& environment, Deadline deadline) {
+  const MeetingSettings settings;
+  Identity identity;
+  identity.rank = 0;
+  return meet_by_pmi2({.environment = environment,
+                       .settings = settings,
+                       .identity = identity,
+                       .deadline = deadline,
+                       .kept = kept});
 }
 
 /// A PMI-2 server for one client, as small as the protocol allows.
@@ -351,12 +353,12 @@ TEST(Pmi2Meeting, GoesOnAfterATimeoutAndIsHeldOnce) {
   // The fake serves rank 3 alone, which is as good as rank 0 where it puts the ticket itself.
   kept.pmi2 = std::make_unique<Pmi2Client>(
       Pmi2Client::open({.fd = mine.get(), .job = "7.0", .rank = 3}, soon()).value());
-  const Status early = meet_by_pmi2(kept, environment, 0, Deadline::after(milliseconds(20)));
+  const Status early = meet_as_rank_0(kept, environment, Deadline::after(milliseconds(20)));
   EXPECT_EQ(early.code(), Code::kTimeout);
   EXPECT_FALSE(kept.has_met);
   const std::uint64_t one = 1;
   ASSERT_EQ(::write(all_came.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
-  const Status late = meet_by_pmi2(kept, environment, 0, soon());
+  const Status late = meet_as_rank_0(kept, environment, soon());
   ASSERT_TRUE(late.is_ok()) << late.message();
   ASSERT_TRUE(kept.has_met);
   // Later starts need no server of PMI-2 any more.
@@ -378,7 +380,7 @@ TEST(Pmi2Meeting, SaysThatTheDescriptorIsClosed) {
   environment.set("PMI_FD", "987654");
   KeptMeeting kept;
   for (int start = 0; start < 2; ++start) {
-    const Status met = meet_by_pmi2(kept, environment, 0, soon());
+    const Status met = meet_as_rank_0(kept, environment, soon());
     EXPECT_EQ(met.code(), Code::kInvalidArgument);
     EXPECT_NE(met.message().find("PMI_FD=987654"), std::string::npos);
   }

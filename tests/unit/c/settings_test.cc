@@ -20,7 +20,7 @@ TEST(Settings, HaveDefaultsWithoutOptionsAndEnvironment) {
   const Settings settings = settings_from(Environment(), nullptr).value();
   EXPECT_EQ(settings.engine.fusion_bytes, std::size_t{64} << 20);
   EXPECT_EQ(settings.engine.stall_warning, milliseconds(60'000));
-  EXPECT_EQ(settings.start_timeout, milliseconds(120'000));
+  EXPECT_EQ(settings.meeting.start_timeout, milliseconds(120'000));
 }
 
 TEST(Settings, ReadBothNamesAndPreferOurs) {
@@ -31,7 +31,7 @@ TEST(Settings, ReadBothNamesAndPreferOurs) {
   Settings settings = settings_from(environment, nullptr).value();
   EXPECT_EQ(settings.engine.fusion_bytes, 1000u);
   EXPECT_EQ(settings.engine.stall_warning, milliseconds(5000));
-  EXPECT_EQ(settings.start_timeout, milliseconds(7000));
+  EXPECT_EQ(settings.meeting.start_timeout, milliseconds(7000));
   environment.set("HVD_FUSION_THRESHOLD", "2000");
   settings = settings_from(environment, nullptr).value();
   EXPECT_EQ(settings.engine.fusion_bytes, 2000u);
@@ -93,7 +93,7 @@ TEST(Settings, OptionsPrecedeTheEnvironment) {
   const Settings settings = settings_from(environment, &options).value();
   EXPECT_EQ(settings.engine.fusion_bytes, 3000u);
   EXPECT_EQ(settings.engine.stall_warning, milliseconds(0));
-  EXPECT_EQ(settings.start_timeout, milliseconds(250));
+  EXPECT_EQ(settings.meeting.start_timeout, milliseconds(250));
 }
 
 TEST(Settings, AnOlderShorterStructIsRead) {
@@ -102,7 +102,7 @@ TEST(Settings, AnOlderShorterStructIsRead) {
   options.start_timeout_seconds = 3;
   options.fusion_bytes = 12345;  // beyond what the caller says it knows
   const Settings settings = settings_from(Environment(), &options).value();
-  EXPECT_EQ(settings.start_timeout, milliseconds(3000));
+  EXPECT_EQ(settings.meeting.start_timeout, milliseconds(3000));
   EXPECT_EQ(settings.engine.fusion_bytes, std::size_t{64} << 20);
 }
 

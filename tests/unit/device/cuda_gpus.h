@@ -19,7 +19,7 @@ class CudaGpus : public testing::Test {
  protected:
   void SetUp() override {
     double_reset();
-    gpus_ = find_gpus(Environment::of_process());
+    gpus_ = find_gpus(GpuDriverSettings::from(Environment::of_process()));
     auto first = gpus_->open({DeviceKind::kCuda, 0});
     ASSERT_TRUE(first.is_ok()) << first.status().message();
     gpu_ = first.value();

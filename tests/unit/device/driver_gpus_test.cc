@@ -21,20 +21,15 @@ class DriverGpusTest : public testing::Test {
  protected:
   void SetUp() override { double_reset(); }
   void TearDown() override { double_reset(); }
-  const Environment environment_ = Environment::of_process();
+  const GpuDriverSettings settings_ = GpuDriverSettings::from(Environment::of_process());
 };
 
-Environment environment_of(const std::string& library) {
-  Environment environment;
-  environment.set("HVD_CUDA_LIBRARY", library);
-  return environment;
-}
 std::unique_ptr<Gpus> gpus_of(const std::string& library) {
-  return find_gpus(environment_of(library));
+  return find_gpus({.library = library});
 }
 
 TEST_F(DriverGpusTest, TouchesNoDriverBeforeTheFirstGpu) {
-  const auto gpus = find_gpus(environment_);
+  const auto gpus = find_gpus(settings_);
   EXPECT_EQ(double_calls("cuInit"), 0U);
   EXPECT_EQ(gpus->count().value(), 2);
   EXPECT_EQ(double_calls("cuDevicePrimaryCtxRetain"), 0U);
@@ -44,7 +39,7 @@ TEST_F(DriverGpusTest, TouchesNoDriverBeforeTheFirstGpu) {
 }
 
 TEST_F(DriverGpusTest, LoadsTheDriverWithoutInitialisingIt) {
-  const auto library = DriverLibrary::load(environment_);
+  const auto library = DriverLibrary::load(settings_);
   ASSERT_TRUE(library.is_ok()) << library.status().message();
   EXPECT_THAT(library.value()->path(), HasSubstr("libcuda_double.so"));
   EXPECT_THAT(library.value()->version().value(), testing::MatchesRegex("1[0-9]\\.[0-9]"));
@@ -52,16 +47,16 @@ TEST_F(DriverGpusTest, LoadsTheDriverWithoutInitialisingIt) {
 }
 
 TEST_F(DriverGpusTest, DescribesTheDriverWithoutTouchingAGpu) {
-  const GpuPart driver = describe_gpu_driver(environment_);
+  const GpuPart driver = describe_gpu_driver(settings_);
   EXPECT_EQ(driver.name, "CUDA driver");
   EXPECT_TRUE(driver.is_there);
   EXPECT_THAT(driver.reason, HasSubstr("libcuda_double.so, up to CUDA 1"));
   EXPECT_EQ(double_calls("cuInit"), 0U);
-  const GpuPart none = describe_gpu_driver(environment_of("/nowhere"));
+  const GpuPart none = describe_gpu_driver({.library = "/nowhere"});
   EXPECT_FALSE(none.is_there);
   EXPECT_THAT(none.reason, HasSubstr("no driver of NVIDIA GPUs"));
   double_fail("cuDriverGetVersion", 1, CUDA_ERROR_UNKNOWN);
-  EXPECT_FALSE(describe_gpu_driver(environment_).is_there);
+  EXPECT_FALSE(describe_gpu_driver(settings_).is_there);
 }
 
 TEST_F(DriverGpusTest, TellsWhichGpusTheBuildHasKernelsFor) {
@@ -71,7 +66,7 @@ TEST_F(DriverGpusTest, TellsWhichGpusTheBuildHasKernelsFor) {
 }
 
 TEST_F(DriverGpusTest, OpensAGpuOnce) {
-  const auto gpus = find_gpus(environment_);
+  const auto gpus = find_gpus(settings_);
   const Device device{DeviceKind::kCuda, 0};
   std::vector<Gpu*> opened(4);
   std::vector<std::thread> threads;
@@ -84,12 +79,12 @@ TEST_F(DriverGpusTest, OpensAGpuOnce) {
 }
 
 TEST_F(DriverGpusTest, GivesContextsBack) {
-  ASSERT_TRUE(find_gpus(environment_)->open({DeviceKind::kCuda, 0}).is_ok());
+  ASSERT_TRUE(find_gpus(settings_)->open({DeviceKind::kCuda, 0}).is_ok());
   EXPECT_EQ(double_calls("cuDevicePrimaryCtxRelease"), 1U);
 }
 
 TEST_F(DriverGpusTest, SaysWhichGpusThereAre) {
-  const auto gpus = find_gpus(environment_);
+  const auto gpus = find_gpus(settings_);
   for (const int index : {2, -1}) {
     const Status status = gpus->open({DeviceKind::kCuda, index}).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
@@ -99,7 +94,7 @@ TEST_F(DriverGpusTest, SaysWhichGpusThereAre) {
 }
 
 TEST_F(DriverGpusTest, ServesOneVendor) {
-  const Status status = find_gpus(environment_)->open({DeviceKind::kRocm, 0}).status();
+  const Status status = find_gpus(settings_)->open({DeviceKind::kRocm, 0}).status();
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_THAT(status.message(), HasSubstr("this build serves NVIDIA GPUs (CUDA)"));
   EXPECT_EQ(gpu_kind_of_build(), DeviceKind::kCuda);
@@ -119,7 +114,7 @@ TEST_F(DriverGpusTest, SaysWhatToDoOnAMachineWithoutGpus) {
   if (void* const real = ::dlopen("libcuda.so.1", RTLD_NOW); real != nullptr) {
     GTEST_SKIP() << "this machine has a driver";
   }
-  const Status status = find_gpus(Environment{})->count().status();
+  const Status status = find_gpus({})->count().status();
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("libcuda.so.1"), HasSubstr("a node with GPUs?")));
 }
@@ -141,9 +136,10 @@ TEST_F(DriverGpusTest, SaysWhyNoGpuCanBeUsed) {
                           Case{CUDA_ERROR_SYSTEM_NOT_READY, "nvidia-fabricmanager"},
                           Case{CUDA_ERROR_NOT_INITIALIZED, "spawn"}}) {
     double_fail("cuInit", 1, one.code);
-    Environment environment = environment_;
+    Environment environment = Environment::of_process();
     environment.set("CUDA_VISIBLE_DEVICES", "7");
-    const Status status = find_gpus(environment)->open({DeviceKind::kCuda, 0}).status();
+    const Status status =
+        find_gpus(GpuDriverSettings::from(environment))->open({DeviceKind::kCuda, 0}).status();
     EXPECT_EQ(status.code(), Code::kUnsupported);
     EXPECT_THAT(status.message(),
                 AllOf(HasSubstr("no GPU can be used (CUDA_VISIBLE_DEVICES=7): cuInit: CUDA_ERROR_"),
@@ -155,7 +151,7 @@ TEST_F(DriverGpusTest, SaysWhatFailsWhileAGpuIsOpened) {
   for (const char* function :
        {"cuDeviceGet", "cuDeviceGetName", "cuDeviceGetPCIBusId", "cuDeviceGetUuid_v2",
         "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain"}) {
-    const auto gpus = find_gpus(environment_);
+    const auto gpus = find_gpus(settings_);
     double_fail(function, 1, CUDA_ERROR_DEVICE_UNAVAILABLE);
     const Status status = gpus->open({DeviceKind::kCuda, 1}).status();
     EXPECT_THAT(status.message(),

@@ -47,7 +47,7 @@ class GpuGraphTest : public CudaGpus {
  protected:
   std::unique_ptr<DriverGpu> open(KernelImages images) {
     if (library_ == nullptr) {
-      library_ = DriverLibrary::load(Environment::of_process()).value();
+      library_ = DriverLibrary::load(GpuDriverSettings::from(Environment::of_process())).value();
     }
     return DriverGpu::open(*library_, 0, images).value();
   }

@@ -22,7 +22,8 @@ Gpu& kernel_gpu() { return *first_gpu; }
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   // Not static: the driver's library ends before what the program made earlier.
-  const std::unique_ptr<hvd::Gpus> gpus = hvd::find_gpus(hvd::Environment::of_process());
+  const std::unique_ptr<hvd::Gpus> gpus =
+      hvd::find_gpus(hvd::GpuDriverSettings::from(hvd::Environment::of_process()));
   const auto gpu = gpus->open({hvd::gpu_kind_of_build(), 0});
   if (!gpu.is_ok()) {
     const bool needed = argc > 1 && std::string_view(argv[1]) == "--need-gpu";

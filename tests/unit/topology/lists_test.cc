@@ -125,7 +125,7 @@ Environment environment(std::map<std::string, std::string, std::less<>> variable
 Result<std::optional<int>> choose(const Environment& environment, int on_node, int local_rank,
                                   int local_size) {
   HVD_TRY_ASSIGN(const VisibleGpus gpus, visible_gpus(environment, on_node));
-  return choose_gpu(environment, gpus, local_rank, local_size);
+  return choose_gpu(gpus, environment.get("HVD_SHARE_GPU") == "1", local_rank, local_size);
 }
 
 TEST(GpuList, TakesTheEntryNotTheNumber) {

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -26,6 +25,7 @@ from ctypes import (
 )
 from pathlib import Path
 
+from hvd import settings
 from hvd.version import __version__
 
 # What callers of the functions below need of ctypes.
@@ -290,7 +290,7 @@ PROTOTYPES: dict[str, tuple] = {
 
 def library_path() -> str:
     """Where libhvd.so is: ``HVD_LIBRARY``, else near this package, else in a build tree."""
-    given = os.environ.get("HVD_LIBRARY")
+    given = settings.given("HVD_LIBRARY")
     if given:
         return given
     package = Path(__file__).resolve().parents[1]
@@ -308,7 +308,7 @@ def library_path() -> str:
 
 def _unfit(path: str, what: str) -> ImportError:
     remedy = "build or install hvdrun anew, so that the two are of one build"
-    if os.environ.get("HVD_LIBRARY"):
+    if settings.given("HVD_LIBRARY"):
         remedy = "HVD_LIBRARY names it: unset that, or set it to the libhvd.so of this hvd"
     package = Path(__file__).resolve().parents[1]
     return ImportError(f"{path} {what}; hvd in {package} is {__version__}. {remedy}")

@@ -9,13 +9,13 @@ HVD_FULL_TRACEBACK=1 cuts nothing.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
+from hvd import settings
 from hvd.errors import HvdError, InternalError
 
 VARIABLE = "HVD_FULL_TRACEBACK"
@@ -28,7 +28,7 @@ def shows_all() -> bool:
     >>> shows_all()
     False
     """
-    return os.environ.get(VARIABLE, "") not in ("", "0")
+    return settings.given(VARIABLE) not in ("", "0")
 
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:

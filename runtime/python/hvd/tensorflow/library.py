@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import weakref
 from pathlib import Path
@@ -12,13 +11,14 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops as _graphs
 
+from hvd import settings
 from hvd._core import _lib
 from hvd.tensorflow import interrupts
 
 
 def plugin_path() -> str:
     """Where libhvd_tf.so is: ``HVD_TF_LIBRARY``, else beside libhvd.so or in its build tree."""
-    given = os.environ.get("HVD_TF_LIBRARY")
+    given = settings.given("HVD_TF_LIBRARY")
     if given:
         return given
     core = Path(_lib.library_path()).resolve().parent
