@@ -54,9 +54,9 @@ def variables(markdown: str) -> str:
     lines = []
     for line in markdown[begin : markdown.index("\n## ", begin + 1)].splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == 3 and cells[0].startswith("`"):
-            meaning = plain(cells[2])
-            default = "" if cells[1] == "none" else f" ({plain(cells[1])})"
+        if len(cells) == 5 and cells[0].startswith("`"):
+            meaning = plain(cells[4])
+            default = "" if cells[2] == "none" else f" ({plain(cells[2])})"
             lines.append(f"*{plain(cells[0])}*{default}\n\t{meaning[:1].upper()}{meaning[1:]}.\n")
     return "\n".join(lines)
 

@@ -123,7 +123,9 @@ class Settings(unittest.TestCase):
             self.assertEqual(replicas.checked_interval(0), 0)
         with (
             setting("often"),
-            self.assertRaisesRegex(ValueError, "CHECK_REPLICAS='often' is not a whole number of steps from 0"),
+            self.assertRaisesRegex(
+                ValueError, "CHECK_REPLICAS='often' is not a whole number of steps from 0"
+            ),
         ):
             replicas.checked_interval(None)
         for wrong in (-1, 1.5, True):

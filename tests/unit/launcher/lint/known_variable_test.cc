@@ -89,9 +89,7 @@ TEST(KnownVariable, WhatTheReferenceDescribesIsKnown) {
   const std::regex pattern("`((HVD|HOROVOD)_[A-Z_]*[A-Z])`");
   int count = 0;
   for (std::sregex_iterator name(page.begin(), page.end(), pattern), end; name != end; ++name) {
-    EXPECT_NE(find_variable((*name)[1].str()), nullptr)
-        << (*name)[1].str()
-        << " is in no table";
+    EXPECT_NE(find_variable((*name)[1].str()), nullptr) << (*name)[1].str() << " is in no table";
     ++count;
   }
   EXPECT_GT(count, 15);
