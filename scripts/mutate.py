@@ -17,11 +17,14 @@ import json
 import pathlib
 import random
 import re
+import resource
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIMIT_S = 300
+# Of a test program. A mutant that loops must neither take hours nor all memory.
+LIMIT_S = 120
+LIMIT_BYTES = 4 << 30
 
 # Folder of the product -> test programs that are to notice (targets of ninja, below the tree).
 PROGRAMS = {
@@ -129,7 +132,16 @@ def killed_by(tree: pathlib.Path, programs: list[str]) -> str:
     for program in programs:
         command = [str(tree / program), "--gtest_brief=1", "--gtest_fail_fast"]
         try:
-            ended = subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
+            ended = subprocess.run(
+                command,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=LIMIT_S,
+                check=False,
+                preexec_fn=lambda: resource.setrlimit(
+                    resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES)
+                ),
+            )
         except subprocess.TimeoutExpired:
             return f"{program} (hangs)"
         if ended.returncode:
