@@ -5,17 +5,18 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
-#include <limits>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "engine/request/request_check.h"
 
 namespace hvd {
 
 namespace {
 
-// The numbers of hvd.h are those of the inner enumerations, so that a cast translates.
+// The numbers of hvd.h are those of the inner enumerations, so that a cast translates; those of
+// hvd_kind are the places in the variant Operation.
 static_assert(HVD_OK == static_cast<int>(Code::kOk));
 static_assert(HVD_INVALID_ARGUMENT == static_cast<int>(Code::kInvalidArgument));
 static_assert(HVD_MISMATCH == static_cast<int>(Code::kMismatch));
@@ -83,102 +84,59 @@ struct Where {
   }
 };
 
-Result<ReduceOp> translate_reduce_op(const hvd_request& request) {
-  if (request.reduce_op < HVD_AVERAGE || request.reduce_op > HVD_BIT_XOR) {
-    return error(Code::kInvalidArgument, "tensor '{}': reduce_op {} is not an hvd_reduce_op",
-                 shown_name(request), request.reduce_op);
+/// `value` as the inner enumeration has it, up to `last`.
+template <typename Inner>
+Result<Inner> translate_number(const hvd_request& request, std::string_view field, int value,
+                               Inner last) {
+  if (value < 0 || value > static_cast<int>(last)) {
+    return error(Code::kInvalidArgument, "tensor '{}': {} {} is not an hvd_{}", shown_name(request),
+                 field, value, field);
   }
-  return static_cast<ReduceOp>(request.reduce_op);
+  return static_cast<Inner>(value);
 }
 
+/// The operation with those fields of the request that its kind has.
 Result<Operation> translate_operation(const hvd_request& request) {
-  switch (request.kind) {
-    case HVD_ALLREDUCE: {
-      HVD_TRY_ASSIGN(const ReduceOp op, translate_reduce_op(request));
-      if (request.wire < HVD_WIRE_SAME || request.wire > HVD_WIRE_BFLOAT16) {
-        return error(Code::kInvalidArgument, "tensor '{}': wire {} is not an hvd_wire",
-                     shown_name(request), request.wire);
-      }
-      return Operation(
-          Allreduce{op, request.prescale, request.postscale, static_cast<Wire>(request.wire)});
-    }
-    case HVD_ALLGATHER:
-      return Operation(Allgather{});
-    case HVD_BROADCAST:
-      return Operation(Broadcast{request.root});
-    case HVD_BARRIER:
-      return Operation(Barrier{});
-    case HVD_REDUCESCATTER: {
-      HVD_TRY_ASSIGN(const ReduceOp op, translate_reduce_op(request));
-      return Operation(Reducescatter{op, request.prescale, request.postscale});
-    }
-    case HVD_ALLTOALL:
-      return Operation(Alltoall{});
-    case HVD_REDUCE: {
-      HVD_TRY_ASSIGN(const ReduceOp op, translate_reduce_op(request));
-      return Operation(Reduce{request.root, op, request.prescale, request.postscale});
-    }
-    case HVD_GATHER:
-      return Operation(Gather{request.root});
-    case HVD_SCATTER:
-      return Operation(Scatter{request.root});
-    case HVD_JOIN:
-      return Operation(Join{});
-    default:
-      return error(Code::kInvalidArgument, "tensor '{}': kind {} is not an hvd_kind",
-                   shown_name(request), request.kind);
+  auto operation = operation_of(static_cast<std::size_t>(static_cast<std::uint32_t>(request.kind)));
+  if (!operation) {
+    return error(Code::kInvalidArgument, "tensor '{}': kind {} is not an hvd_kind",
+                 shown_name(request), request.kind);
   }
+  const auto fill = [&](auto& one) -> Status {
+    if constexpr (requires { one.root; }) one.root = request.root;
+    if constexpr (requires { one.op; }) {
+      HVD_TRY_ASSIGN(one.op,
+                     translate_number(request, "reduce_op", request.reduce_op, ReduceOp::kBitXor));
+      one.prescale = request.prescale;
+      one.postscale = request.postscale;
+    }
+    if constexpr (requires { one.wire; }) {
+      HVD_TRY_ASSIGN(one.wire, translate_number(request, "wire", request.wire, Wire::kBfloat16));
+    }
+    return Status::ok();
+  };
+  HVD_TRY(std::visit(fill, *operation));
+  return *operation;
 }
 
-/// The shape, or why its elements cannot be counted.
-Result<std::vector<std::int64_t>> checked_shape(const hvd_tensor& given, const Where& where) {
+/// What of a tensor is no memory. Whether its bytes can be counted is not looked at.
+Result<Tensor> read_description(const hvd_tensor& given, const Where& where) {
+  if (given.dtype < 0 || given.dtype >= kDataTypeCount) {
+    return error(Code::kInvalidArgument, "{}: dtype {} is not an hvd_dtype", where.text(),
+                 given.dtype);
+  }
   if (given.dimensions < 0 || given.dimensions > kMostDimensions ||
       (given.dimensions > 0 && given.shape == nullptr)) {
     return error(Code::kInvalidArgument, "{}: {} dimensions with {} shape", where.text(),
                  given.dimensions, given.shape == nullptr ? "a null" : "a");
   }
-  const std::span extents(given.shape, static_cast<std::size_t>(given.dimensions));
-  // Bytes must fit into a signed 64-bit number, also when some extent is zero.
-  auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) /
-              size_of(static_cast<DataType>(given.dtype));
-  for (const std::int64_t extent : extents) {
-    if (extent < 0) {
-      return error(Code::kInvalidArgument, "{}: a dimension is {}, below 0", where.text(), extent);
-    }
-    if (extent > 0) most /= static_cast<std::uint64_t>(extent);
-  }
-  if (most == 0) {
-    return error(Code::kInvalidArgument, "{}: the shape has more than 2^63 bytes", where.text());
-  }
-  return std::vector<std::int64_t>(extents.begin(), extents.end());
-}
-
-Result<Tensor> describe_tensor(const hvd_tensor& given, const Where& where) {
-  if (given.dtype < 0 || given.dtype >= kDataTypeCount) {
-    return error(Code::kInvalidArgument, "{}: dtype {} is not an hvd_dtype", where.text(),
-                 given.dtype);
-  }
-  HVD_TRY_ASSIGN(auto shape, checked_shape(given, where));
   return Tensor{.dtype = static_cast<DataType>(given.dtype),
-                .shape = std::move(shape),
+                .shape = {given.shape, given.shape + given.dimensions},
                 .layout = given.layout};
 }
 
-/// Where every rank needs an output; what only the root needs is checked where the rank is known.
-bool needs_output(int kind) { return kind == HVD_ALLREDUCE || kind == HVD_BROADCAST; }
-
-Result<Tensor> translate_tensor(const hvd_tensor& given, const hvd_request& request,
-                                std::size_t index) {
-  const Where where{shown_name(request), index, request.tensor_count};
-  HVD_TRY_ASSIGN(auto tensor, describe_tensor(given, where));
-  bool is_empty = false;
-  for (const std::int64_t extent : tensor.shape) is_empty = is_empty || extent == 0;
-  const bool lacks_input = request.kind != HVD_SCATTER && given.input == nullptr;
-  const bool lacks_output = needs_output(request.kind) && given.output == nullptr;
-  if (!is_empty && (lacks_input || lacks_output)) {
-    return error(Code::kInvalidArgument, "{}: {} is null but the tensor is not empty", where.text(),
-                 lacks_input ? "input" : "output");
-  }
+Result<Tensor> translate_tensor(const hvd_tensor& given, const Where& where) {
+  HVD_TRY_ASSIGN(auto tensor, read_description(given, where));
   if ((given.splits == nullptr) != (given.split_count == 0)) {
     return error(Code::kInvalidArgument, "{}: split_count is {} and splits is {}", where.text(),
                  given.split_count, given.splits == nullptr ? "null" : "not null");
@@ -188,24 +146,6 @@ Result<Tensor> translate_tensor(const hvd_tensor& given, const hvd_request& requ
   tensor.output_bytes = given.output_bytes;
   tensor.splits.assign(given.splits, given.splits + given.split_count);
   return tensor;
-}
-
-Status check_request(const hvd_request& given) {
-  if (given.device_kind < HVD_CPU || given.device_kind > HVD_ROCM) {
-    return error(Code::kInvalidArgument, "tensor '{}': device_kind {} is not an hvd_device_kind",
-                 shown_name(given), given.device_kind);
-  }
-  const bool takes_tensors = given.kind != HVD_BARRIER && given.kind != HVD_JOIN;
-  if (takes_tensors && (given.tensor_count == 0 || given.tensors == nullptr)) {
-    return error(Code::kInvalidArgument, "tensor '{}': the request has no tensors",
-                 shown_name(given));
-  }
-  if (!takes_tensors && given.tensor_count != 0) {
-    return error(Code::kInvalidArgument, "{} '{}': a {} has no tensors, {} given",
-                 given.kind == HVD_JOIN ? "join" : "barrier", shown_name(given),
-                 given.kind == HVD_JOIN ? "join" : "barrier", given.tensor_count);
-  }
-  return Status::ok();
 }
 
 /// The request of a program that may have been compiled against an older hvd.h.
@@ -236,16 +176,19 @@ hvd_tensor tensor_at(const hvd_request& request, std::size_t index) {
 
 Result<Request> translate(const hvd_request& any_version) {
   HVD_TRY_ASSIGN(const hvd_request given, in_full(any_version));
-  HVD_TRY(check_request(given));
   Request request;
   if (given.name != nullptr) request.name = given.name;
   HVD_TRY_ASSIGN(request.operation, translate_operation(given));
   request.process_set = given.process_set;
-  request.device = {static_cast<DeviceKind>(given.device_kind), given.device_index};
+  HVD_TRY_ASSIGN(request.device.kind,
+                 translate_number(given, "device_kind", given.device_kind, DeviceKind::kRocm));
+  request.device.index = given.device_index;
   request.stream = given.stream;
-  request.tensors.reserve(given.tensor_count);
-  for (std::size_t i = 0; i < given.tensor_count; ++i) {
-    HVD_TRY_ASSIGN(auto tensor, translate_tensor(tensor_at(given, i), given, i));
+  const std::size_t count = given.tensors == nullptr ? 0 : given.tensor_count;
+  request.tensors.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Where where{shown_name(given), i, count};
+    HVD_TRY_ASSIGN(auto tensor, translate_tensor(tensor_at(given, i), where));
     request.tensors.push_back(std::move(tensor));
   }
   request.priority = given.priority;
@@ -260,7 +203,12 @@ Result<Request> translate(const hvd_request& any_version) {
 }
 
 Result<Tensor> translate_description(std::string_view name, const hvd_tensor& tensor) {
-  return describe_tensor(tensor, {name});
+  const Where where{name};
+  HVD_TRY_ASSIGN(auto described, read_description(tensor, where));
+  if (const Status status = check_shape(described); !status.is_ok()) {
+    return status.with_context(where.text());
+  }
+  return described;
 }
 
 }  // namespace hvd

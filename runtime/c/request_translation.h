@@ -9,11 +9,12 @@
 
 namespace hvd {
 
-/// The engine's form of a C request. Numbers without a meaning and null pointers where memory is
-/// needed: kInvalidArgument that names the field and the request. Pure.
+/// The engine's form of a C request. Numbers without a meaning, and what cannot be read:
+/// kInvalidArgument that names the field and the request; the rest is checked as the engine takes
+/// the request (engine/request/request_check.h). Pure.
 Result<Request> translate(const hvd_request& any_version);
 
-/// Type, shape and layout alone; pointers may be null. Pure.
+/// Type, shape and layout alone, checked; pointers may be null. Pure.
 Result<Tensor> translate_description(std::string_view name, const hvd_tensor& tensor);
 
 }  // namespace hvd

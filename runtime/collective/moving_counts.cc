@@ -9,7 +9,7 @@ namespace hvd {
 MovingCounts::MovingCounts(const Batch& batch, const Communicator& communicator)
     : segments_(batch.segments.size()),
       size_(static_cast<std::size_t>(communicator.size)),
-      splits_(has_splits(batch.operation)) {
+      splits_(kind_of(batch.operation).has_splits) {
   const auto root = root_of(batch.operation);
   if (root && !splits_) root_ = static_cast<std::size_t>(*root);
   counts_.resize(row_length() * size_);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/operation.h"
 
+#include <type_traits>
+
 #include "base/format.h"
 
 namespace hvd {
@@ -53,47 +55,47 @@ std::string_view name_of(Wire wire) {
   return "unknown";
 }
 
+std::optional<Operation> operation_of(std::size_t kind) {
+  static constexpr auto kMakers = []<std::size_t... kIndices>(std::index_sequence<kIndices...>) {
+    using Maker = Operation (*)();
+    return std::array{
+        static_cast<Maker>([] { return Operation(std::in_place_index<kIndices>); })...};
+  }
+  (std::make_index_sequence<kKindCount>());
+  if (kind >= kMakers.size()) return std::nullopt;
+  return kMakers[kind]();
+}
+
 std::optional<Allreduce> reduction_of(const Operation& operation) {
-  if (const auto* allreduce = std::get_if<Allreduce>(&operation)) return *allreduce;
-  if (const auto* scatter = std::get_if<Reducescatter>(&operation)) {
-    return Allreduce{scatter->op, scatter->prescale, scatter->postscale};
-  }
-  if (const auto* reduce = std::get_if<Reduce>(&operation)) {
-    return Allreduce{reduce->op, reduce->prescale, reduce->postscale};
-  }
-  return std::nullopt;
-}
-
-std::optional<int> root_of(const Operation& operation) {
-  if (const auto* broadcast = std::get_if<Broadcast>(&operation)) return broadcast->root;
-  if (const auto* reduce = std::get_if<Reduce>(&operation)) return reduce->root;
-  if (const auto* gather = std::get_if<Gather>(&operation)) return gather->root;
-  if (const auto* scatter = std::get_if<Scatter>(&operation)) return scatter->root;
-  return std::nullopt;
-}
-
-void set_root(Operation& operation, int root) {
-  std::visit(
-      [root](auto& kind) {
-        if constexpr (requires { kind.root; }) kind.root = root;
+  return std::visit(
+      [](const auto& one) -> std::optional<Allreduce> {
+        if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Allreduce>) {
+          return one;
+        } else if constexpr (requires { one.op; }) {
+          return Allreduce{one.op, one.prescale, one.postscale};
+        } else {
+          return std::nullopt;
+        }
       },
       operation);
 }
 
-bool has_free_rows(const Operation& operation) {
-  return std::holds_alternative<Allgather>(operation) ||
-         std::holds_alternative<Gather>(operation) || has_splits(operation);
+std::optional<int> root_of(const Operation& operation) {
+  return std::visit(
+      [](const auto& one) -> std::optional<int> {
+        if constexpr (requires { one.root; }) return one.root;
+        return std::nullopt;
+      },
+      operation);
 }
 
-bool has_splits(const Operation& operation) {
-  return std::holds_alternative<Alltoall>(operation) || std::holds_alternative<Scatter>(operation);
+void set_root(Operation& operation, int root) {
+  std::visit(
+      [root](auto& one) {
+        if constexpr (requires { one.root; }) one.root = root;
+      },
+      operation);
 }
-
-bool has_tensors(const Operation& operation) {
-  return !std::holds_alternative<Barrier>(operation) && !std::holds_alternative<Join>(operation);
-}
-
-std::string_view kind_name(const Operation& operation) { return kKindNames[operation.index()]; }
 
 std::string describe(const Operation& operation) {
   if (const auto reduction = reduction_of(operation)) {

@@ -229,9 +229,7 @@ class Refusals(Case):
         memory = bytearray(64)
         aligned = torch.frombuffer(memory, dtype=torch.uint8).data_ptr() % 4
         odd = torch.frombuffer(memory, dtype=torch.float32, count=4, offset=5 - aligned)
-        wrong = (
-            rf"rank {ht.rank()}: tensor 'odd' .* is at {odd.data_ptr():#x}; .* float32 \(4 bytes\)"
-        )
+        wrong = rf"rank {ht.rank()}: allreduce 'odd': .* is at {odd.data_ptr():#x}; .* float32 \(4 bytes\)"
         with self.assertRaisesRegex(ValueError, wrong):
             ht.allreduce_(odd, name="odd", op=ht.Sum)
         with self.assertRaisesRegex(ValueError, r"clone\(\)"):

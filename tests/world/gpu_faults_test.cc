@@ -59,7 +59,7 @@ TEST_F(GpuFaults, AreRefusedAtAddressesThatElementsCannotHave) {
     request.tensors[0].output = is_input ? memory.data() : memory.data() + 6;
     expect_refused(
         world.engine(0).submit(request), Code::kInvalidArgument,
-        format_text("tensor 'x' (number 0): the {} is at {}; a GPU reaches float32 (4 bytes)",
+        format_text("allreduce 'x': the {} is at {}; a GPU reaches float32 (4 bytes)",
                     is_input ? "input" : "output", static_cast<void*>(memory.data() + 6)));
   }
   EXPECT_TRUE(run_request(world.engine(0), gpu_request("x", 0, tensor, nullptr)).is_ok());

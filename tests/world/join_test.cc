@@ -118,7 +118,7 @@ TEST_P(JoinWorld, OtherOperationsAreAnErrorOnEveryActiveRank) {
       const auto refused = [&](Operation operation, Code code, const char* word) {
         Request request = allreduce_request(std::string(kind_name(operation)), values);
         request.operation = operation;
-        if (!has_tensors(operation)) request.tensors.clear();
+        if (!kind_of(operation).has_tensors) request.tensors.clear();
         const Status status = run_request(engine, request);
         EXPECT_EQ(status.code(), code) << status.message();
         EXPECT_THAT(status.message(), HasSubstr(word));

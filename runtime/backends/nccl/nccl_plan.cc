@@ -84,7 +84,7 @@ NcclPlan plan_exchange(const MovingCounts& counts, std::size_t element, std::siz
 }  // namespace
 
 Status check_nccl_operation(const Operation& operation, DataType dtype) {
-  if (!has_tensors(operation)) {
+  if (!kind_of(operation).has_tensors) {
     return error(Code::kUnsupported, "NCCL has no {}", kind_name(operation));
   }
   HVD_TRY(check_reduction(operation, dtype));
@@ -113,7 +113,7 @@ Status check_nccl_operation(const Operation& operation, DataType dtype) {
   return Status::ok();
 }
 
-bool needs_counts(const Operation& operation) { return has_free_rows(operation); }
+bool needs_counts(const Operation& operation) { return kind_of(operation).has_free_rows; }
 
 NcclPlan plan_nccl(const Batch& batch, const Communicator& communicator, const MovingCounts* counts,
                    const NcclPlanOptions& options) {

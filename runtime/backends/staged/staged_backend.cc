@@ -30,7 +30,7 @@ class StagedBackend final : public Backend {
     if (device.kind == DeviceKind::kCpu) {
       return error(Code::kUnsupported, "staged serves the memory of GPUs only");
     }
-    if (!has_tensors(operation)) {
+    if (!kind_of(operation).has_tensors) {
       return error(Code::kUnsupported, "staged has no {}", kind_name(operation));
     }
     return check_reduction(operation, dtype);

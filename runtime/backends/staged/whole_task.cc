@@ -90,7 +90,7 @@ class WholeTask final : public Task {
       on_host.input = block.data();
       inputs_.push_back({std::move(block), const_cast<void*>(segment.input), bytes});
     }
-    if (segment.output != nullptr && !has_free_rows(batch_.operation)) {
+    if (segment.output != nullptr && !kind_of(batch_.operation).has_free_rows) {
       const std::size_t bytes = output_count(segment) * element_;
       HVD_TRY_ASSIGN(auto block, staging_.take_block(bytes));
       on_host.output = block.data();

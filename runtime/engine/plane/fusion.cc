@@ -32,15 +32,10 @@ Segment make_segment(const Tensor& tensor) {
   return segment;
 }
 
-/// True where the library makes, or can make, the memory of the results.
-bool makes_results(const Operation& operation) {
-  return has_free_rows(operation) || std::holds_alternative<Reducescatter>(operation);
-}
-
 void append_segment(Batch& batch, const Tensor& tensor) {
   const Segment segment = make_segment(tensor);
   batch.segments.push_back(segment);
-  if (!has_splits(batch.operation)) return;
+  if (!kind_of(batch.operation).has_splits) return;
   for (const std::int64_t rows : tensor.splits) {
     batch.splits.push_back(static_cast<std::size_t>(rows) * segment.row_count);
   }
@@ -132,7 +127,7 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
   std::vector<std::vector<Source>> sources;  // of results that are made; few operations have them
   for (const PendingPtr& pending : run) {
     const Operation& operation = pending->request.operation;
-    const bool makes = makes_results(operation);
+    const bool makes = kind_of(operation).output == Memory::kLibrary;
     if (makes) pending->gathered.resize(pending->request.tensors.size());
     for (std::size_t i = 0; i < pending->request.tensors.size(); ++i) {
       const Tensor& tensor = pending->request.tensors[i];

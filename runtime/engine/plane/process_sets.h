@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "engine/plane/set_plane.h"
 #include "engine/request/completion.h"
+#include "engine/request/request_check.h"
 #include "engine/request/submission.h"
 
 namespace hvd {

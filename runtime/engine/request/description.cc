@@ -4,7 +4,7 @@
 namespace hvd {
 namespace {
 
-using Kind = std::uint8_t;
+using KindNumber = std::uint8_t;
 
 constexpr std::size_t kMaxDimensions = 64;
 
@@ -41,7 +41,7 @@ std::string dtype_value(const Description& d, std::size_t i) {
 }
 std::string shape_value(const Description& d, std::size_t i) {
   const std::string text = shape_text(d.tensors[i].shape);
-  return has_free_rows(d.operation) ? "rows of shape " + text : text;
+  return kind_of(d.operation).has_free_rows ? "rows of shape " + text : text;
 }
 std::string layout_value(const Description& d, std::size_t i) {
   return format_text("layout tag {:x}", d.tensors[i].layout);
@@ -86,83 +86,45 @@ Status invalid(std::string_view what) {
   return error(Code::kInternal, "control message holds an invalid {}", what);
 }
 
-/// Parameters of an operation, as they travel. One overload for each kind with parameters.
-struct OperationWriter {
-  ByteWriter& w;
-
-  void put_reduction(ReduceOp op, double prescale, double postscale) {
-    w.put(op);
-    w.put(prescale);
-    w.put(postscale);
-  }
-  void put_root(int root) { w.put(static_cast<std::int32_t>(root)); }
-  void operator()(const Allreduce& o) {
-    put_reduction(o.op, o.prescale, o.postscale);
-    w.put(o.wire);
-  }
-  void operator()(const Reducescatter& o) { put_reduction(o.op, o.prescale, o.postscale); }
-  void operator()(const Reduce& o) {
-    put_root(o.root);
-    put_reduction(o.op, o.prescale, o.postscale);
-  }
-  void operator()(const Broadcast& o) { put_root(o.root); }
-  void operator()(const Gather& o) { put_root(o.root); }
-  void operator()(const Scatter& o) { put_root(o.root); }
-  template <typename WithoutParameters>
-  void operator()(const WithoutParameters& /*operation*/) {}
-};
-
-/// Reads what OperationWriter wrote; one overload for each kind with parameters.
-struct OperationReader {
-  ByteReader& r;
-
-  Status get_reduction(ReduceOp& op, double& prescale, double& postscale) {
-    HVD_TRY_ASSIGN(op, r.get<ReduceOp>());
-    HVD_TRY_ASSIGN(prescale, r.get<double>());
-    HVD_TRY_ASSIGN(postscale, r.get<double>());
-    return op > ReduceOp::kBitXor ? invalid("reduction") : Status::ok();
-  }
-  Status get_root(int& root) {
-    HVD_TRY_ASSIGN(root, r.get<std::int32_t>());
-    return Status::ok();
-  }
-  Status operator()(Allreduce& o) {
-    HVD_TRY(get_reduction(o.op, o.prescale, o.postscale));
-    HVD_TRY_ASSIGN(o.wire, r.get<Wire>());
-    return o.wire > Wire::kBfloat16 ? invalid("wire type") : Status::ok();
-  }
-  Status operator()(Reducescatter& o) { return get_reduction(o.op, o.prescale, o.postscale); }
-  Status operator()(Reduce& o) {
-    HVD_TRY(get_root(o.root));
-    return get_reduction(o.op, o.prescale, o.postscale);
-  }
-  Status operator()(Broadcast& o) { return get_root(o.root); }
-  Status operator()(Gather& o) { return get_root(o.root); }
-  Status operator()(Scatter& o) { return get_root(o.root); }
-  template <typename WithoutParameters>
-  Status operator()(WithoutParameters& /*operation*/) {
-    return Status::ok();
-  }
-};
-
-/// The operation of a kind, parameters unset; false when there is no such kind.
-template <std::size_t kIndex = 0>
-bool emplace_kind(Operation& operation, Kind kind) {
-  if constexpr (kIndex == std::variant_size_v<Operation>) {
-    return false;
-  } else {
-    if (kind != kIndex) return emplace_kind<kIndex + 1>(operation, kind);
-    operation.emplace<kIndex>();
-    return true;
-  }
+/// Parameters of an operation, as they travel.
+void put_operation(ByteWriter& writer, const Operation& operation) {
+  writer.put(static_cast<KindNumber>(operation.index()));
+  std::visit(
+      [&](const auto& one) {
+        if constexpr (requires { one.root; }) writer.put(static_cast<std::int32_t>(one.root));
+        if constexpr (requires { one.op; }) {
+          writer.put(one.op);
+          writer.put(one.prescale);
+          writer.put(one.postscale);
+        }
+        if constexpr (requires { one.wire; }) writer.put(one.wire);
+      },
+      operation);
 }
 
-Result<Operation> decode_operation(ByteReader& reader) {
-  HVD_TRY_ASSIGN(const auto kind, reader.get<Kind>());
-  Operation operation;
-  if (!emplace_kind(operation, kind)) return invalid("kind");
-  HVD_TRY(std::visit(OperationReader{reader}, operation));
-  return operation;
+/// Reads what put_operation() wrote.
+Result<Operation> get_operation(ByteReader& reader) {
+  HVD_TRY_ASSIGN(const auto kind, reader.get<KindNumber>());
+  auto operation = operation_of(kind);
+  if (!operation) return invalid("kind");
+  const auto get_parameters = [&](auto& one) -> Status {
+    if constexpr (requires { one.root; }) {
+      HVD_TRY_ASSIGN(one.root, reader.get<std::int32_t>());
+    }
+    if constexpr (requires { one.op; }) {
+      HVD_TRY_ASSIGN(one.op, reader.get<ReduceOp>());
+      HVD_TRY_ASSIGN(one.prescale, reader.get<double>());
+      HVD_TRY_ASSIGN(one.postscale, reader.get<double>());
+      if (one.op > ReduceOp::kBitXor) return invalid("reduction");
+    }
+    if constexpr (requires { one.wire; }) {
+      HVD_TRY_ASSIGN(one.wire, reader.get<Wire>());
+      if (one.wire > Wire::kBfloat16) return invalid("wire type");
+    }
+    return Status::ok();
+  };
+  HVD_TRY(std::visit(get_parameters, *operation));
+  return *operation;
 }
 
 }  // namespace
@@ -187,7 +149,7 @@ bool Description::has_single_dtype() const {
 Description describe_request(const Request& request) {
   Description description{
       request.process_set, request.operation, request.device.kind, request.priority, {}};
-  const bool free_rows = has_free_rows(request.operation);
+  const bool free_rows = kind_of(request.operation).has_free_rows;
   description.tensors.reserve(request.tensors.size());
   for (const hvd::Tensor& tensor : request.tensors) {
     Description::Tensor described{tensor.dtype, tensor.layout, tensor.shape};
@@ -199,8 +161,7 @@ Description describe_request(const Request& request) {
 
 void encode(ByteWriter& writer, const Description& description) {
   writer.put(static_cast<std::int32_t>(description.process_set));
-  writer.put(static_cast<Kind>(description.operation.index()));
-  std::visit(OperationWriter{writer}, description.operation);
+  put_operation(writer, description.operation);
   writer.put(description.device);
   writer.put(static_cast<std::int32_t>(description.priority));
   writer.put(static_cast<std::uint32_t>(description.tensors.size()));
@@ -214,7 +175,7 @@ void encode(ByteWriter& writer, const Description& description) {
 Result<Description> decode_description(ByteReader& reader) {
   Description description;
   HVD_TRY_ASSIGN(description.process_set, reader.get<std::int32_t>());
-  HVD_TRY_ASSIGN(description.operation, decode_operation(reader));
+  HVD_TRY_ASSIGN(description.operation, get_operation(reader));
   HVD_TRY_ASSIGN(description.device, reader.get<DeviceKind>());
   HVD_TRY_ASSIGN(description.priority, reader.get<std::int32_t>());
   HVD_TRY_ASSIGN(const auto count, reader.get<std::uint32_t>());

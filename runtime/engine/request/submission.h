@@ -9,18 +9,10 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "collective/communicator.h"
 #include "engine/request/pending_request.h"
 #include "engine/timeline/timeline.h"
 
 namespace hvd {
-
-/// The first mistake in a request that this rank can see by itself. Pure.
-Status check_request(const Request& request, const Communicator& world);
-
-/// Fills in the splits that a checked alltoall or scatter leaves out: shared out evenly, and none
-/// on ranks that are not the root. Pure.
-void complete_splits(Request& request, const Communicator& world);
 
 /// Stage one: requests of any thread, in the order in which they were submitted.
 /// Thread-safe.
@@ -47,7 +39,7 @@ class Submission {
   Timeline& timeline_;
   Mutex mutex_;
   std::vector<PendingPtr> queue_ HVD_GUARDED_BY(mutex_);
-  using Counts = std::array<std::uint64_t, std::variant_size_v<Operation>>;
+  using Counts = std::array<std::uint64_t, kKindCount>;
   /// By process set: ranks count the same in the sets that they share.
   std::unordered_map<int, Counts> unnamed_ HVD_GUARDED_BY(mutex_);
   std::atomic<std::size_t> count_{0};

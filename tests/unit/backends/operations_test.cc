@@ -81,12 +81,12 @@ void check_moving(ThreadRank& rank, const Operation& operation, std::size_t scal
       for (std::size_t i = 0; i < count; ++i) {
         inputs[segment].push_back(word(mine, to, segment, i));
       }
-      if (has_splits(operation)) batch.splits.push_back(count);
+      if (kind_of(operation).has_splits) batch.splits.push_back(count);
     }
     const std::size_t count = inputs[segment].size();
     inputs[segment].resize(count + 5);  // rows that stay where they are, where there are splits
     batch.segments.push_back(
-        {inputs[segment].data(), nullptr, has_splits(operation) ? count + 5 : count, 1});
+        {inputs[segment].data(), nullptr, kind_of(operation).has_splits ? count + 5 : count, 1});
   }
   run_batch(rank, std::move(batch));
   for (std::size_t segment = 0; segment < 2; ++segment) {

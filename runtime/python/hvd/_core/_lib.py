@@ -24,6 +24,7 @@ from ctypes import (
     sizeof,
 )
 from pathlib import Path
+from typing import NamedTuple
 
 from hvd import settings
 from hvd.version import __version__
@@ -44,6 +45,29 @@ COMPRESS_FLOAT8_E4M3, COMPRESS_FLOAT8_E5M2, COMPRESS_TOP_K, COMPRESS_POWER_SGD =
 REDUCED, LOCAL, LOCAL_SCALED = range(3)
 SUBMIT_MORE = 1
 CPU, CUDA, ROCM = range(3)
+
+
+class Kind(NamedTuple):
+    """What holds for every operation of a kind."""
+
+    name: str  # as users have it
+    back: int | None  # the kind of its derivative; None: it has no tensors
+    takes_splits: bool = False
+    gives_rows: bool = False  # how many came from each rank, which is known at the end
+
+
+KINDS = {
+    ALLREDUCE: Kind("allreduce", ALLREDUCE),
+    ALLGATHER: Kind("allgather", ALLREDUCE, gives_rows=True),
+    BROADCAST: Kind("broadcast", ALLREDUCE),
+    BARRIER: Kind("barrier", None),
+    REDUCESCATTER: Kind("reducescatter", ALLGATHER),
+    ALLTOALL: Kind("alltoall", ALLTOALL, takes_splits=True, gives_rows=True),
+    REDUCE: Kind("reduce", BROADCAST),
+    GATHER: Kind("gather", SCATTER, gives_rows=True),
+    SCATTER: Kind("scatter", GATHER, takes_splits=True, gives_rows=True),
+    JOIN: Kind("join", None),
+}
 
 DTYPES = {
     "uint8": 0,

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from hvd._core import _lib, api
-from hvd._core.work import KINDS, Average, Max, Min, Sum, Work
+from hvd._core.work import Average, Max, Min, Sum, Work
 from hvd.errors import UnsupportedError
 
 Counts = TypeVar("Counts", bound=Sequence[int])
@@ -62,7 +62,9 @@ def derivative(work: Work) -> Derivative:
         return Derivative(back._replace(op=work.op, scales=work.scales))
     if work.kind in (_lib.ALLGATHER, _lib.BROADCAST):
         return Derivative(back)
-    back = Work(_BACK[work.kind], process_set=work.process_set, root=work.root)
+    kind = _lib.KINDS[work.kind].back
+    assert kind is not None, work
+    back = Work(kind, process_set=work.process_set, root=work.root)
     if work.kind not in (_lib.REDUCESCATTER, _lib.REDUCE):
         return Derivative(back)
     _check_op(work, "only Sum and Average have a gradient")
@@ -75,20 +77,11 @@ def derivative(work: Work) -> Derivative:
     return Derivative(back, factor)
 
 
-_BACK = {
-    _lib.REDUCESCATTER: _lib.ALLGATHER,
-    _lib.REDUCE: _lib.BROADCAST,
-    _lib.ALLTOALL: _lib.ALLTOALL,
-    _lib.GATHER: _lib.SCATTER,
-    _lib.SCATTER: _lib.GATHER,
-}
-
-
 def _check_op(work: Work, which: str) -> None:
     if work.op not in (Average, Sum):
         raise UnsupportedError(
-            f"rank {api.rank()}: {KINDS[work.kind]}: {which}; keep the input out of the gradient: "
-            "detach() in PyTorch, tf.stop_gradient() in TensorFlow"
+            f"rank {api.rank()}: {_lib.KINDS[work.kind].name}: {which}; keep the input out of the "
+            "gradient: detach() in PyTorch, tf.stop_gradient() in TensorFlow"
         )
 
 

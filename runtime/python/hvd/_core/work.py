@@ -18,20 +18,6 @@ BitAnd = _lib.BIT_AND
 BitOr = _lib.BIT_OR
 BitXor = _lib.BIT_XOR
 
-# What users call the operations.
-KINDS = {
-    _lib.ALLREDUCE: "allreduce",
-    _lib.ALLGATHER: "allgather",
-    _lib.BROADCAST: "broadcast",
-    _lib.BARRIER: "barrier",
-    _lib.REDUCESCATTER: "reducescatter",
-    _lib.ALLTOALL: "alltoall",
-    _lib.REDUCE: "reduce",
-    _lib.GATHER: "gather",
-    _lib.SCATTER: "scatter",
-    _lib.JOIN: "join",
-}
-
 
 class Work(NamedTuple):
     """What an operation does, as ``hvd_request`` has it."""

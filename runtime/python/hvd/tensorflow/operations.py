@@ -15,18 +15,12 @@ from hvd.tensorflow import library
 from hvd.tensorflow.compression import Compression, wire_for
 from hvd.tensorflow.errors import translated
 
+# Name and function of the op of each kind that the plugin defines.
 _OPS = {
-    _lib.ALLREDUCE: ("HvdAllreduce", library.ops.hvd_allreduce),
-    _lib.ALLGATHER: ("HvdAllgather", library.ops.hvd_allgather),
-    _lib.BROADCAST: ("HvdBroadcast", library.ops.hvd_broadcast),
-    _lib.REDUCESCATTER: ("HvdReducescatter", library.ops.hvd_reducescatter),
-    _lib.ALLTOALL: ("HvdAlltoall", library.ops.hvd_alltoall),
-    _lib.REDUCE: ("HvdReduce", library.ops.hvd_reduce),
-    _lib.GATHER: ("HvdGather", library.ops.hvd_gather),
-    _lib.SCATTER: ("HvdScatter", library.ops.hvd_scatter),
+    number: (f"Hvd{kind.name.capitalize()}", getattr(library.ops, f"hvd_{kind.name}"))
+    for number, kind in _lib.KINDS.items()
+    if hasattr(library.ops, f"hvd_{kind.name}")
 }
-_WITH_SPLITS = (_lib.ALLTOALL, _lib.SCATTER)
-_WITH_ROWS = (_lib.ALLGATHER, _lib.GATHER, _lib.ALLTOALL, _lib.SCATTER)
 
 
 def _bits(scale: float) -> int:
@@ -65,6 +59,7 @@ def submit_with_rows(
     int64 [tensors, ranks].
     """
     op, function = _OPS[work.kind]
+    kind = _lib.KINDS[work.kind]
     tensors = tensors_of(tensors)
     is_eager = tf.executing_eagerly()
     attributes = {
@@ -77,7 +72,7 @@ def submit_with_rows(
         "wire": work.wire,
         "priority": work.priority,
     }
-    if work.kind in _WITH_SPLITS:
+    if kind.takes_splits:
         attributes["splits"] = tf.cast([] if splits is None else splits, tf.int64)
     if is_eager:
         with translated():
@@ -86,9 +81,9 @@ def submit_with_rows(
         # A session that was told to use a GPU would look for a kernel there.
         with tf.device("/CPU:0"):
             result = function(tensors, **attributes)
-        first = result.rows if work.kind in _WITH_ROWS else result[0]
+        first = result.rows if kind.gives_rows else result[0]
         library.run_independently(first)
-    if work.kind in _WITH_ROWS:
+    if kind.gives_rows:
         return list(result.outputs), result.rows
     return list(result), None
 

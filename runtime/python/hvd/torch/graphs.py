@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from hvd._core import api
-from hvd._core.work import Work
 
 
 def _never() -> bool:
@@ -51,49 +50,6 @@ def keep_from_tracing(function: Callable[..., Any]) -> None:
         skip(plain.__code__)
 
 
-def allreduce(work: Work, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The reductions of several tensors."""
-    from hvd.torch import library  # noqa: F401 (defines the operators)
-
-    pre, post = work.scales
-    rest = (work.wire, work.name, work.process_set, work.priority)
-    return torch.ops.hvd.allreduce(tensors, work.op, pre, post, *rest)
-
-
-def allgather(work: Work, tensor: torch.Tensor) -> torch.Tensor:
-    """The rows of all ranks, which have equally many."""
+def define_operators() -> None:
+    """Before the first use of ``torch.ops.hvd`` in a graph."""
     from hvd.torch import library  # noqa: F401
-
-    rows = tensor.shape[0] * api.process_set_size(work.process_set)
-    return torch.ops.hvd.allgather(tensor, rows, work.name, work.process_set, work.priority)
-
-
-def broadcast(work: Work, tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor of the root."""
-    from hvd.torch import library  # noqa: F401
-
-    common = (work.name, work.process_set, work.priority)
-    return torch.ops.hvd.broadcast(tensor, work.root, *common)
-
-
-def alltoall(
-    work: Work, tensor: torch.Tensor, splits: torch.Tensor | Sequence[int] | None
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """The rows for this rank; with `splits` also how many came from each."""
-    from hvd.torch import library  # noqa: F401
-
-    common = (work.name, work.process_set, work.priority)
-    if splits is None:
-        return torch.ops.hvd.alltoall(tensor, *common)
-    if not isinstance(splits, torch.Tensor):
-        splits = torch.tensor(splits, dtype=torch.int64)
-    return torch.ops.hvd.alltoall_rows(tensor, splits, None, *common)
-
-
-def reducescatter(work: Work, tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's share of the rows of the reduction."""
-    from hvd.torch import library  # noqa: F401
-
-    pre, post = work.scales
-    common = (work.name, work.process_set, work.priority)
-    return torch.ops.hvd.reducescatter(tensor, work.op, pre, post, *common)

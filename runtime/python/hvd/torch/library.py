@@ -14,9 +14,6 @@ import torch
 
 from hvd.errors import UnsupportedError
 from hvd.torch.operators import REGISTERED
-from hvd.torch.ops import allgather, allreduce, alltoall, broadcast, reducescatter
-
-__all__ = ["allgather", "allreduce", "alltoall", "broadcast", "reducescatter"]
 
 if not hasattr(torch.library, "register_autograd"):
     raise UnsupportedError(

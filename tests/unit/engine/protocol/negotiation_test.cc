@@ -18,7 +18,7 @@ class NegotiationOfOne : public testing::Test {
     auto one = std::make_shared<PendingRequest>();
     one->request.name = std::move(name);
     one->request.operation = operation;
-    if (has_tensors(operation)) {
+    if (kind_of(operation).has_tensors) {
       static float memory[2];
       one->request.tensors.push_back(
           {.input = memory, .output = memory, .dtype = DataType::kFloat32, .shape = {2}});

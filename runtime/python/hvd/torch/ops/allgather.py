@@ -94,7 +94,7 @@ def allgather(
     """
     work = allgather_of(name, process_set, priority)
     if graphs.is_compiling():
-        return graphs.allgather(work, tensor)
+        return _traced(work, tensor)
     if _tensors.needs_gradient([tensor]):
         return _Allgather.apply(work, tensor)[0]
     return start_allgather([tensor], True, work, handles.run)
@@ -120,7 +120,7 @@ def grouped_allgather(
     """
     work = allgather_of(name, process_set, priority)
     if graphs.is_compiling():
-        return [graphs.allgather(work._replace(name=None), tensor) for tensor in tensors]
+        return [_traced(work._replace(name=None), tensor) for tensor in tensors]
     return gathered(work, tensors)
 
 
@@ -164,6 +164,13 @@ def grouped_allgather_async(
     2
     """
     return start_allgather(tensors, False, allgather_of(name, process_set, priority))
+
+
+def _traced(work: Work, tensor: torch.Tensor) -> torch.Tensor:
+    """In a graph, where all ranks have equally many rows."""
+    graphs.define_operators()
+    rows = tensor.shape[0] * api.process_set_size(work.process_set)
+    return torch.ops.hvd.allgather(tensor, rows, work.name, work.process_set, work.priority)
 
 
 def _operator(

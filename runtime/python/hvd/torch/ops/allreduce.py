@@ -111,6 +111,14 @@ class _Allreduce(torch.autograd.Function):
         return (None, *through_extremes(work, gradients, given, results, partial(back, work)))
 
 
+def traced_allreduce(work: Work, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """In a graph that ``torch.compile`` makes."""
+    graphs.define_operators()
+    pre, post = work.scales
+    rest = (work.wire, work.name, work.process_set, work.priority)
+    return torch.ops.hvd.allreduce(tensors, work.op, pre, post, *rest)
+
+
 def reduced_as(work: Work, tensors: Sequence[torch.Tensor], compression: Any) -> list[torch.Tensor]:
     """The reductions of several tensors, which travel as `compression` says."""
     wire = wire_for(compression, tensors)
@@ -119,7 +127,7 @@ def reduced_as(work: Work, tensors: Sequence[torch.Tensor], compression: Any) ->
     if wire:
         work = work._replace(wire=wire)
     if graphs.is_compiling():
-        results: Sequence[torch.Tensor] = graphs.allreduce(work, given)
+        results: Sequence[torch.Tensor] = traced_allreduce(work, given)
     else:
         results = reduced(work, given)
     if wire is not None:
@@ -195,7 +203,7 @@ def allreduce_(
     chosen = chosen_op(average, op)
     work = allreduce_of(name, chosen, scales, process_set, priority=priority)
     if graphs.is_compiling():
-        return tensor.copy_(graphs.allreduce(work, [tensor])[0])
+        return tensor.copy_(traced_allreduce(work, [tensor])[0])
     return start_allreduce_in_place(work, [tensor], True, handles.run)
 
 

@@ -9,6 +9,7 @@ import torch
 
 from hvd._core import _lib
 from hvd._core.arguments import work_among
+from hvd._core.work import Work
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import graphs, operators
 from hvd.torch.ops.rows import Splits, counts_of, run_rows, start_rows
@@ -39,7 +40,7 @@ def alltoall(
     """
     work = work_among(process_set, _lib.ALLTOALL, name, priority=priority)
     if graphs.is_compiling():
-        return graphs.alltoall(work, tensor, splits)
+        return _traced(work, tensor, splits)
     counts = counts_of(splits, "alltoall")
     return run_rows(tensor, counts, work, counts is not None)
 
@@ -71,6 +72,18 @@ def alltoall_async(
     counts = counts_of(splits, "alltoall")
     work = work_among(process_set, _lib.ALLTOALL, name, priority=priority)
     return start_rows(tensor, counts, work, counts is not None)
+
+
+def _traced(
+    work: Work, tensor: torch.Tensor, splits: Splits | None
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    graphs.define_operators()
+    common = (work.name, work.process_set, work.priority)
+    if splits is None:
+        return torch.ops.hvd.alltoall(tensor, *common)
+    if not isinstance(splits, torch.Tensor):
+        splits = torch.tensor(splits, dtype=torch.int64)
+    return torch.ops.hvd.alltoall_rows(tensor, splits, None, *common)
 
 
 def _operator(

@@ -83,7 +83,7 @@ def broadcast(
     """
     work = broadcast_of(root_rank, name, process_set, priority)
     if graphs.is_compiling():
-        return graphs.broadcast(work, tensor)
+        return _traced(work, tensor)
     if _tensors.needs_gradient([tensor]):
         return _Broadcast.apply(tensor, work)
     return start_broadcast(tensor, work, handles.run)
@@ -117,7 +117,7 @@ def broadcast_(
     """
     work = broadcast_of(root_rank, name, process_set, priority)
     if graphs.is_compiling():
-        return tensor.copy_(graphs.broadcast(work, tensor))
+        return tensor.copy_(_traced(work, tensor))
     return start_broadcast_in_place(tensor, work, handles.run)
 
 
@@ -168,6 +168,12 @@ def broadcast_async_(
     True
     """
     return start_broadcast_in_place(tensor, broadcast_of(root_rank, name, process_set, priority))
+
+
+def _traced(work: Work, tensor: torch.Tensor) -> torch.Tensor:
+    graphs.define_operators()
+    common = (work.name, work.process_set, work.priority)
+    return torch.ops.hvd.broadcast(tensor, work.root, *common)
 
 
 def _operator(

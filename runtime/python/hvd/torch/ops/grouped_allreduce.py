@@ -18,6 +18,7 @@ from hvd.torch.ops.allreduce import (
     reduced_as,
     start_allreduce,
     start_allreduce_in_place,
+    traced_allreduce,
 )
 
 
@@ -76,7 +77,7 @@ def grouped_allreduce_(
     chosen = chosen_op(average, op)
     work = allreduce_of(name, chosen, scales, process_set, priority=priority)
     if graphs.is_compiling():
-        return [old.copy_(new) for old, new in zip(tensors, graphs.allreduce(work, tensors))]
+        return [old.copy_(new) for old, new in zip(tensors, traced_allreduce(work, tensors))]
     return start_allreduce_in_place(work, tensors, False, handles.run)
 
 

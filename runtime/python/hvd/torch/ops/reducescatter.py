@@ -114,7 +114,7 @@ def grouped_reducescatter(
     given = [small for small, _ in compressed]
     if graphs.is_compiling():
         results: Sequence[torch.Tensor] = [
-            graphs.reducescatter(work._replace(name=name if len(given) == 1 else None), tensor)
+            _traced(work._replace(name=name if len(given) == 1 else None), tensor)
             for tensor in given
         ]
     elif _tensors.needs_gradient(given):
@@ -174,6 +174,13 @@ def grouped_reducescatter_async(
     scales = (prescale_factor, postscale_factor)
     work = _reducescatter_of(name, op, scales, process_set, priority)
     return _start_reducescatter(tensors, False, work)
+
+
+def _traced(work: Work, tensor: torch.Tensor) -> torch.Tensor:
+    graphs.define_operators()
+    pre, post = work.scales
+    common = (work.name, work.process_set, work.priority)
+    return torch.ops.hvd.reducescatter(tensor, work.op, pre, post, *common)
 
 
 def _operator(

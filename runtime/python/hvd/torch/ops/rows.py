@@ -11,7 +11,7 @@ import torch
 from hvd._core import _lib, api, handles
 from hvd._core.derivatives import derivative, splits_back
 from hvd._core.refusals import refused
-from hvd._core.work import KINDS, Work
+from hvd._core.work import Work
 from hvd.torch import devices
 from hvd.torch import tensors as _tensors
 
@@ -36,7 +36,7 @@ def start_rows(
     start: Any = handles.start,
 ) -> Any:
     """`with_rows`: the result is a pair, of which the second is the rows from each rank."""
-    source = _tensors.plain(tensor, KINDS[work.kind], work.name)
+    source = _tensors.plain(tensor, _lib.KINDS[work.kind].name, work.name)
     # Of equal parts as many come as go.
     is_even = work.kind == _lib.ALLTOALL and splits is None
     room = torch.empty_like(source) if is_even else None
@@ -48,7 +48,7 @@ def start_rows(
         return rows, torch.tensor(api.gathered(handle).rows, dtype=torch.int32)
 
     flat = [_tensors.rows_of(source, room, splits)]
-    place = devices.place_of([source], KINDS[work.kind])
+    place = devices.place_of([source], _lib.KINDS[work.kind].name)
     return start(work, flat, (source, room), result, place=place)
 
 
