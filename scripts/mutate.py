@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes one line of the product at a time and looks whether a test notices.
 
-usage: mutate.py TREE [--folder FOLDER]... [--count N] [--seed N] [--results FILE]
+usage: mutate.py TREE [--folder FOLDER]... [--count N] [--seed N] [--results FILE] [--again FILE]
 
 TREE is a build tree of this checkout, which must be a clean copy: files are changed in place and put
 back. A mutant that does not compile is drawn again; one that a test program of its folder fails, or
-hangs in, is killed. Survivors are printed with their line: cover them, or say why they do no harm.
+hangs in, is killed, else those of whole worlds of ranks (of the launcher: its other programs) judge
+it. Survivors are printed with their line: cover them, or say why they do no harm. --again judges the
+survivors in FILE, which --results has written, once more.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import re
 import resource
 import subprocess
 import sys
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Of a test program. A mutant that loops must neither take hours nor all memory.
@@ -46,6 +49,22 @@ PROGRAMS = {
     "launcher/node": ["tests/unit_node"],
     "launcher/site": ["tests/unit_sites"],
 }
+
+
+def wider(tree: pathlib.Path, folder: str) -> list[str]:
+    """The programs that judge what those of the folder let pass."""
+    if folder.startswith("launcher"):
+        return [f"tests/unit_{name}" for name in ("launcher", "machine", "sites", "plan", "lint")]
+    listed = subprocess.run(
+        ["ninja", "-C", str(tree), "-t", "targets", "all"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    names = re.findall(r"(?m)^(tests/world/world_\w+): cpp_LINKER", listed)
+    # What needs the doubles of GPUs is run with their variables, by Meson alone.
+    return [name for name in names if "nccl" not in name and "gpu" not in name]
+
 
 # What to look for, and what it becomes; the first group is what is replaced.
 OPERATORS = [
@@ -78,6 +97,22 @@ class Mutant:
     number: int
     before: str
     after: str
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Mutant:
+        """As facts() told it; its line may have moved since."""
+        path = ROOT / facts["path"]
+        lines = path.read_text().split("\n")
+        if facts["before"] not in lines:
+            raise SystemExit(f"{facts['path']} has no line any more that reads {facts['before']!r}")
+        places = [number for number, line in enumerate(lines) if line == facts["before"]]
+        nearest = min(places, key=lambda number: abs(number - facts["number"]))
+        return cls(path, nearest, facts["before"], facts["after"])
+
+    def facts(self) -> dict[str, Any]:
+        """For a file of results."""
+        path = str(self.path.relative_to(ROOT))
+        return {"path": path, "number": self.number, "before": self.before, "after": self.after}
 
     def apply(self) -> None:
         """Writes the changed file."""
@@ -149,13 +184,24 @@ def killed_by(tree: pathlib.Path, programs: list[str]) -> str:
     return ""
 
 
-def judge(tree: pathlib.Path, mutant: Mutant, programs: list[str]) -> str | None:
+def judge(tree: pathlib.Path, mutant: Mutant, tiers: list[list[str]]) -> str | None:
     """Who kills it; empty: nobody. None: it does not compile."""
     mutant.apply()
     try:
-        return killed_by(tree, programs) if build(tree, programs) else None
+        for programs in tiers:
+            if not build(tree, programs):
+                return None
+            killer = killed_by(tree, programs)
+            if killer:
+                return killer
+        return ""
     finally:
         mutant.undo()
+
+
+def is_in(facts: dict[str, Any], folder: str) -> bool:
+    """True for a mutant of the folder."""
+    return str(facts["path"]).startswith(folder + "/")
 
 
 def main() -> int:
@@ -165,29 +211,35 @@ def main() -> int:
     parser.add_argument("--folder", action="append", choices=sorted(PROGRAMS))
     parser.add_argument("--count", type=int, default=15, help="mutants for each folder")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--again", type=pathlib.Path, help="results whose survivors are judged")
     parser.add_argument("--results", type=pathlib.Path, help="JSON of every mutant and its end")
     options = parser.parse_args()
     tree = options.tree.resolve()
     chance = random.Random(options.seed)
+    before = json.loads(options.again.read_text()) if options.again else []
     score: dict[str, collections.Counter[str]] = {}
     results = []
     for folder in options.folder or PROGRAMS:
-        programs = PROGRAMS[folder]
-        if not build(tree, programs) or killed_by(tree, programs):
-            print(f"{folder}: its tests do not pass as it is", file=sys.stderr)
-            return 1
+        tiers = [PROGRAMS[folder], wider(tree, folder)]
+        mutants = [Mutant.of(one) for one in before if not one["killed_by"] and is_in(one, folder)]
+        if options.again and not mutants:
+            continue
+        for programs in tiers:
+            if not build(tree, programs) or killed_by(tree, programs):
+                print(f"{folder}: its tests do not pass as it is", file=sys.stderr)
+                return 1
         ends = score[folder] = collections.Counter()
-        for mutant in draw(folder, chance):
+        for mutant in mutants or draw(folder, chance):
             if sum(ends.values()) == options.count:
                 break
-            end = judge(tree, mutant, programs)
+            end = judge(tree, mutant, tiers)
             if end is None:
                 continue
             ends["killed" if end else "survived"] += 1
-            results.append({"mutant": str(mutant), "killed_by": end})
+            results.append({**mutant.facts(), "killed_by": end})
             if not end:
                 print(f"survived: {mutant}", flush=True)
-        build(tree, programs)
+        build(tree, PROGRAMS[folder])
         print(f"{folder}: {ends['killed']} of {sum(ends.values())} killed", flush=True)
     killed, total = sum(one["killed"] for one in score.values()), len(results)
     print(f"score: {killed} of {total} killed ({100 * killed / max(total, 1):.0f} %)")

@@ -7,7 +7,7 @@ set -euo pipefail
 
 case ${1:-} in
   -h | --help)
-    echo "usage: scripts/mutate.sh [--folder FOLDER]... [--count N] [--seed N] [--results FILE]"
+    echo "usage: scripts/mutate.sh [--folder FOLDER]... [--count N] [--seed N] [--results FILE] [--again FILE]"
     exit 0
     ;;
 esac

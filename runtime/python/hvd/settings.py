@@ -86,7 +86,7 @@ def given(name: str) -> str:
     name
         Of the variable.
 
-    >>> given("HVD_TF_LIBRARY")
+    >>> given("HVD_MPI_LIBRARY")
     ''
     """
     return os.environ.get(SETTINGS[name].name, "")
