@@ -27,7 +27,7 @@ bring() {
   }
   say "bringing ${packages[*]} (390 MB)"
   rm -rf "$place"
-  # Not quietly: a place without network is no fault, and pip writes pages about it.
+  # Not quietly: a place without network is not a fault, and pip writes pages about it.
   timeout "$seconds" "$tools/bin/python" -m pip install --progress-bar off --no-deps --no-compile --retries 1 \
     --target "$place" "${packages[@]}" >"$tools/gpu.log" 2>&1 </dev/null || {
     rm -rf "$place"

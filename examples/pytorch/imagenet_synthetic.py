@@ -146,7 +146,7 @@ def main() -> int:
     )
     step = stepping(model, optimizer, batch, options.amp)
     mine = rates_of("all ranks", step, device, options)
-    # A mean over ranks: the slowest one is no exception.
+    # A mean over ranks: the slowest one is not an exception.
     rates = hvd.allreduce(torch.tensor(mine, dtype=torch.float64), name="rates").tolist()
     if hvd.rank() == 0:
         report(device, alone, rates)

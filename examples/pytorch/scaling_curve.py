@@ -5,7 +5,7 @@
     python3 scaling_curve.py --ranks 1 2 4 --png scaling.png      # on this machine
     salloc --nodes=4 --ntasks-per-node=4 python3 scaling_curve.py --ranks 1 2 4 8 16
 
-It is no rank itself: hvd.run() starts a job for each number, in an allocation over its nodes. Every
+It is not a rank itself: hvd.run() starts a job for each number, in an allocation over its nodes. Every
 rank has the same work whatever their number (weak scaling), so a rate that grows with the ranks is
 an efficiency of 100 %. Options it does not know are those of synthetic_benchmark.py.
 """

@@ -130,7 +130,7 @@ def measure(options: argparse.Namespace) -> Rates:
         took = time.perf_counter() - start
         rates.append(options.batch_size * options.num_batches_per_iter / took)
     share = (hvd.statistics().waited_seconds - waited) / (time.perf_counter() - began)
-    # A mean over ranks: the slowest one is no exception.
+    # A mean over ranks: the slowest one is not an exception.
     means = hvd.allreduce(torch.tensor([*rates, share], dtype=torch.float64), name="rates").tolist()
     return Rates(means[:-1], hvd.size(), means[-1])
 

@@ -72,7 +72,7 @@ def main() -> int:
         "kept in memory, read ahead": batches(lines.map(read).cache()).prefetch(ahead),
     }
     rate = tf.constant(options.rate, tf.float32)
-    train_step(*made_up, tf.constant(0.0))  # builds the graph, which is no step to measure
+    train_step(*made_up, tf.constant(0.0))  # builds the graph, which is not a step to measure
     for name, data in kinds.items():
         hidden.assign(tf.random.normal(hidden.shape, stddev=0.1))
         scores.assign(tf.random.normal(scores.shape, stddev=0.02))

@@ -78,7 +78,7 @@ std::string report_json(const CheckReport& report) {
     }
     json[group.name] = std::move(parts);
   }
-  // A path may hold any bytes: what is no UTF-8 is replaced.
+  // A path may hold any bytes: what is not UTF-8 is replaced.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

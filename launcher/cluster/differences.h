@@ -20,7 +20,7 @@ struct SiteDifference {
 bool is_of_cluster(const SiteConfig& site, const LiveCluster& live);
 
 /// Every value that both have and that differs, in the order of the site file. What one of them
-/// does not say is no difference. Pure.
+/// does not say is not a difference. Pure.
 std::vector<SiteDifference> site_differences(const SiteConfig& site, const LiveCluster& live);
 
 }  // namespace hvd

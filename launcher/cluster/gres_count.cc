@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-constexpr long long kMostGpus = 1024;  ///< Of one node; more is no count.
+constexpr long long kMostGpus = 1024;  ///< Of one node; more is not a count.
 
 /// `gres` without what stands in parentheses, which may hold commas: "(S:0,2)".
 std::string without_places(std::string_view gres) {

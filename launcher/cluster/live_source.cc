@@ -26,7 +26,7 @@ LiveSource choose_live_source(const SlurmFacts& facts) {
   }
   if (facts.has_scontrol) return {LiveWay::kCommands, format_text("scontrol ({})", problem)};
   if (facts.conf.empty()) {
-    return {LiveWay::kNone, "no slurm.conf and no scontrol here: this is no machine of Slurm"};
+    return {LiveWay::kNone, "no slurm.conf and no scontrol here: this is not a machine of Slurm"};
   }
   return {LiveWay::kNone, format_text("{} is here, but no scontrol in PATH ({})", facts.conf,
                                       facts.library_problem)};

@@ -92,7 +92,7 @@ Result<std::string> draft_here(const SitesOptions& options, const Environment& e
   return text;
 }
 
-/// A failure to ask is no mistake in what was typed.
+/// A failure to ask is not a mistake in what was typed.
 int run_draft(const SitesOptions& options, const Environment& environment) {
   const Result<std::string> text = draft_here(options, environment);
   if (text.is_ok()) return print_answer(text.value());

@@ -243,8 +243,8 @@ Result<std::string> plan_account(const SiteConfig& site, const SitePartition& pa
   if (site.account_pattern.empty()) return account;
   HVD_TRY_ASSIGN(const bool matches, pattern_matches(site.account_pattern, account));
   if (matches) return account;
-  return error(Code::kInvalidArgument, "'{}' is no account of site {}: they look like {}", account,
-               site.id, site.account_example);
+  return error(Code::kInvalidArgument, "'{}' is not an account of site {}: they look like {}",
+               account, site.id, site.account_example);
 }
 
 }  // namespace hvd

@@ -98,7 +98,7 @@ std::string json_of(const std::vector<SiteConfig>& sites) {
     }
     json["sites"].push_back(std::move(one));
   }
-  // The path of a file may hold any bytes: what is no UTF-8 is replaced.
+  // The path of a file may hold any bytes: what is not UTF-8 is replaced.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

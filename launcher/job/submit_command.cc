@@ -124,7 +124,7 @@ int submit_job(const PreparedJob& job, const JobOptions& options, const Environm
   const bool absent = std::holds_alternative<ProgramProblem>(find_program("sbatch", outside));
   if (absent && !options.dry_run) {
     return fail(
-        "no sbatch in PATH: this is no login node of a Slurm cluster; 'hvdrun script' with the "
+        "no sbatch in PATH: this is not a login node of a Slurm cluster; 'hvdrun script' with the "
         "same options prints the script",
         kExitNotFound);
   }
@@ -156,7 +156,7 @@ int become_salloc(const std::vector<std::string>& words, const Environment& envi
   const auto found = find_program("salloc", outside);
   const auto* path = std::get_if<std::string>(&found);
   if (path == nullptr) {
-    return fail("no salloc in PATH: this is no login node of a Slurm cluster", kExitNotFound);
+    return fail("no salloc in PATH: this is not a login node of a Slurm cluster", kExitNotFound);
   }
   Command command;
   command.program = *path;

@@ -28,7 +28,7 @@ Status check_folder(const std::string& folder) {
     known += (known.empty() ? "" : ", ") + name;
   }
   return error(Code::kInvalidArgument, "--templates '{}' {}: type a folder with one or more of {}",
-               folder, fs::is_directory(folder, failure) ? "holds no template" : "is no folder",
+               folder, fs::is_directory(folder, failure) ? "holds no template" : "is not a folder",
                known);
 }
 

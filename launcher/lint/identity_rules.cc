@@ -82,7 +82,7 @@ std::optional<int> tasks_of(const ScriptFacts& facts, const LaunchLine& launch) 
 bool is_right(const SbatchFile& file, const LaunchSource& source, const SetVariable& variable,
               std::optional<int> tasks) {
   const auto number = plain_number(variable.value);
-  if (!number) return true;  // only the shell knows, or it is no rank
+  if (!number) return true;  // only the shell knows, or it is not a rank
   if (tasks && variable.name == source.size && *number == *tasks) return true;
   if (tasks == 1) return *number == (is_size(source, variable.name) ? 1 : 0);
   if (tasks || !is_size(source, variable.name)) return false;

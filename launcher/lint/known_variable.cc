@@ -159,7 +159,7 @@ std::string_view nearest_variable(std::string_view name) {
     const std::size_t longer = std::max(name.size(), known.name.size());
     if (longer - std::min(name.size(), known.name.size()) > fewest) continue;
     const std::size_t slips = edit_distance(name, known.name);
-    // What was removed is no likely target, unless nothing else is as near.
+    // What was removed is not a likely target, unless nothing else is as near.
     if (slips < fewest || (slips == fewest && !nearest.empty() && known.removed.empty() &&
                            !find_variable(nearest)->removed.empty())) {
       fewest = slips;

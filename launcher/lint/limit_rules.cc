@@ -89,7 +89,7 @@ void add_qos(const ScriptFacts& facts, std::vector<Finding>& findings) {
   const SitePartition* owner = owner_of_qos(facts.site, facts.request.qos);
   finding.why = format_text(
       "'{}' is {} of {}", facts.request.qos,
-      owner == nullptr ? std::string("no QoS") : format_text("a QoS of {} and none", owner->name),
+      owner == nullptr ? std::string("not a QoS") : format_text("a QoS of {} and not", owner->name),
       facts.partition->name);
   finding.fix = format_text("possible are {}", listed);
   const std::string_view nearest = nearest_word(facts.request.qos, names, 2);

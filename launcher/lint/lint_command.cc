@@ -187,7 +187,7 @@ Status lint_file(const std::string& path, const SiteChoice& choice, const LintOp
 Result<std::vector<LintedFile>> lint_all(const LintOptions& options,
                                          const Environment& environment) {
   if (!options.slurm.empty() && !compare_versions(options.slurm, "0")) {
-    return error(Code::kInvalidArgument, "--slurm: '{}' is no version: type it as in 23.02",
+    return error(Code::kInvalidArgument, "--slurm: '{}' is not a version: type it as in 23.02",
                  options.slurm);
   }
   if (options.environment) return std::vector<LintedFile>{lint_environment(environment)};

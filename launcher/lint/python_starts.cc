@@ -53,7 +53,7 @@ bool is_broadcast(const PythonLine& line, std::size_t at) {
   return line.tokens[at].text == "broadcast_object" || line.tokens[at].text == "broadcast";
 }
 
-/// "hvd.torch.elastic.run" of "@hvd.elastic.run"; empty: the line is no decorator.
+/// "hvd.torch.elastic.run" of "@hvd.elastic.run"; empty: the line is not a decorator.
 std::string decorator_of(const PythonScript& script, const PythonLine& line) {
   if (line.tokens.size() < 2 || !is_operator(line.tokens[0], "@")) return "";
   const auto import = script.imports.find(line.tokens[1].text);

@@ -15,7 +15,7 @@ constexpr std::string_view kSarifSchema =
     "sarif-schema-2.1.0.json";
 constexpr std::string_view kEnvironment = "environment";
 
-/// Bytes that are no UTF-8 are replaced: a script may hold anything.
+/// Bytes that are not UTF-8 are replaced: a script may hold anything.
 std::string dumped(const OrderedJson& json) {
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }

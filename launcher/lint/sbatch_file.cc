@@ -94,7 +94,7 @@ class HeaderReader {
     if (continues_constraint(line, word)) return i + 1;
     file_.broken.push_back(
         {line.number, "bad-directive",
-         format_text("'{}' is no option: a blank ends the option before it", word.text),
+         format_text("'{}' is not an option: a blank ends the option before it", word.text),
          "put quotes around a value with blanks, or leave the blanks out"});
     return i + 1;
   }

@@ -20,7 +20,7 @@ bool is_name_letter(char letter, bool is_first) {
   return !is_first && letter >= '0' && letter <= '9';
 }
 
-/// The length of NAME in "NAME=VALUE"; 0: the word is no assignment.
+/// The length of NAME in "NAME=VALUE"; 0: the word is not an assignment.
 std::size_t assigned_name(const ShellWord& word) {
   if (word.is_quoted_at_0) return 0;
   std::size_t length = 0;

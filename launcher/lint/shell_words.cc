@@ -117,11 +117,11 @@ class CommandReader {
       read_part(word);
     }
     word.at.end = at_;
-    if (is_redirected_) {  // the file of a redirection is no argument
+    if (is_redirected_) {  // the file of a redirection is not an argument
       is_redirected_ = false;
       return;
     }
-    // The number of "2>file" is no word either.
+    // The number of "2>file" is not a word either.
     if ((here() == '>' || here() == '<') && word.text.size() == 1 && word.text[0] >= '0' &&
         word.text[0] <= '9') {
       return;

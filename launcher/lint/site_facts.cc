@@ -116,7 +116,7 @@ Finding held_against(Finding finding, const Provenance& provenance) {
 const SiteConfig* site_of_script(const std::vector<SiteConfig>& sites, const SbatchFile& file) {
   const JobRequest request = job_request(file);
   const SiteConfig* best = nullptr;
-  int highest = 1;  // a constraint alone, such as "gpu", is no proof
+  int highest = 1;  // a constraint alone, such as "gpu", is not proof
   bool is_shared = false;
   for (const SiteConfig& site : sites) {
     const int score = score_of(site, file, request);

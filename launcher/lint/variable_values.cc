@@ -121,7 +121,7 @@ std::string outcome_of(const KnownVariable& known) {
 
 Finding no_number(const SetVariable& variable, const KnownVariable& known) {
   Finding finding = wrong_value(variable, known);
-  finding.why = format_text("'{}' is no whole number; {}", *variable.value, outcome_of(known));
+  finding.why = format_text("'{}' is not a whole number; {}", *variable.value, outcome_of(known));
   finding.fix = "write a whole number";
   if (known.fails_start) finding.fix += " " + range_of(known) + ", or leave it unset";
   const bool is_yes = is_word_of(*variable.value, {"true", "yes", "on"}, false);

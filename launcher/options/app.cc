@@ -110,7 +110,7 @@ std::string nearest_option(CLI::App& app, const std::string& word) {
   return nearest(word.substr(0, word.find('=')), known);
 }
 
-/// What to do about a word that is no option; empty: nothing is known of it.
+/// What to do about a word that is not an option; empty: nothing is known of it.
 std::string remedy_for(CLI::App& app, const UnknownWord& unknown, std::string_view command) {
   std::string remedy = right_spelling(app, unknown);
   if (remedy.empty()) remedy = foreign_remedy(unknown.word, command);
@@ -152,8 +152,8 @@ bool is_number(const std::string& text) {
   return failure == std::errc() && rest == end && std::isfinite(number);
 }
 
-/// "'four' is no whole number; type one from 1 to 65536", of CLI11's "Value four not in range 1 to
-/// 65536"; empty: it is about something else.
+/// "'four' is not a whole number; type one from 1 to 65536", of CLI11's "Value four not in range 1
+/// to 65536"; empty: it is about something else.
 std::string range_failure(const std::string& sentence, const std::string& kind,
                           const std::string& value) {
   constexpr std::string_view kWords = " not in range ";
@@ -167,8 +167,8 @@ std::string range_failure(const std::string& sentence, const std::string& kind,
   const bool is_whole = kind == "N";
   const bool is_read = is_whole ? is_whole_number(value) : is_number(value);
   if (is_read) return format_text("{} is not in the range {}", value, range);
-  return format_text("'{}' is no {}; type one from {}", value, is_whole ? "whole number" : "number",
-                     range);
+  return format_text("'{}' is not a {}; type one from {}", value,
+                     is_whole ? "whole number" : "number", range);
 }
 
 /// The option that CLI11's sentence is about: its name is the first of ours in there.

@@ -219,7 +219,7 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
     return usage("no program to run: type hvdrun [options] PROGRAM [arguments]", command);
   }
   if (std::isnan(raw.grace_seconds)) {  // which is in every range
-    return usage("--grace: 'nan' is no number; type one from 0 to 86400", command);
+    return usage("--grace: 'nan' is not a number; type one from 0 to 86400", command);
   }
   options.grace = std::chrono::milliseconds(static_cast<long long>(raw.grace_seconds * 1000));
   if (raw.prefix || raw.no_prefix) options.prefix = raw.prefix;

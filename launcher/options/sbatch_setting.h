@@ -9,7 +9,7 @@
 
 namespace hvd {
 
-/// What `--sbatch KEY[=VALUE]` says; refuses what is no option of sbatch.
+/// What `--sbatch KEY[=VALUE]` says; refuses what is not an option of sbatch.
 Result<SbatchSetting> parse_sbatch_setting(const std::string& text);
 
 /// Puts each setting into the field of `options` that is its own, and the others into

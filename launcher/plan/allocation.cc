@@ -67,7 +67,7 @@ bool has_terminal() {
   return true;
 }
 
-/// The rank that this process is already, where it is no shell that a person types in.
+/// The rank that this process is already, where it is not a shell that a person types in.
 std::optional<Identity> read_around(const Environment& environment) {
   auto identity = derive_identity(environment);
   if (!identity.is_ok() || !identity.value()) return std::nullopt;

@@ -67,7 +67,7 @@ std::string describe_run_json(const Placement& placement, const EnvironmentPlan&
     if (command.rank) one["rank"] = *command.rank;
     json["commands"].push_back(std::move(one));
   }
-  // Host names and variables may hold any bytes: what is no UTF-8 is replaced.
+  // Host names and variables may hold any bytes: what is not UTF-8 is replaced.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -9,8 +9,8 @@
 
 namespace hvd {
 
-/// The job of another scheduler than Slurm around this process, which is no rank of it. hvdrun does
-/// not start ranks on the nodes of such a job; the scheduler's own command does.
+/// The job of another scheduler than Slurm around this process, which is not a rank of it. hvdrun
+/// does not start ranks on the nodes of such a job; the scheduler's own command does.
 struct OtherJob {
   std::string_view scheduler;  ///< "PBS".
   std::string_view variable;   ///< The one that shows the job.

@@ -24,7 +24,7 @@ using ProcessTable = std::map<pid_t, ProcessEntry>;
 /// All processes of this machine that we may see.
 ProcessTable read_processes();
 
-/// The processes below `root` that are no zombies.
+/// The processes below `root` that are not zombies.
 std::vector<pid_t> descendants(const ProcessTable& processes, pid_t root);
 
 /// What decides about a process that may get a signal.

@@ -161,7 +161,8 @@ int supervise_job(const RunOptions& options, const Placement& placement,
   output.folder = options.output_dir;
   supervision.grace = options.grace;
   // Ranks of -np are below us, whatever they do; what carries the marker elsewhere is not theirs
-  // to end. Of a step the tasks here are not below us; a job that one of them submitted is no part.
+  // to end. Of a step the tasks here are not below us; a job that one of them submitted is not
+  // part.
   if (placement.way == Way::kSlurmShell) {
     supervision.marks = {std::string(launch_env::kJobMarker) + "=" + marker,
                          "SLURM_JOB_ID=" + slurm_job};

@@ -414,7 +414,7 @@ class Supervisor {
 
   const std::vector<Command>& commands_;
   const SupervisorOptions& options_;
-  LossPipe* losses_;  ///< May be null: srun's tasks are no children of ours.
+  LossPipe* losses_;  ///< May be null: srun's tasks are not children of ours.
   JobStore* store_;   ///< Likewise.
   EndOrder ends_;
   TaskFailureOrder task_failures_;

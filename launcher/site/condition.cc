@@ -156,7 +156,7 @@ ConditionFinding find(const ConditionTerm& term, const SiteFacts& facts) {
                      "no libfabric plugin of NCCL or RCCL is found",
                      "it is not known whether a libfabric plugin is there");
     case Fact::kContainer:
-      return of_flag(facts.container, "this is a container", "this is no container",
+      return of_flag(facts.container, "this is a container", "this is not a container",
                      "it is not known whether this is a container");
     case Fact::kFabric:
       return of_word(term, facts.fabric, "fabric");
@@ -187,14 +187,15 @@ Result<Condition> parse_condition(std::string_view text) {
     } else {
       const auto term = wants_term ? parse_term(word, is_negated) : std::nullopt;
       if (!term) {
-        return error(Code::kInvalidArgument, "'{}' is no condition at '{}': {}", text, word,
+        return error(Code::kInvalidArgument, "'{}' is not a condition at '{}': {}", text, word,
                      kGrammar);
       }
       condition.push_back(*term);
       wants_term = is_negated = false;
     }
   }
-  if (wants_term) return error(Code::kInvalidArgument, "'{}' is no condition: {}", text, kGrammar);
+  if (wants_term)
+    return error(Code::kInvalidArgument, "'{}' is not a condition: {}", text, kGrammar);
   return condition;
 }
 

@@ -81,7 +81,7 @@ Result<Json> read_defaults(const std::string& path) {
 }
 
 /// Sentences on the sites of the document that are none: what stands there is never taken. An alias
-/// is no name of a site here; `in_use` is one, wherever its file lies.
+/// is not a name of a site here; `in_use` is one, wherever its file lies.
 std::vector<std::string> unknown_sites(const Json& document, const std::vector<SiteEntry>& entries,
                                        const std::string& in_use) {
   std::vector<std::string> sentences;

@@ -41,7 +41,7 @@ class SiteChecker {
   void check_key(const std::string& key, const std::string& pointer) {
     if (provenance_.contains(key)) return;
     add(pointer,
-        format_text("'{}' is no key of 'provenance', which has {}", key, names_of(provenance_)));
+        format_text("'{}' is not a key of 'provenance', which has {}", key, names_of(provenance_)));
   }
 
   /// Each source is known, and each field with a source of its own is there.

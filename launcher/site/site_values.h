@@ -17,7 +17,7 @@ struct SiteValue {
 };
 
 /// Every value of a document that passed the checks, in the order of its fields. What only names or
-/// explains (id, name, aliases, why, notes) is no value.
+/// explains (id, name, aliases, why, notes) is not a value.
 std::vector<SiteValue> site_values(const Json& document);
 
 /// How far the values can be trusted.

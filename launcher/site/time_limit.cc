@@ -48,7 +48,7 @@ Result<std::chrono::seconds> parse_time_limit(const std::string& text) {
   const auto fields = numbers(std::string_view(text).substr(with_days ? dash + 1 : 0));
   if (!days || !fields || fields->size() > 3) {
     return error(Code::kInvalidArgument,
-                 "'{}' is no time limit: type minutes, HH:MM:SS or DAYS-HH:MM:SS", text);
+                 "'{}' is not a time limit: type minutes, HH:MM:SS or DAYS-HH:MM:SS", text);
   }
   return std::chrono::seconds(*days * 86400 + seconds_of(*fields, with_days));
 }

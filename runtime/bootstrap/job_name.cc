@@ -28,7 +28,7 @@ struct NameSource {
   std::array<std::string_view, 4> variables;
 };
 
-// FLUX_URI and PMIX_SERVER_URI are no names: each node has its own. Nor is
+// FLUX_URI and PMIX_SERVER_URI are not names: each node has its own. Nor is
 // TORCHELASTIC_RESTART_COUNT: each agent counts the failures that it saw itself, and all workers of
 // a round have ended before the next.
 constexpr std::array<NameSource, 8> kNameSources{{

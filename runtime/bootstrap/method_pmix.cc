@@ -141,7 +141,7 @@ Status exchange(const Session& session, const pmix_proc_t& me, const MethodInput
   HVD_TRY(session.fence(input.deadline));
   if (me.rank != 0) {
     HVD_TRY_ASSIGN(const pmix_value_t* text, session.get(0, kKey));
-    if (text->type != PMIX_STRING) return error(Code::kInternal, "PMIx: the ticket is no text");
+    if (text->type != PMIX_STRING) return error(Code::kInternal, "PMIx: the ticket is not text");
     HVD_TRY_ASSIGN(kept.ticket, parse_ticket(text->data.string));
   }
   kept.size = static_cast<int>(size->data.uint32);

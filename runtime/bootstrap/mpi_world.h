@@ -21,7 +21,7 @@ struct LoadedMpi {
 /// The MPI libraries in this process, the program's own first. None is loaded for it.
 std::vector<LoadedMpi> loaded_mpi();
 
-/// The family of an open library; nothing where it is no MPI, or one of another family.
+/// The family of an open library; nothing where it is not an MPI, or one of another family.
 std::optional<MpiAbi> mpi_abi_of(void* library);
 
 /// True where this process has an MPI library, which may be the one client of a PMI server.

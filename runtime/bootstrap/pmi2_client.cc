@@ -90,7 +90,7 @@ Result<std::string> Pmi2Client::receive_answer(Deadline deadline) {
   std::size_t size = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), size);
   if (parsed.ec != std::errc() || size == 0 || size > kMaxAnswerBytes) {
-    return error(Code::kInternal, "PMI-2: '{}' is no length of an answer", length);
+    return error(Code::kInternal, "PMI-2: '{}' is not a length of an answer", length);
   }
   HVD_TRY(receive(kLengthDigits + size, deadline));
   std::string answer = received_.substr(kLengthDigits);
@@ -178,7 +178,7 @@ Result<std::string> Pmi2Client::get(std::string_view key, Deadline deadline) {
   std::size_t pieces = 0;
   std::from_chars(count_text.data(), count_text.data() + count_text.size(), pieces);
   if (pieces == 0 || pieces > kMaxPieces) {
-    return error(Code::kInternal, "PMI-2: '{}' is no count of pieces", count_text);
+    return error(Code::kInternal, "PMI-2: '{}' is not a count of pieces", count_text);
   }
   std::string value;
   for (std::size_t i = 0; i < pieces; ++i) {

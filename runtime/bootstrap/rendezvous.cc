@@ -103,7 +103,7 @@ Result<Ticket> parse_ticket(std::string_view text) {
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
   }
   if (lines.size() != 6 || lines[0] != kTicketMark) {
-    return error(Code::kInvalidArgument, "this is no rendezvous ticket of hvd");
+    return error(Code::kInvalidArgument, "this is not a rendezvous ticket of hvd");
   }
   return Ticket{.host = lines[1],
                 .addresses = lines[2],

@@ -57,7 +57,7 @@ class TcpStore : public Store {
  private:
   /// The answer, whatever it is.
   Result<store_message::Reply> exchange(store_message::Request request, Deadline deadline);
-  /// The answer, where it is no failure.
+  /// The answer, where it is not a failure.
   Result<store_message::Reply> ask(store_message::Request request, Deadline deadline);
   Status send(const store_message::Request& request, Deadline deadline) HVD_REQUIRES(mutex_);
   Result<store_message::Reply> receive(Deadline deadline) HVD_REQUIRES(mutex_);

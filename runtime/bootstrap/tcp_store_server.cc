@@ -162,7 +162,7 @@ class Loop {
   }
 
   void refuse(StoreBoard::Client id, const Status& why) {
-    // Who left by itself, a rank that tries again for one, is no stranger.
+    // Who left by itself, a rank that tries again for one, is not a stranger.
     const bool left = why.code() == Code::kAborted || why.code() == Code::kPeerLost;
     if (!refused_one_ && !left) {
       log(LogLevel::kWarning, "bootstrap",

@@ -32,7 +32,7 @@ struct Wiring {
   std::vector<PeerInfo> peers;  ///< By rank, myself included.
   NodeGroup node;
   /// Control links of a tree over the node leaders (local rank 0): only leaders have any.
-  /// parent is null at the root (the node of rank 0) and on ranks that are no leader.
+  /// parent is null at the root (the node of rank 0) and on ranks that are not leaders.
   std::unique_ptr<Link> parent;
   std::vector<std::unique_ptr<Link>> children;
   /// Data links to the ranks with my lane on the other nodes, [node * sockets + socket]; null for

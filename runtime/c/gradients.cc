@@ -149,7 +149,7 @@ Status compress_all(GradientSet& set, int method, const std::vector<hvd::DataTyp
 constexpr double kDestroyPatienceSeconds = 10;
 
 /// Without the engine of the step nothing is in flight: it has failed all that was. Nor is anything
-/// in a forked child, whose set is a copy: what its parent has in flight is no business of its own.
+/// in a forked child, whose set is a copy: what its parent has in flight is not its concern.
 void settle(hvd_gradients& gradients, const std::string& cause, double timeout_seconds) {
   hvd::GradientReducer& reducer = gradients.reducer;
   if (hvd::Process::instance().is_forked_child()) return reducer.abandon(nullptr);

@@ -119,7 +119,7 @@ Result<Operation> translate_operation(const hvd_request& request) {
   return *operation;
 }
 
-/// What of a tensor is no memory. Whether its bytes can be counted is not looked at.
+/// What of a tensor is not memory. Whether its bytes can be counted is not looked at.
 Result<Tensor> read_description(const hvd_tensor& given, const Where& where) {
   if (given.dtype < 0 || given.dtype >= kDataTypeCount) {
     return error(Code::kInvalidArgument, "{}: dtype {} is not an hvd_dtype", where.text(),

@@ -41,7 +41,7 @@ struct Batch {
   Device device;
   std::vector<Segment> segments;
   /// Alltoall and scatter: elements of each segment for each rank, [segment * size + rank]; they
-  /// lie in this order in the segment's input. Zero on the ranks that are no root.
+  /// lie in this order in the segment's input. Zero on the ranks that are not the root.
   std::vector<std::size_t> splits = {};
   /// GPU memory: the inputs may be read after these, at most one per stream.
   std::vector<GpuEventPtr> ready = {};

@@ -71,7 +71,7 @@ Status GradientSet::load(std::span<const std::byte> state) {
   const auto version = reader.get<std::uint32_t>();
   const auto count = reader.get<std::uint32_t>();
   if (!count.is_ok() || magic.value() != kMagic || version.value() != kVersion) {
-    return error(Code::kInvalidArgument, "these {} bytes are no saved state of gradients",
+    return error(Code::kInvalidArgument, "these {} bytes are not the saved state of gradients",
                  state.size());
   }
   if (count.value() != gradients_.size()) {

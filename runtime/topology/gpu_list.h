@@ -25,7 +25,7 @@ struct GpuEntry {
 };
 
 /// The entries of a visible list, up to the first "-1", as CUDA reads it. Empty, "none" and
-/// "NoDevFiles" have none. An entry that is no index and no UUID, or comes twice, is
+/// "NoDevFiles" have none. An entry that is neither an index nor a UUID, or comes twice, is
 /// kInvalidArgument.
 Result<std::vector<GpuEntry>> parse_gpu_list(std::string_view text);
 

@@ -14,7 +14,7 @@ namespace hvd {
 namespace {
 
 constexpr long long kMaxRanks = 1LL << 24;
-/// Above are interactive, batch and extern steps, which are no launched tasks.
+/// Above are interactive, batch and extern steps, which are not launched tasks.
 constexpr long long kMaxStepId = 0xfffffff0LL;
 
 constexpr std::string_view kSlurmLayout = "SLURM_STEP_TASKS_PER_NODE";

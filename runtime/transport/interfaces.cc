@@ -148,7 +148,7 @@ bool share_network(const Interface& a, const Interface& b) {
 /// Smaller is better.
 using Rank = std::tuple<bool, int, bool, bool>;
 
-/// `again`: an address before this one leads to the same interface, so it is no rail of its own.
+/// `again`: an address before this one leads to the same interface, so it is not a rail of its own.
 Rank rank_of(const std::vector<Interface>& mine, const Interface& theirs, bool again) {
   const auto near = std::find_if(mine.begin(), mine.end(),
                                  [&](const Interface& own) { return share_network(own, theirs); });

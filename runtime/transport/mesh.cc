@@ -145,7 +145,7 @@ class Acceptor {
   }
 
   void refuse(const Status& why) {
-    // Who left by itself, a rank that tries again for one, is no stranger.
+    // Who left by itself, a rank that tries again for one, is not a stranger.
     if (why.code() == Code::kAborted || why.code() == Code::kPeerLost) return;
     if (!refused_one_) {
       log(LogLevel::kWarning, "bootstrap", "refused a connection to the mesh ({}); the job goes on",

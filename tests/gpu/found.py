@@ -208,7 +208,7 @@ def look_around(build: Path, gpus: Gpus) -> Found:
     if not sanitizer:
         reasons["sanitizer"] = "no compute-sanitizer: COMPUTE_SANITIZER names one"
     if ON_DOUBLE:
-        reasons["sanitizer"] = "the double of the driver is no GPU"
+        reasons["sanitizer"] = "the double of the driver is not a GPU"
     control = "nvidia-cuda-mps-control"
     places = () if ON_DOUBLE else (control, f"/usr/local/nvidia/bin/{control}")
     mps = first_program("MPS_CONTROL", *places)

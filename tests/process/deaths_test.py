@@ -211,7 +211,7 @@ class Deaths(Case):
 
 
 class Pauses(Case):
-    """A process that is stopped is no loss, while the kernel of its host answers."""
+    """A process that is stopped is not a loss, while the kernel of its host answers."""
 
     # Longer than what a host that does not answer gets.
     PAUSE_S = 6.0

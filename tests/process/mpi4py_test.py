@@ -90,7 +90,7 @@ refused(hvd.InvalidArgumentError, "is there already", hvd.add_process_set, half)
 refused(hvd.MismatchError, "gives MPI_COMM_NULL", hvd.add_process_set,
         MPI.COMM_NULL if rank == 0 else half)
 refused(hvd.InvalidArgumentError, "no rank gives", hvd.add_process_set, MPI.COMM_NULL)
-refused(hvd.InvalidArgumentError, "is no communicator", hvd.ProcessSet.from_mpi, [0, 1])
+refused(hvd.InvalidArgumentError, "is not a communicator", hvd.ProcessSet.from_mpi, [0, 1])
 low = world.Split(0 if rank < size - 1 else MPI.UNDEFINED)
 most = hvd.add_process_set(hvd.ProcessSet.from_mpi(low))
 assert most.ranks == list(range(size - 1)) and most.included() == (rank < size - 1)

@@ -96,7 +96,7 @@ def members() -> Any:
 
 
 def of_another_set() -> Any:
-    """A set of which rank 0 is no member."""
+    """A set of which rank 0 is not a member."""
     other = hvd.add_process_set([1])
     try:
         if hvd.rank() == 0:

@@ -2,7 +2,7 @@
 """Runs a test as several ranks on this machine, with a deadline for all of them.
 
     ranks.py --ranks 3 collectives_cases.py     every rank runs the unittest cases of the file
-    ranks.py header_cases.py                    one process that is no rank
+    ranks.py header_cases.py                    one process that is not a rank
     ranks.py ../tensorflow/NAME_cases.py        a file of tests/tensorflow
 
 Exit code 77, and a sentence, when a framework the file needs is missing.

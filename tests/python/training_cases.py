@@ -235,7 +235,7 @@ class Adasum(Case):
 class State(Case):
     def test_of_any_optimizer_arrives(self) -> None:
         class Odd(torch.optim.SGD):
-            """Keeps what is no tensor, and tensors inside of other things."""
+            """Keeps what is not a tensor, and tensors inside of other things."""
 
         kinds = [
             lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True),

@@ -8,7 +8,7 @@ import hvd.torch as ht
 
 
 class Squares(torch.utils.data.Dataset):
-    """0, 1, 4, ...: each from a process that is no rank, though a forked one knows whose it is."""
+    """0, 1, 4, ...: each from a process that is not a rank, though a forked one knows whose it is."""
 
     def __len__(self) -> int:
         return 8

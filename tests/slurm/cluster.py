@@ -211,7 +211,7 @@ class Cluster:
         return int((self.root / "run" / f"node-{node}.pid").read_text())
 
     def _await_init(self) -> int:
-        # setsid execs unshare (it is no group leader), whose one child is process 1 of the cluster.
+        # setsid execs unshare (it is not a group leader), whose one child is process 1 of the cluster.
         children = pathlib.Path(f"/proc/{self._unshare.pid}/task/{self._unshare.pid}/children")
         await_true(lambda: children.read_text().strip() != "", 10, "process 1 of the cluster")
         return int(children.read_text().split()[0])

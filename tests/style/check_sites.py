@@ -18,7 +18,7 @@ _KEYS = (
     " bootstrap_if mpi container env modules module_purge forbidden internet_on_nodes scratch_local"
     " master_addr_suffix reference notes"
 ).split()
-# What is no value of the cluster: names of our own, and text for readers.
+# What is not a value of the cluster: names of our own, and text for readers.
 _NO_VALUE = {"$schema", "id", "extends", "aliases", "retired", "provenance", "notes"}
 _OWN_NAME = {"name"}  # of the site itself; a partition's or QoS's name is a value
 _ONE_VALUE = {"env", "forbidden", "directives", "reference", "nics"}  # an entry is one value

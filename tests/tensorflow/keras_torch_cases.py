@@ -156,7 +156,7 @@ class Limits(Case):
         model = dense()
         top_k = hk.Compression.top_k(0.5)
         model.compile(hk.DistributedOptimizer(SGD(0.1), compression=top_k), "mse")
-        with self.assertRaisesRegex(hvd.UnsupportedError, "no choice for an optimizer of Keras"):
+        with self.assertRaisesRegex(hvd.UnsupportedError, "not a choice for an optimizer of Keras"):
             fit(model, data(), self.rank)
 
     def test_other_backends_are_a_sentence(self) -> None:

@@ -232,7 +232,7 @@ class Loops(unittest.TestCase):
                 for _ in range(7):
                     session.run(train)
                     if hvd.rank() == 0:
-                        session.run(weights)  # a run that is no step
+                        session.run(weights)  # a run that is not a step
 
 
 if __name__ == "__main__":

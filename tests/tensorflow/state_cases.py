@@ -139,7 +139,7 @@ class Broadcast(unittest.TestCase):
 
     def test_what_is_no_variable(self) -> None:
         for wrong in (1.0, tf.ones(2)):
-            with self.assertRaisesRegex(ValueError, "is no variable of TensorFlow"):
+            with self.assertRaisesRegex(ValueError, "is not a variable of TensorFlow"):
                 broadcasts.broadcast_variables([wrong], 0)
         with self.assertRaisesRegex(RuntimeError, r"broadcast_variables\(model.variables"):
             broadcasts.broadcast_global_variables(0)

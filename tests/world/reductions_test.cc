@@ -200,7 +200,7 @@ Bytes reduce_all(int rank, Engine& engine, int process_set, const std::vector<Ca
   return all;
 }
 
-/// Every reduction of every type that has it, but Adasum, which is no fold of elements.
+/// Every reduction of every type that has it, but Adasum, which is not a fold of elements.
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (int op = 0; op <= static_cast<int>(ReduceOp::kBitXor); ++op) {

@@ -44,10 +44,11 @@ Result<std::vector<int>> translate(const std::vector<int>& members,
   for (const int member : members) {
     const auto place = static_cast<std::size_t>(member);
     if (member < 0 || place >= job_ranks.size() || job_ranks[place] == kNoRank) {
-      return error(Code::kInvalidArgument,
-                   "the MPI communicator of rank {} has a member that is no rank of this job ({} "
-                   "ranks): give one of ranks that have all called hvd_init()",
-                   rank, job_ranks.size());
+      return error(
+          Code::kInvalidArgument,
+          "the MPI communicator of rank {} has a member that is not a rank of this job ({} "
+          "ranks): give one of ranks that have all called hvd_init()",
+          rank, job_ranks.size());
     }
     ranks.push_back(job_ranks[place]);
   }

@@ -18,7 +18,7 @@ constexpr std::size_t kGranularity = std::size_t{16} << 20;
 constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC, which older headers lack
 
 /// Without registration all is right, and slower, so that what a call refuses by its arguments,
-/// which are equal on all ranks, is no failure. Anything else is: the others would go on with
+/// which are equal on all ranks, is not a failure. Anything else is: the others would go on with
 /// memory that NCCL knows, and wait for this rank, also where each rank tells NCCL by itself.
 Status unless_refused(ncclResult_t result, Status status) {
   if (result != ncclInvalidUsage && result != ncclInvalidArgument) return status;

@@ -51,7 +51,7 @@ std::string linked_nccl_path() {
   void* const id = ::dlsym(RTLD_DEFAULT, "ncclGetUniqueId");
   if (version == nullptr || id == nullptr) return {};
   const bool is_known = ::dladdr(version, &one) != 0 && ::dladdr(id, &other) != 0;
-  // What stands before some functions alone, to count them, is no NCCL.
+  // What stands before some functions alone, to count them, is not NCCL.
   if (!is_known || one.dli_fname == nullptr || one.dli_fbase != other.dli_fbase) return {};
   return one.dli_fname;
 }

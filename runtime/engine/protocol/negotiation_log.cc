@@ -17,8 +17,8 @@ bool Negotiation::read_log() {
       apply(entry.value());
     } else {
       spread_loss(place_.node_ranks.front(),
-                  format_text("rank {} wrote what is no log entry: {}", place_.node_ranks.front(),
-                              entry.status().message()));
+                  format_text("rank {} wrote what is not a log entry: {}",
+                              place_.node_ranks.front(), entry.status().message()));
     }
   }
   if (log_.take_made_room()) ring_leader_ = true;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hvd that this package goes with: it uses parts of hvd that are no interface of its own."""
+"""The hvd that this package goes with: it uses parts of hvd that are not an interface of its own."""
 
 from __future__ import annotations
 

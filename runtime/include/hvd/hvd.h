@@ -286,8 +286,8 @@ HVD_API hvd_status hvd_process_set_add(const int32_t* ranks, uint32_t count, dou
  * @param process_set set to the number of the set that this rank is in; without one, to that of
  *   the first. The set counts its ranks as the job does, whatever their order in MPI.
  * @return HVD_INVALID_ARGUMENT: a null address, another MPI's size, MPI that does not run, an
- *   intercommunicator, a member that is no rank of the job, only MPI_COMM_NULL, or the ranks of a
- *   set that is there; HVD_UNSUPPORTED: no MPI, or no plugin for it; HVD_MISMATCH: a member did not
+ *   intercommunicator, a member that is not a rank of the job, only MPI_COMM_NULL, or the ranks of
+ * a set that is there; HVD_UNSUPPORTED: no MPI, or no plugin for it; HVD_MISMATCH: a member did not
  *   give it. What one rank gives wrongly is the error of all. HVD_TIMEOUT, HVD_PEER_LOST as above.
  */
 HVD_API hvd_status hvd_process_set_add_mpi(const void* communicator, size_t communicator_size,

@@ -85,7 +85,7 @@ inline at::Tensor plain(const at::Tensor& tensor) {
 inline void check_in_place(const at::Tensor& tensor) {
   check_plain(tensor);
   if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) return;
-  throw Error(HVD_UNSUPPORTED, "in place: the tensor is no row-major memory: use contiguous()");
+  throw Error(HVD_UNSUPPORTED, "in place: the tensor is not row-major: use contiguous()");
 }
 
 inline hvd_tensor described(const at::Tensor& source, const at::Tensor& target) {

@@ -112,7 +112,7 @@ class Checkpoints:
     Raises
     ------
     InvalidArgumentError
-        `keep` is negative, or `name` is no plain name.
+        `keep` is negative, or `name` is not a plain name.
 
     >>> import tempfile
     >>> checkpoints = Checkpoints(tempfile.mkdtemp())

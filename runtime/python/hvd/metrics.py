@@ -44,7 +44,7 @@ def average_metrics(
     Raises
     ------
     InvalidArgumentError
-        A value is no number; or, on every rank, the names differ.
+        A value is not a number; or, on every rank, the names differ.
     MismatchError
         On every rank: the ranks have different numbers of values.
 

@@ -53,11 +53,11 @@ class ProcessSet:
         Raises
         ------
         InvalidArgumentError
-            It is no communicator.
+            It is not a communicator.
         """
         if not is_communicator(communicator):
             raise refused(
-                f"{communicator!r} is no communicator of mpi4py; pass ranks to hvd.ProcessSet()"
+                f"{communicator!r} is not a communicator of mpi4py; pass ranks to hvd.ProcessSet()"
             )
         return cls(communicator)
 

@@ -38,7 +38,7 @@ class Call {
 
 /// The function by its name in the library; lives as long as the process.
 Call& call_named(const char* name);
-/// One more of `name`, which is no function.
+/// One more of `name`, which is not a function.
 void count(const char* name);
 /// True once after a call that shall hang: what it puts into a stream does.
 bool take_hang();

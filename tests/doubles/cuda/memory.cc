@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kAlignment = 256;  // cuMemAlloc's
 constexpr std::size_t kMostFilled = std::size_t{1} << 20;
-constexpr int kFresh = 0xcb;  // what nobody wrote is no zero
+constexpr int kFresh = 0xcb;  // what nobody wrote is not a zero
 
 /// Leaked, as Calls.
 class Memories {

@@ -48,7 +48,7 @@ TEST(MpiMembers, OutsideOfTheJobAreNamed) {
   for (const int outsider : {-1, 2, 7}) {
     const Status status = failure(reversed({{1, outsider}, {}}));
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_NE(status.message().find("no rank of this job (2 ranks)"), std::string::npos)
+    EXPECT_NE(status.message().find("not a rank of this job (2 ranks)"), std::string::npos)
         << status.message();
   }
 }

@@ -145,7 +145,7 @@ TEST(NcclFacts, NameTheFlagOfSlurmThatKeepsGpusApart) {
     facts[0].add_peer(facts[1].uuid, true);
   });
   EXPECT_EQ(half.notices, confined.notices);
-  // One GPU by CUDA_VISIBLE_DEVICES is no obstacle.
+  // One GPU by CUDA_VISIBLE_DEVICES is not an obstacle.
   const NcclAgreement masked = agree([](auto& facts) {
     for (NcclFacts& fact : facts) fact.visible_gpus = 1;
   });

@@ -299,7 +299,7 @@ TEST(NcclPlan, DividesFloat8BeforeItAdds) {
     EXPECT_EQ(exact.premul, 0.25);
     EXPECT_EQ(exact.steps.at(0).fold, NcclFold::kPreMulSum);
     EXPECT_EQ(exact.steps.at(0).dtype, dtype);
-    // A third is no number of 8 bits: it is applied in float32, on the way into the bucket.
+    // A third is not a number of 8 bits: it is applied in float32, on the way into the bucket.
     const NcclPlan packed = plan_alone(average, dtype, 3);
     ASSERT_EQ(packed.packed.size(), 1U);
     EXPECT_DOUBLE_EQ(packed.pack.scale, 1.0 / 3);

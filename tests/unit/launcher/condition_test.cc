@@ -84,7 +84,7 @@ TEST(Condition, RefusesWhatItCannotRead) {
         "nodes>1 gpus>0", "not not container", "raining", "nodes>99999999999"}) {
     const auto condition = parse_condition(text);
     ASSERT_FALSE(condition.is_ok()) << text;
-    EXPECT_THAT(condition.status().message(), HasSubstr("'" + text + "' is no condition"));
+    EXPECT_THAT(condition.status().message(), HasSubstr("'" + text + "' is not a condition"));
     EXPECT_THAT(condition.status().message(), HasSubstr("write always, historical, nodes>N"));
   }
 }

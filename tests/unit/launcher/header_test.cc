@@ -167,7 +167,7 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
        "--time 5-00:00:00 is over the 100:00:00 of QoS qos_gpu-t4: type --time 100:00:00 or less"},
       {"jean-zay",
        {.gpus = 4, .time = "tomorrow"},
-       "'tomorrow' is no time limit: type minutes, HH:MM:SS or DAYS-HH:MM:SS"},
+       "'tomorrow' is not a time limit: type minutes, HH:MM:SS or DAYS-HH:MM:SS"},
       {"jean-zay",
        {.partition = "a100", .gpus = 8, .qos = "qos_gpu_h100-t3"},
        "QoS 'qos_gpu_h100-t3' is one of partition gpu_p6: type --partition gpu_p6, or for "
@@ -190,7 +190,7 @@ TEST(Header, RefusesWhatDoesNotFitAndSaysWhatDoes) {
        "account 'xyz@h100' is not charged for partition gpu_p13: type --account xyz@v100"},
       {"jean-zay",
        {.gpus = 4, .account = "X Y"},
-       "'X Y@v100' is no account of site jean-zay: they look like xyz@v100"},
+       "'X Y@v100' is not an account of site jean-zay: they look like xyz@v100"},
       {"jean-zay",
        {.gpus = 4, .name = "a b"},
        "--job-name 'a b' holds ' ', which a #SBATCH line cannot carry: leave it out"},

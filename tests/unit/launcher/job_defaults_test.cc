@@ -151,10 +151,11 @@ TEST(JobDefaults, StandInTheHeaderWithTheirFile) {
   const DefaultsTree foreign(R"({"account": "p200000"})");
   const Result<PreparedJob> refused =
       prepare_job({.site = "lumi", .gpus = 8}, foreign.environment());
-  EXPECT_THAT(refused.status().message(),
-              HasSubstr("'p200000' is no account of site lumi: they look like project_462000001\n"
-                        "hint: " +
-                        foreign.path("home") + " gives account"));
+  EXPECT_THAT(
+      refused.status().message(),
+      HasSubstr("'p200000' is not an account of site lumi: they look like project_462000001\n"
+                "hint: " +
+                foreign.path("home") + " gives account"));
   EXPECT_THAT(filled(DefaultsTree(""), "lumi", {}).origins, IsEmpty());
 }
 

@@ -65,7 +65,7 @@ TEST_F(LossPipeTest, PassesOverALineWithoutEnd) {
     ASSERT_TRUE(write(std::string(4096, '1')));
     EXPECT_EQ(read(), Losses{});
   }
-  // The end of such a line is no loss of its own.
+  // The end of such a line is not a loss of its own.
   ASSERT_TRUE(write("1 2\n3 4\n"));
   EXPECT_EQ(read(), (Losses{{3, 4}}));
 }

@@ -129,7 +129,7 @@ TEST(SiteFiles, AreToldAllTheirErrorsAtOnce) {
   const std::string checks = parse_site(text, "lab.json").status().message();
   EXPECT_THAT(checks, HasSubstr("lab.json: 3 errors:"));
   EXPECT_THAT(checks, HasSubstr("\n  at /account/pattern: "));
-  EXPECT_THAT(checks, HasSubstr("\n  at /env/0/when: 'often' is no condition"));
+  EXPECT_THAT(checks, HasSubstr("\n  at /env/0/when: 'often' is not a condition"));
   EXPECT_THAT(checks, HasSubstr("\n  at /partitions/0/cores_per_task: 4 tasks of 8 cores"));
 }
 

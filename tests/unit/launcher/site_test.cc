@@ -86,7 +86,8 @@ TEST(SiteFile, NamesPointerAndRemedyOfEachWrongField) {
       {"\"mark\": \"documented\"", "\"mark\": \"D\"",
        "/mark: it is \"D\", but must be one of documented, seen, assumed"},
       {"\"source\": \"scripts\"", "\"source\": \"hearsay\"",
-       "at /detect/source: 'hearsay' is no key of 'provenance', which has bloom, guess, horovod, "
+       "at /detect/source: 'hearsay' is not a key of 'provenance', which has bloom, guess, "
+       "horovod, "
        "hvdrun, idris, live, scripts"},
       {"\"shell\": \"scripts\"", "\"shelf\": \"scripts\"",
        "at /sources/shelf: there is no field 'shelf' beside it; there are $schema, account"},
@@ -116,7 +117,7 @@ TEST(SiteFile, AVariableCarriesWhenWhyAndSource) {
   const std::string tail = with(site.substr(env), "\"historical\"", "\"sometimes\"");
   EXPECT_THAT(
       refusal(site.substr(0, env) + tail),
-      HasSubstr("at /env/0/when: 'sometimes' is no condition at 'sometimes': write always"));
+      HasSubstr("at /env/0/when: 'sometimes' is not a condition at 'sometimes': write always"));
 }
 
 TEST(SiteCatalog, FindsByIdAliasAndFile) {

@@ -34,7 +34,7 @@ Situation read_situation(const std::filesystem::path& path) {
     } else if (const std::size_t sign = line.find('='); sign != std::string::npos) {
       situation.variables[line.substr(0, sign)] = line.substr(sign + 1);
     } else {
-      ADD_FAILURE() << path << ": '" << line << "' is no NAME=VALUE";
+      ADD_FAILURE() << path << ": '" << line << "' is not NAME=VALUE";
     }
   }
   return situation;

@@ -221,6 +221,6 @@ def is_version_greater_equal_than(ver: str, target: str) -> bool:
 def _release(version: str) -> tuple[int, ...]:
     numbers = re.match(r"\d+(\.\d+)*", version)
     if numbers is None:
-        raise ValueError(f"{version!r} is no version")
+        raise ValueError(f"{version!r} is not a version")
     found = [int(number) for number in numbers.group().split(".")]
     return tuple(found + [0] * (3 - len(found)))

@@ -131,14 +131,14 @@ def parser() -> argparse.ArgumentParser:
 
 def _count(text: str) -> int:
     if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
 
 
 def _amount(text: str) -> float:
     amount = float(text)
     if not 0 <= amount < 1 << 30:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size in MB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size in MB")
     return amount
 
 

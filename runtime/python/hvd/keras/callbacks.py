@@ -149,7 +149,7 @@ class MetricAverageCallback(_default.Callback):
 
     Each rank counts as much as the samples that it has seen, where the model has Keras' metric
     ``loss``. A metric that only some ranks have (validation on rank 0 alone) becomes the mean over
-    those, on every rank: ``EarlyStopping`` decides alike everywhere. The mean of what is no mean by
+    those, on every rank: ``EarlyStopping`` decides alike everywhere. The mean of what is not a mean by
     itself, as AUC, is an approximation.
 
     Parameters
@@ -228,7 +228,7 @@ class BestModelCheckpoint(_default.ModelCheckpoint):
     Raises
     ------
     InvalidArgumentError
-        `mode` is no word. In ``fit``, on rank 0: there is no ``filepath``, or Keras has no format for
+        `mode` is not a word. In ``fit``, on rank 0: there is no ``filepath``, or Keras has no format for
         its ending.
 
     >>> checkpoint = BestModelCheckpoint(monitor="loss")

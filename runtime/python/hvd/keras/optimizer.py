@@ -32,7 +32,7 @@ def create(
     Raises
     ------
     InvalidArgumentError
-        It is no optimizer of Keras, or does not go with the settings.
+        It is not an optimizer of Keras, or does not go with the settings.
     """
     _check_optimizer(optimizer)
     _check_op(settings.reduction.op)

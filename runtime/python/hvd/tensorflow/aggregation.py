@@ -89,7 +89,7 @@ def check_branches(variables: Sequence[Any]) -> None:
     for variable in variables:
         if not is_resource(variable):
             raise refused(
-                f"backward_passes_per_step is above 1, and variable {variable.name} is no resource: "
+                f"backward_passes_per_step is above 1, and variable {variable.name} is not a resource: "
                 "make it with use_resource=True, or call tf.compat.v1.disable_v2_behavior() first"
             )
 

@@ -151,7 +151,7 @@ def _variable_of(variable: Any) -> tf.Variable:
     inner = getattr(variable, "value", None)
     if not isinstance(inner, tf.Variable):
         raise refused(
-            f"broadcast_variables: {variable!r} is no variable of TensorFlow that has a value: give "
+            f"broadcast_variables: {variable!r} is not a variable of TensorFlow that has a value: give "
             "a list as model.variables or tf.compat.v1.global_variables(), of a model that is built"
         )
     return inner

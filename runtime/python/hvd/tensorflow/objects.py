@@ -19,7 +19,7 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The object of rank `root_rank`, on every rank, at once: it is no operation of a graph.
+    """The object of rank `root_rank`, on every rank, at once: it is not an operation of a graph.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def allgather_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """The objects of all ranks, by rank, at once: it is no operation of a graph.
+    """The objects of all ranks, by rank, at once: it is not an operation of a graph.
 
     Parameters
     ----------

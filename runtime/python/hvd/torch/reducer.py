@@ -85,7 +85,7 @@ class GradientReducer:
         # compressor made of it.
         self._wires: dict[int, Sent] = {}
         self._compressed: dict[int, tuple[torch.Tensor, Any]] = {}
-        # Of this step: those that are no parameter's, as that is frozen.
+        # Of this step: those of no parameter, as it is frozen.
         self._detached: set[int] = set()
         # The GPU, or below 0; of this step: the stream that makes each gradient there, and those
         # whose order the step's end has to keep.

@@ -201,7 +201,7 @@ def check_replicas(
     ----------
     params
         A ``state_dict()``, (name, tensor) pairs such as ``model.named_parameters()``, or tensors, of
-        any shapes and types, on any device. Entries that are no tensors are left out.
+        any shapes and types, on any device. Entries that are not tensors are left out.
     name
         What the names of its operations begin with; equal on all ranks.
     process_set

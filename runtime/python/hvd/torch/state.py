@@ -38,7 +38,7 @@ def broadcast_parameters(
     ----------
     params
         A ``state_dict()``, or (name, tensor) pairs such as ``model.named_parameters()``. Entries
-        that are no tensors must be equal already.
+        that are not tensors must be equal already.
     root_rank
         The rank of the job whose values they are.
     process_set
@@ -83,7 +83,7 @@ def broadcast_parameters(
 def broadcast_module(model: torch.nn.Module, root_rank: int = 0) -> None:
     """Replaces the whole state of a module by that of rank `root_rank`.
 
-    Unlike ``broadcast_parameters()`` also what is no parameter or buffer of it: ``get_extra_state()``
+    Unlike ``broadcast_parameters()`` also what is not a parameter or buffer of it: ``get_extra_state()``
     and what its ``state_dict()`` makes anew.
 
     >>> broadcast_module(torch.nn.Linear(2, 1))

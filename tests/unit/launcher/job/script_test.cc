@@ -255,7 +255,7 @@ TEST_F(Templates, AFolderWithoutOneIsRefused) {
                   .message()
                   .find("holds no template: type a folder with one or more of array.mustache") !=
               std::string::npos);
-  EXPECT_TRUE(render("/no/such").status().message().find("is no folder") != std::string::npos);
+  EXPECT_TRUE(render("/no/such").status().message().find("is not a folder") != std::string::npos);
 }
 
 TEST_F(Templates, ASyntaxErrorNamesTheFile) {

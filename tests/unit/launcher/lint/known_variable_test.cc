@@ -82,7 +82,7 @@ TEST(KnownVariable, SettingsAreJudgedByTheirTable) {
   }
 }
 
-/// What users read about is no slip.
+/// What users read about is not a slip.
 TEST(KnownVariable, WhatTheReferenceDescribesIsKnown) {
   std::ifstream file(HVD_ENVIRONMENT_REFERENCE);
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

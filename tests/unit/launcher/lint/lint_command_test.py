@@ -85,7 +85,7 @@ def check_files(folder: pathlib.Path) -> None:
         path = folder / name
         path.write_bytes(content)
         done = lint(str(path))
-        expect(f"{name} is no script: 1, not {done.returncode}", done.returncode == 1)
+        expect(f"{name} is not a script: 1, not {done.returncode}", done.returncode == 1)
         expect(f"{name}: '{said}' in {done.stdout}", said in done.stdout)
         json.loads(lint("--format", "sarif", str(path)).stdout)
 
@@ -167,7 +167,7 @@ def check_usage(folder: pathlib.Path) -> None:
         ([str(folder / "absent")], "absent"),
         ([str(folder)], "job script"),
         (["--site", "nowhere", "x"], "nowhere"),
-        (["--slurm", "new", "x"], "'new' is no version"),
+        (["--slurm", "new", "x"], "'new' is not a version"),
     ):
         done = lint(*words)
         expect(f"{words}: exit code 2, not {done.returncode}", done.returncode == 2)

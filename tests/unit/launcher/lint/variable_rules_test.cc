@@ -126,17 +126,19 @@ TEST(VariableRules, SaysWhatAWrongNumberOfLibhvdLeadsTo) {
     const auto findings = check_variable_values({{.name = name, .value = value}});
     return findings.size() == 1 ? findings.front().why : "";
   };
-  EXPECT_EQ(why("HVD_FUSION_THRESHOLD", "64MB"),
-            "'64MB' is no whole number; hvd.init() fails on every rank; it is in bytes, without a "
-            "unit");
+  EXPECT_EQ(
+      why("HVD_FUSION_THRESHOLD", "64MB"),
+      "'64MB' is not a whole number; hvd.init() fails on every rank; it is in bytes, without a "
+      "unit");
   EXPECT_EQ(why("HVD_SHARE_GPU", "2"), "2 is outside 0 to 1; hvd.init() fails on every rank");
   EXPECT_EQ(why("HVD_FUSION_THRESHOLD", "-1"),
             "-1 is below 0; hvd.init() fails on every rank; it is in bytes, without a unit");
   EXPECT_EQ(why("HVD_WAIT_IN_BACKWARD", "2"),
             "2 is outside 0 to 1; the optimizer refuses it on every rank");
   EXPECT_EQ(why("HVD_FULL_TRACEBACK", "full"),
-            "'full' is no whole number; all but 0 and nothing counts as 1");
-  EXPECT_EQ(why("NCCL_BUFFSIZE", "many"), "'many' is no whole number; the default is used instead");
+            "'full' is not a whole number; all but 0 and nothing counts as 1");
+  EXPECT_EQ(why("NCCL_BUFFSIZE", "many"),
+            "'many' is not a whole number; the default is used instead");
 }
 
 TEST(VariableRules, Conflicts) {

@@ -38,7 +38,7 @@ TEST(TaskMasks, ReadsWhatSlurmDid) {
 }
 
 TEST(TaskMasks, KnowsOnlyItsOwnWhereTheListDoesNotTell) {
-  // A list of CPUs, one that is no list, one that does not fit what the task has.
+  // A list of CPUs, one that is not a list, one that does not fit what the task has.
   EXPECT_EQ(masks(list("1,0", "map_cpu:"), "0", 1, 2), "-|0");
   EXPECT_EQ(masks(list("0xZ,0x1"), "2", 0, 2), "2|-");
   EXPECT_EQ(masks(list("0x3,0xC"), "5", 0, 2), "5|-");

@@ -43,7 +43,7 @@ def reduce_gradients(
     """
     if not hasattr(settings.compression, "compress") or hasattr(settings.compression, "method"):
         raise UnsupportedError(
-            f"rank {api.rank()}: compression={settings.compression!r} is no choice for an "
+            f"rank {api.rank()}: compression={settings.compression!r} is not a choice for an "
             "optimizer of Keras: use hvd.Compression.fp16 or hvd.Compression.bf16"
         )
     present = [index for index, gradient in enumerate(gradients) if gradient is not None]

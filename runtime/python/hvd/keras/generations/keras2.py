@@ -210,7 +210,7 @@ def accumulated_steps(optimizer: Any) -> int:
 
 
 def sums(optimizer: Any) -> None:
-    """Sums are no variables of a Keras 2 optimizer."""
+    """Sums are not variables of a Keras 2 optimizer."""
     del optimizer
 
 

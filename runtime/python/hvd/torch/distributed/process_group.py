@@ -71,7 +71,7 @@ def _set_of(ranks: Sequence[int]) -> int:
         if process_sets.process_set_ranks(number) == wanted:
             return number
     raise UnsupportedError(
-        f"the ranks {wanted} are no process set yet: create the group with "
+        f"the ranks {wanted} are not a process set yet: create the group with "
         "torch.distributed.new_group(), which every rank of the job calls"
     )
 

@@ -44,7 +44,7 @@ def _reduction(op: Any) -> tuple[int, tuple[float, float]]:
         return _lib.SUM, (float(op.factor), 1.0)
     if number not in _BY_NUMBER:
         raise UnsupportedError(
-            f"{op} is no reduction of the backend 'hvd'; there are {', '.join(_OPS)}"
+            f"{op} is not a reduction of the backend 'hvd'; there are {', '.join(_OPS)}"
         )
     return _BY_NUMBER[number], (1.0, 1.0)
 
