@@ -3,8 +3,10 @@
 
 One program holds many cases: gtest and unittest print their own totals, which are used where they are found.
 
-    count_tests.py LOG...            the totals
-    count_tests.py --failed LOG...   each program that failed, its cases and what they said, in few lines
+    count_tests.py LOG...                  the totals
+    count_tests.py --failed LOG...         each program that failed, its cases and what they said, in few lines
+    count_tests.py --skips ALLOWED LOG...  what was skipped for a reason that no line of ALLOWED matches (regular
+                                           expressions; # begins a comment); exit code 1: there is such a one
 """
 
 import json
@@ -26,6 +28,10 @@ def count(record: dict) -> tuple[int, int, int]:
     if result == "SKIP":
         return 0, 0, 1
     text = (record.get("stdout") or "") + (record.get("stderr") or "")
+    told = re.findall(r"(?m)^cases: (\d+) passed, (\d+) failed, (\d+) skipped$", text)
+    if told:  # by tests/python/ranks.py, where several ranks run each case
+        passed, failed, skipped = map(int, told[-1])
+        return passed, max(failed, int(result != "OK")), skipped
     passed = _sum(r"\[  PASSED  \] (\d+) tests?", text)
     # A program that passed may have had a process of its own that was meant to fail.
     failed = _sum(r"\[  FAILED  \] (\d+) tests?, listed", text) if result != "OK" else 0
@@ -40,6 +46,17 @@ def count(record: dict) -> tuple[int, int, int]:
     elif passed + skipped == 0:
         passed = 1
     return passed, failed, skipped
+
+
+def skips(record: dict) -> list[str]:
+    """Why the program, or cases of it, were skipped."""
+    text = ((record.get("stdout") or "") + (record.get("stderr") or "")).strip()
+    if record["result"] == "SKIP":
+        return [text.splitlines()[-1] if text else "no reason given"]
+    told = re.findall(r"(?m)^skipped case: \S+: (.*)$", text)
+    by_gtest = re.findall(r"(?m)^\S+:\d+: Skipped\n(.*)$", text)
+    by_unittest = re.findall(r"(?m)skipped (?:'(.*)'|\"(.*)\")$", text)
+    return told or [*by_gtest, *("".join(pair) for pair in by_unittest)]
 
 
 def _case_reports(text: str) -> list[str]:
@@ -75,6 +92,17 @@ def main() -> None:
                 if count(record)[1]:
                     print(report_failure(record))
         return
+    if sys.argv[1] == "--skips":
+        lines = pathlib.Path(sys.argv[2]).read_text().splitlines()
+        allowed = [line.split("  #")[0].strip() for line in lines if line[:1] not in ("", "#")]
+        found = set()
+        for path in map(pathlib.Path, sys.argv[3:]):
+            for record in map(json.loads, path.read_text().splitlines()):
+                found |= {(record["name"], why) for why in skips(record)}
+        unlisted = [one for one in sorted(found) if not any(re.search(a, one[1]) for a in allowed)]
+        for name, why in unlisted:
+            print(f"  {name}: {why}")
+        sys.exit(1 if unlisted else 0)
     totals = [0, 0, 0]
     for path in map(pathlib.Path, sys.argv[1:]):
         for line in path.read_text().splitlines():
@@ -84,9 +112,7 @@ def main() -> None:
             if cases[1]:
                 print(f"failed: {record['name']} ({record['result']})", file=sys.stderr)
             if record["result"] == "SKIP":
-                text = ((record.get("stdout") or "") + (record.get("stderr") or "")).strip()
-                reason = text.splitlines()[-1] if text else "no reason given"
-                print(f"skipped: {record['name']}: {reason}", file=sys.stderr)
+                print(f"skipped: {record['name']}: {skips(record)[0]}", file=sys.stderr)
     print(*totals)
 
 

@@ -142,8 +142,14 @@ fi
 echo
 printf '%s\n' "${table[@]}"
 printf '%-14s %6s min\n\n' total "$(minutes $((SECONDS - started)))"
+mapfile -t logs < <(find "$root"/build*/meson-logs -maxdepth 1 -name 'testlog*.json' -newer "$began" -size +0)
+unlisted=
+[ ${#logs[@]} -eq 0 ] ||
+  unlisted=$("$HVD_PYTHON" "$root/scripts/count_tests.py" --skips "$root/tests/allowed_skips.txt" "${logs[@]}") || true
+if [ -n "$unlisted" ]; then
+  printf 'skipped for a reason that tests/allowed_skips.txt does not have:\n%s\n\n' "$unlisted"
+fi
 if [ "$failed" -gt 0 ]; then # once more at the end, where a log that was cut still has them
-  mapfile -t logs < <(find "$root"/build*/meson-logs -maxdepth 1 -name 'testlog*.json' -newer "$began" -size +0)
   echo "failed:"
   [ ${#logs[@]} -eq 0 ] || "$HVD_PYTHON" "$root/scripts/count_tests.py" --failed "${logs[@]}"
   echo

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 TENSORFLOW = HERE.parent / "tensorflow"
 RUNTIME = HERE.parent.parent / "runtime"
+TELLER = HERE / "told_cases.py"
 # hvd, then horovod, then what tests import, then what came by the variable: a torch, maybe.
 OURS = os.pathsep.join(map(str, (RUNTIME / "python", RUNTIME / "horovod", HERE, TENSORFLOW)))
 PACKAGES = os.pathsep.join(filter(None, (OURS, os.environ.get("PYTHONPATH"))))
@@ -66,6 +68,7 @@ def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.
             "PYTHONUNBUFFERED": "1",
             "PYTHONFAULTHANDLER": "1",
             "PYTHONPATH": PACKAGES,
+            "HVD_TEST_CASES": f"{folder}/cases",
         }
         if environment.get("HVD_SHARE_GPU") == "1":  # NCCL refuses two ranks of a host on one GPU
             environment["NCCL_HOSTID"] = f"{job}-{rank}"
@@ -92,8 +95,25 @@ def tell_where(processes: list[subprocess.Popen]) -> None:
             process.wait(5)
 
 
+def tell_cases(path: Path) -> None:
+    """Says how the cases ended: one that some ranks skip and others pass has passed, once."""
+    ends: dict[str, dict[str, str]] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        told = json.loads(line)
+        ends.setdefault(told["case"], {})[told["end"]] = told["why"]
+    failed = [case for case, found in ends.items() if "failed" in found]
+    skipped = {case: found["skipped"] for case, found in ends.items() if [*found] == ["skipped"]}
+    for case, why in skipped.items():
+        print(f"skipped case: {case}: {why}")
+    passed = len(ends) - len(failed) - len(skipped)
+    print(f"cases: {passed} passed, {len(failed)} failed, {len(skipped)} skipped")
+
+
 def run_ranks(command: list[str], count: int, seconds: float = 120) -> list[Outcome]:
-    """The outcome of every rank; who is left at the deadline is killed and tells where it was."""
+    """The outcome of every rank; who is left at the deadline is killed and tells where it was.
+
+    Says at the end how the cases of a file that told_cases.py runs have ended.
+    """
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
         processes = start_ranks(command, count, folder)
@@ -106,10 +126,13 @@ def run_ranks(command: list[str], count: int, seconds: float = 120) -> list[Outc
             for process in processes:
                 if process.poll() is None:
                     process.kill()
-        return [
+        outcomes = [
             Outcome(process.wait(), Path(f"{folder}/out.{rank}").read_text(errors="replace"))
             for rank, process in enumerate(processes)
         ]
+        if str(TELLER) in command:
+            tell_cases(Path(folder) / "cases")
+        return outcomes
 
 
 def interpreter_with(modules: list[str]) -> str | None:
@@ -151,10 +174,16 @@ def main() -> int:
         if python is None:
             print(f"skipped: no Python here has {' and '.join(modules)} ({remedy(modules)})")
             return SKIPPED
-        options.program = [python, str(file), *options.program[1:]]
+        options.program = [python, str(TELLER), str(file), *options.program[1:]]
     if options.ranks == 0:
         os.environ.update(TENSORFLOW_VARIABLES, PYTHONPATH=PACKAGES)
-        return subprocess.run(options.program, timeout=options.timeout, check=False).returncode
+        with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
+            environment = {**os.environ, "HVD_TEST_CASES": f"{folder}/cases"}
+            ended = subprocess.run(
+                options.program, env=environment, timeout=options.timeout, check=False
+            )
+            tell_cases(Path(folder) / "cases")
+        return ended.returncode
     outcomes = run_ranks(options.program, options.ranks, options.timeout)
     for rank, outcome in enumerate(outcomes):
         print(f"--- rank {rank}: exit code {outcome.code}\n{outcome.text}")

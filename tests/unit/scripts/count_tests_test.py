@@ -66,6 +66,31 @@ class CountTests(unittest.TestCase):
         records = [record("a", "FAIL", GTEST), record("b", "FAIL", UNITTEST), record("c", "OK", "")]
         self.assertEqual(self.told(records=records), "3 2 0\n")
 
+    def test_a_case_of_several_ranks_counts_once(self) -> None:
+        told = UNITTEST + UNITTEST + "cases: 1 passed, 1 failed, 3 skipped\n"
+        self.assertEqual(self.told(records=[record("a", "FAIL", told)]), "1 1 3\n")
+        parted = "cases: 2 passed, 0 failed, 0 skipped\n"
+        self.assertEqual(self.told(records=[record("a", "FAIL", parted)]), "2 1 0\n")
+
+    def test_skips_for_reasons_that_are_not_listed(self) -> None:
+        gtest = "[ RUN      ] A.B\n/x/b_test.cc:7: Skipped\nno huge pages here\n[  SKIPPED ] A.B\n"
+        records = [
+            record("a", "SKIP", "building\nskipped: this machine has no GPU\n"),
+            record("b", "OK", gtest),
+            record("c", "OK", "test_x (m.C) ... skipped 'one CPU'\ntest_y (m.C) ... ok\n"),
+            record("d", "OK", "skipped case: m.C.test_z: needs three ranks\n"),
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            log, allowed = pathlib.Path(folder, "log"), pathlib.Path(folder, "allowed")
+            log.write_text("\n".join(records))
+            command = [sys.executable, "-B", SCRIPT, "--skips", str(allowed), str(log)]
+            allowed.write_text("# of the tests\nno GPU$  # of CI\none CPU\n")
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            self.assertEqual(done.stdout, "  b: no huge pages here\n  d: needs three ranks\n")
+            self.assertEqual(done.returncode, 1)
+            allowed.write_text(".  # anything\n")
+            self.assertEqual(subprocess.run(command, check=False).returncode, 0)
+
     def test_names_the_cases_and_what_they_said(self) -> None:
         records = [record("a", "FAIL", GTEST), record("b", "FAIL", UNITTEST), record("c", "OK", "")]
         told = self.told("--failed", records=records)
