@@ -101,6 +101,19 @@ struct ArenaView {
   }
 };
 
+/// What backends of GPU memory may use besides.
+struct GpuContext {
+  Gpus* gpus = nullptr;  ///< Null: they decline.
+  /// Starts a batch of CPU memory on the backend that this communicator has for it; the caller owns
+  /// the task and advances it: for what their ranks tell one another, and tensors that go through
+  /// host memory. From start() only, so that the order is that of the log; memory is not looked at
+  /// before the task is advanced.
+  std::function<Result<std::unique_ptr<Task>>(Batch)> start_on_host = {};
+  /// What is under way for so long is reported; 0: never.
+  std::chrono::milliseconds stall_warning{0};
+  NcclSettings nccl = {};
+};
+
 /// What a backend may use of the engine's surroundings; valid as long as the backend.
 struct BackendContext {
   const Communicator& communicator;
@@ -112,15 +125,7 @@ struct BackendContext {
   int lanes;                    ///< Ranks per node that drive a lane; 0 when there is one node.
   ArenaView arena = {};         ///< Tensors here need no copying.
   int sockets = 1;              ///< Links of my lane to each other node.
-  Gpus* gpus = nullptr;         ///< Null: backends of GPU memory decline.
-  /// Starts a batch of CPU memory on the backend that this communicator has for it; the caller owns
-  /// the task and advances it. For backends of GPU memory: what their ranks tell one another, and
-  /// tensors that go through host memory. From start() only, so that the order is that of the log;
-  /// memory is not looked at before the task is advanced.
-  std::function<Result<std::unique_ptr<Task>>(Batch)> start_on_host = {};
-  /// What is under way for so long is reported; 0: never.
-  std::chrono::milliseconds stall_warning{0};
-  NcclSettings nccl = {};  ///< For that backend.
+  GpuContext gpu = {};
 };
 
 /// One line of the backend table (c/backend_table.cc).

@@ -32,6 +32,18 @@ struct FrozenBucket {
   std::uint32_t number = 0;    ///< From 1.
 };
 
+/// What a batch of GPU memory has besides.
+struct GpuBatch {
+  std::vector<GpuEventPtr> ready = {};  ///< The inputs may be read after these; one per stream.
+  /// This rank has joined and only takes part. Its segments have no memory; what it adds is the
+  /// identity of the reduction, and what comes of it is dropped.
+  bool is_neutral = false;
+  FrozenBucket bucket = {};  ///< What is known of it before it comes.
+  /// Its place among the batches of other process sets. A backend whose kernels wait for other
+  /// ranks keeps it and launches when it has come; others drop it.
+  LaunchTurn turn = {};
+};
+
 /// What a backend runs at once: a list of tensors that share operation, element type and device,
 /// in the same order on every rank of the communicator; at least one tensor. Never copied into a
 /// fusion buffer by the engine: a backend streams the list as if it were one flat tensor.
@@ -43,16 +55,7 @@ struct Batch {
   /// Alltoall and scatter: elements of each segment for each rank, [segment * size + rank]; they
   /// lie in this order in the segment's input. Zero on the ranks that are not the root.
   std::vector<std::size_t> splits = {};
-  /// GPU memory: the inputs may be read after these, at most one per stream.
-  std::vector<GpuEventPtr> ready = {};
-  /// GPU memory: this rank has joined and only takes part. Its segments have no memory; what it
-  /// adds is the identity of the reduction, and what comes of it is dropped.
-  bool is_neutral = false;
-  /// GPU memory: what is known of it before it comes.
-  FrozenBucket bucket = {};
-  /// GPU memory: its place among the batches of other process sets. A backend whose kernels wait
-  /// for other ranks keeps it and launches when it has come; others drop it.
-  LaunchTurn turn = {};
+  GpuBatch gpu = {};
   /// Where only the library knows the size of a result. Called once per segment without output,
   /// from `advance`, when the counts are known: returns memory for the concatenation, sum(counts)
   /// elements (null when the sum is 0). counts[r] is in elements, by rank of the communicator that

@@ -144,12 +144,12 @@ void Epoch::start_batches(SetPlane& plane, RunTogether& run) {
     if (auto* allreduce = std::get_if<Allreduce>(&fused.batch.operation)) {
       allreduce->divisor = run.divisor;
     }
-    if (run.bucket != 0) fused.batch.bucket = {plane.schedules(), run.bucket};
-    if (fused.batch.is_neutral) {
+    if (run.bucket != 0) fused.batch.gpu.bucket = {plane.schedules(), run.bucket};
+    if (fused.batch.gpu.is_neutral) {
       fused.batch.device.index = plane.gpu_of_stand_in(options_.gpus, world_.local_rank);
     }
     if (fused.batch.device.kind != DeviceKind::kCpu) {
-      fused.batch.turn = planes_.take_turn(run.process_set, fused.batch.device);
+      fused.batch.gpu.turn = planes_.take_turn(run.process_set, fused.batch.device);
     }
     ++statistics_.batches;
     statistics_.bytes += fused.batch.total_count() * size_of(fused.batch.dtype);
@@ -221,8 +221,8 @@ void Epoch::mark_enqueued(SetPlane& plane) {
   for (const Reducer::Enqueued& batch : plane.take_enqueued()) {
     HVD_CHECK(batch.finish_point != nullptr);
     for (const PendingPtr& owner : batch.owners) {
-      owner->finish_points.push_back(batch.finish_point);
-      if (--owner->batches_to_enqueue > 0) continue;
+      owner->gpu.finish_points.push_back(batch.finish_point);
+      if (--owner->gpu.batches_to_enqueue > 0) continue;
       const bool counts = owner->request.process_set != 0 && !owner->is_stand_in;
       if (counts && !owner->done.load()) plane.request_unattended();
       owner->enqueued.store(true);  // seq_cst: publishes the points, before the look for sleepers

@@ -162,7 +162,7 @@ void Epoch::end(const Status& status) {
     plane->give_up(ending_.left_together() && lost_.empty());
   }
   for (const PendingPtr& pending : broken_) {
-    if (pending->ready == nullptr) completion.finish(pending, status);
+    if (pending->gpu.ready == nullptr) completion.finish(pending, status);
   }
   for (const auto& plane : planes_.all()) settle(*plane, true, status, patience_with_devices);
   for (const PendingPtr& pending : std::exchange(broken_, {})) completion.finish(pending, status);
@@ -186,7 +186,7 @@ void Epoch::settle(SetPlane& plane, bool on_gpu, const Status& status, Deadline 
     if (!on_gpu) return;
     for (const PendingPtr& pending : broken_) {
       const bool is_ours = pending->request.process_set == plane.process_set();
-      if (is_ours && pending->ready != nullptr) parts_.completion.finish(pending, told);
+      if (is_ours && pending->gpu.ready != nullptr) parts_.completion.finish(pending, told);
     }
   };
   if (abandoned.is_settled) return finish_all(status);

@@ -86,6 +86,7 @@ TEST_P(GpuCaptures, KeepTheirStreamFromCollectivesAndNothingElse) {
     const OwnStream other(gpu);
     const std::string name = format_text("stream {} is being captured", stream.get());
     const DeviceTensor<float> tensor(gpu, std::vector<float>(9, 1.0F));
+    HeldEngine held(engine);
     const auto handle = engine.submit(gpu_request("y", rank, tensor, other.get())).value();
     {
       const FrameworkCapture capture(stream.get());
@@ -97,6 +98,7 @@ TEST_P(GpuCaptures, KeepTheirStreamFromCollectivesAndNothingElse) {
       EXPECT_EQ(waits.code(), Code::kUnsupported);
       EXPECT_THAT(waits.message(), AllOf(HasSubstr("'y'"), HasSubstr(name)));
     }
+    held.go_on();
     EXPECT_TRUE(engine.wait_stream(handle, stream.get(), soon()).is_ok());
     engine.release(handle);
     const Status status = sum(engine, rank, 10, stream.get());

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
 
@@ -32,8 +31,8 @@ class GpuReady : public NcclWorld, public testing::WithParamInterface<const char
     NcclWorld::TearDown();
   }
 
-  /// Runs `spoil` on rank 0 between a submission and its flush, while a callback holds the engine's
-  /// thread; what it returns lives until the ranks have been told.
+  /// Runs `spoil` on rank 0 between a submission and its flush, while its thread is
+  /// held; what it returns lives until the ranks have been told.
   void expect_failure(std::vector<int> nodes, const std::function<std::shared_ptr<void>()>& spoil,
                       const std::string& words) {
     EngineOptions options = World::quick_options();
@@ -42,23 +41,13 @@ class GpuReady : public NcclWorld, public testing::WithParamInterface<const char
     world.run([&](int rank, Engine& engine) {
       const DeviceTensor<float> tensor(GpuWorld::gpu(rank), std::vector<float>(9, 1.0F));
       ASSERT_TRUE(run_request(engine, gpu_request("first", rank, tensor, nullptr)).is_ok());
-      std::promise<void> held;
-      std::promise<void> may_go_on;
-      std::vector<float> values{1.0F};
-      Request holder = allreduce_request("holder", values);
-      holder.on_complete = [&held, goes_on = may_go_on.get_future().share()](const Status&) {
-        held.set_value();
-        goes_on.wait();
-      };
-      const auto holding = engine.submit(std::move(holder));
-      ASSERT_TRUE(holding.is_ok()) << holding.status().message();
-      held.get_future().wait();
+      HeldEngine held(engine);
       Request request = gpu_request("second", rank, tensor, rank == 0 ? stream_->get() : nullptr);
       request.more = true;
       const auto handle = engine.submit(std::move(request));
       ASSERT_TRUE(handle.is_ok()) << handle.status().message();
       const std::shared_ptr<void> spoilt = rank == 0 ? spoil() : nullptr;
-      may_go_on.set_value();
+      held.go_on();
       engine.flush();
       const Status status = engine.wait(handle.value(), soon());
       EXPECT_EQ(status.code() == Code::kPeerLost, rank != 0) << status.message();
@@ -68,7 +57,6 @@ class GpuReady : public NcclWorld, public testing::WithParamInterface<const char
       const Status later = run_request(engine, gpu_request("third", rank, tensor, nullptr));
       EXPECT_THAT(later.message(), HasSubstr("'second'"));
       engine.release(handle.value());
-      engine.release(holding.value());
     });
   }
 };

@@ -62,6 +62,20 @@ Request allreduce_request(std::string name, std::vector<float>& values, Allreduc
   return request;
 }
 
+HeldEngine::HeldEngine(Engine& engine) : engine_(engine) {
+  Request request = allreduce_request("holder", values_);
+  request.on_complete = [this, goes_on = may_go_on_.get_future().share()](const Status&) {
+    held_.set_value();
+    goes_on.wait();
+  };
+  auto handle = engine.submit(std::move(request));
+  EXPECT_TRUE(handle.is_ok()) << handle.status().message();
+  handle_ = handle.value();
+  held_.get_future().wait();
+}
+
+HeldEngine::~HeldEngine() { engine_.release(handle_); }
+
 Status run_request(Engine& engine, Request request) {
   HVD_TRY_ASSIGN(const auto handle, engine.submit(std::move(request)));
   const Status status = engine.wait(handle, soon());

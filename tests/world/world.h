@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -42,6 +43,25 @@ inline Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
 /// A request for one float32 tensor in place.
 Request allreduce_request(std::string name, std::vector<float>& values,
                           Allreduce operation = Allreduce{});
+/// Holds the thread of an engine in a callback: nothing moves until go_on(), unless a caller waits.
+/// On all ranks at once.
+class HeldEngine {
+ public:
+  explicit HeldEngine(Engine& engine);
+  HeldEngine(const HeldEngine&) = delete;
+  HeldEngine& operator=(const HeldEngine&) = delete;
+  ~HeldEngine();
+  /// Once.
+  void go_on() { may_go_on_.set_value(); }
+
+ private:
+  Engine& engine_;
+  std::vector<float> values_{1.0F};
+  std::promise<void> held_;
+  std::promise<void> may_go_on_;
+  Engine::Handle handle_ = 0;
+};
+
 /// submit, wait, release.
 Status run_request(Engine& engine, Request request);
 

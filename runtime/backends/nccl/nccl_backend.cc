@@ -48,7 +48,7 @@ class NcclBackend : public Backend {
   Result<std::unique_ptr<Task>> start(Batch batch) override {
     if (session_.is_given_up()) return NcclSession::given_up();
     const Device own = session_.gpu().device();
-    if (!batch.is_neutral && batch.device != own) {
+    if (!batch.gpu.is_neutral && batch.device != own) {
       return error(Code::kInvalidArgument,
                    "rank {}: a tensor on GPU {}, but this process set works on GPU {} of this "
                    "rank: one GPU per rank; select it before the first tensor is made",
@@ -69,7 +69,7 @@ class NcclBackend : public Backend {
 };
 
 Result<std::unique_ptr<Backend>> create_nccl(const BackendContext& context) {
-  if (context.gpus == nullptr || !context.start_on_host) {
+  if (context.gpu.gpus == nullptr || !context.gpu.start_on_host) {
     return error(Code::kUnsupported, "nccl serves GPU memory, of which this process has none");
   }
   if (context.memory.size() < LaunchBoard::bytes(context.communicator.local_size())) {

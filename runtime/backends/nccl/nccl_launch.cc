@@ -49,7 +49,7 @@ std::byte* NcclLaunch::address(const NcclPlace& place) const {
 }
 
 Status NcclLaunch::wait_for_inputs() const {
-  for (const GpuEventPtr& ready : batch_.ready) {
+  for (const GpuEventPtr& ready : batch_.gpu.ready) {
     HVD_TRY(session_.gpu().make_wait(session_.stream(), *ready));
   }
   return Status::ok();
@@ -76,7 +76,7 @@ Status NcclLaunch::pack() const {
 NcclGraphShape NcclLaunch::shape() const {
   NcclGraphShape shape{.operation = batch_.operation,
                        .dtype = batch_.dtype,
-                       .is_neutral = batch_.is_neutral,
+                       .is_neutral = batch_.gpu.is_neutral,
                        .bucket = session_.bucket().memory(),
                        .spare = session_.spare().memory()};
   shape.tensors.reserve(batch_.segments.size());
@@ -89,7 +89,7 @@ NcclGraphShape NcclLaunch::shape() const {
 
 Status NcclLaunch::wait_for_turn() const {
   if (session_.nccl_keeps_order()) return Status::ok();
-  for (const GpuEventPtr& end : batch_.turn.before()) {
+  for (const GpuEventPtr& end : batch_.gpu.turn.before()) {
     HVD_TRY(session_.gpu().make_wait(session_.stream(), *end));
   }
   return Status::ok();

@@ -27,7 +27,7 @@ Status fill_in(NcclFacts& facts, NcclSession& session, Device device) {
   put_text(facts.bus_id, gpu.bus_id);
   put_text(facts.gpu, gpu.name);
   facts.reduces_float8 = nccl_reduces_float8(facts.version, gpu.architecture) ? 1 : 0;
-  HVD_TRY_ASSIGN(facts.visible_gpus, session.context().gpus->count());
+  HVD_TRY_ASSIGN(facts.visible_gpus, session.context().gpu.gpus->count());
   facts.shares_gpu = session.settings().shares_gpu ? 1 : 0;
   facts.registers = session.settings().registers ? 1 : 0;
   facts.is_confined = is_confined_to(facts.visible_gpus, "/dev") ? 1 : 0;

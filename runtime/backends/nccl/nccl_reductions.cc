@@ -200,7 +200,7 @@ class ReductionPlan {
       }
     }
     if (!plan_.scaled.empty()) set_scale();
-    if (batch_.is_neutral) become_neutral();
+    if (batch_.gpu.is_neutral) become_neutral();
     return std::move(plan_);
   }
 

@@ -19,7 +19,7 @@ NcclSession::~NcclSession() {
 }
 
 Status NcclSession::open(Device device) {
-  if (context_.gpus == nullptr) {
+  if (context_.gpu.gpus == nullptr) {
     return error(Code::kUnsupported, "this process serves no GPU");
   }
   // It overrides what a communicator asks for, and calls would wait for other ranks under a lock.
@@ -29,9 +29,9 @@ Status NcclSession::open(Device device) {
         "NCCL_COMM_BLOCKING is set, which makes each call of NCCL wait for all ranks: unset "
         "it, or set it to 0");
   }
-  HVD_TRY_ASSIGN(gpu_, context_.gpus->open(device));
+  HVD_TRY_ASSIGN(gpu_, context_.gpu.gpus->open(device));
   HVD_TRY_ASSIGN(library_, NcclLibrary::open(settings().library));
-  context_.gpus->note_library();
+  context_.gpu.gpus->note_library();
   log(LogLevel::kInfo, "nccl", "{}", library_->describe());
   return Status::ok();
 }

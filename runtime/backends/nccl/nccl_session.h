@@ -49,7 +49,7 @@ class NcclSession {
   ~NcclSession();
 
   const BackendContext& context() const { return context_; }
-  const NcclSettings& settings() const { return context_.nccl; }
+  const NcclSettings& settings() const { return context_.gpu.nccl; }
 
   /// Loads NCCL and opens the GPU of this rank.
   Status open(Device device);

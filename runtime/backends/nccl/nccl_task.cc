@@ -129,14 +129,15 @@ class NcclTask : public Task {
 
   /// An NCCL that keeps the order refuses launches that race with one another.
   bool is_my_turn() const {
-    return session_.nccl_keeps_order() ? batch_.turn.has_come_of_all() : batch_.turn.has_come();
+    return session_.nccl_keeps_order() ? batch_.gpu.turn.has_come_of_all()
+                                       : batch_.gpu.turn.has_come();
   }
 
   Progress take_turn() {
     if (!session_.is_at_head(ticket_) || !is_my_turn()) return Progress::kBlocked;
     if (Status status = allocate_outputs(); !status.is_ok()) return fail(std::move(status));
     parts_ = cut_for_bucket(batch_, session_.context().communicator, NcclPlanOptions());
-    if (parts_.size() > 1) batch_.bucket = {};  // which is one of graphs
+    if (parts_.size() > 1) batch_.gpu.bucket = {};  // which is one of graphs
     return begin_part();
   }
 
@@ -210,8 +211,8 @@ class NcclTask : public Task {
 
   Status pack() {
     if (part_ == 0) HVD_TRY(launch().wait_for_inputs());
-    if (session_.graphs() != nullptr && batch_.bucket.schedule != 0) {
-      graphs_ = session_.graphs()->find(batch_.bucket, launch().shape());
+    if (session_.graphs() != nullptr && batch_.gpu.bucket.schedule != 0) {
+      graphs_ = session_.graphs()->find(batch_.gpu.bucket, launch().shape());
     }
     const bool has_launches =
         !plan_.packed.empty() || !plan_.filled.empty() || !plan_.filled_spare.empty();
@@ -268,13 +269,13 @@ class NcclTask : public Task {
     finish_point_ = std::move(event).value();
     arrival_ = session_.watch(finish_point_);
     session_.pass_on();
-    batch_.turn.pass_on(finish_point_);
+    batch_.gpu.turn.pass_on(finish_point_);
     stage_ = Stage::kDevice;
     return Progress::kEnqueued;
   }
 
   void report_if_stalled() {
-    const auto patience = session_.context().stall_warning;
+    const auto patience = session_.context().gpu.stall_warning;
     const bool waits =
         stage_ == Stage::kBucket || stage_ == Stage::kGroup || stage_ == Stage::kDevice;
     if (!waits || is_reported_ || patience.count() == 0) return;

@@ -14,7 +14,7 @@ Result<std::unique_ptr<ToldByAll>> ToldByAll::start(const BackendContext& contex
   batch.allocate = [all = told.get()](std::size_t, std::span<const std::size_t>) -> Result<void*> {
     return static_cast<void*>(all->all_.data());
   };
-  HVD_TRY_ASSIGN(told->task_, context.start_on_host(std::move(batch)));
+  HVD_TRY_ASSIGN(told->task_, context.gpu.start_on_host(std::move(batch)));
   return told;
 }
 

@@ -123,7 +123,7 @@ class PieceTask final : public Task {
 
   /// Without inputs of this rank as well: the outputs, too, are the framework's until it is ready.
   Status fill() {
-    if (filled_.empty()) HVD_TRY(staging_.wait_for(batch_.ready));
+    if (filled_.empty()) HVD_TRY(staging_.wait_for(batch_.gpu.ready));
     HVD_TRY(staging_.begin_fill(first_ + filled_.size()));
     const auto copy = [&](const Segment& segment, std::size_t before, std::byte* place,
                           std::size_t bytes) {

@@ -21,8 +21,8 @@ class StagedBackend final : public Backend {
   explicit StagedBackend(const BackendContext& context)
       : communicator_(context.communicator),
         doorbell_(context.doorbell),
-        gpus_(*context.gpus),
-        start_on_host_(context.start_on_host) {}
+        gpus_(*context.gpu.gpus),
+        start_on_host_(context.gpu.start_on_host) {}
 
   std::string_view name() const override { return kStagedBackend.name; }
 
@@ -41,8 +41,8 @@ class StagedBackend final : public Backend {
   }
 
   Result<std::unique_ptr<Task>> start(Batch batch) override {
-    batch.turn.drop();  // our streams hold copies, which wait for no rank
-    if (batch.is_neutral) {
+    batch.gpu.turn.drop();  // our streams hold copies, which wait for no rank
+    if (batch.gpu.is_neutral) {
       return start_pieces(nullptr, communicator_, start_on_host_, std::move(batch));
     }
     if (staging_ == nullptr) {
@@ -71,7 +71,7 @@ class StagedBackend final : public Backend {
 };
 
 Result<std::unique_ptr<Backend>> create_staged(const BackendContext& context) {
-  if (context.gpus == nullptr || !context.start_on_host) {
+  if (context.gpu.gpus == nullptr || !context.gpu.start_on_host) {
     return error(Code::kUnsupported, "staged needs GPUs, which this engine was started without");
   }
   return std::unique_ptr<Backend>(std::make_unique<StagedBackend>(context));

@@ -111,7 +111,7 @@ class WholeTask final : public Task {
   }
 
   Status copy_in() {
-    HVD_TRY(staging_.wait_for(batch_.ready));
+    HVD_TRY(staging_.wait_for(batch_.gpu.ready));
     for (const Copy& input : inputs_) {
       HVD_TRY(
           staging_.gpu().copy(input.host.data(), input.device, input.bytes, staging_.to_host()));

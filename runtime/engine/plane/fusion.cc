@@ -62,10 +62,10 @@ Result<void*> allocate_gathered(const Source& source, std::size_t row_count,
     result.given = static_cast<std::byte*>(tensor.output);
     return tensor.output;
   }
-  if (source.pending->ready != nullptr) {
-    Gpu& gpu = source.pending->ready->gpu();
+  if (source.pending->gpu.ready != nullptr) {
+    Gpu& gpu = source.pending->gpu.ready->gpu();
     HVD_TRY_ASSIGN(void* const memory, gpu.allocate(bytes));
-    result.data = {static_cast<std::byte*>(memory), FreeRows{&gpu, source.pending->reaper}};
+    result.data = {static_cast<std::byte*>(memory), FreeRows{&gpu, source.pending->gpu.reaper}};
     return memory;
   }
   result.data.reset(new (std::nothrow) std::byte[bytes]);
@@ -140,7 +140,7 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
         fused.batch.operation = operation;
         fused.batch.dtype = tensor.dtype;
         fused.batch.device = pending->request.device;
-        fused.batch.is_neutral =
+        fused.batch.gpu.is_neutral =
             pending->is_stand_in && pending->request.device.kind != DeviceKind::kCpu;
         if (makes) sources.emplace_back();
       }
@@ -150,7 +150,7 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
       if (fused.owners.empty() || fused.owners.back() != pending) {
         fused.owners.push_back(pending);
         ++pending->batches_left;
-        ++pending->batches_to_enqueue;
+        ++pending->gpu.batches_to_enqueue;
       }
     }
   }
@@ -171,10 +171,10 @@ Result<std::vector<GpuEventPtr>> ready_events(const std::vector<PendingPtr>& req
   // what the others wait for was in the stream before they had theirs.
   std::vector<const PendingRequest*> latest;
   for (const PendingPtr& request : requests) {
-    if (request->ready == nullptr) continue;
+    if (request->gpu.ready == nullptr) continue;
     const auto found = std::find_if(latest.begin(), latest.end(), [&](const PendingRequest* other) {
-      return other->ready->stream() == request->ready->stream() &&
-             &other->ready->gpu() == &request->ready->gpu();
+      return other->gpu.ready->stream() == request->gpu.ready->stream() &&
+             &other->gpu.ready->gpu() == &request->gpu.ready->gpu();
     });
     if (found == latest.end()) {
       latest.push_back(request.get());
@@ -184,7 +184,7 @@ Result<std::vector<GpuEventPtr>> ready_events(const std::vector<PendingPtr>& req
   }
   std::vector<GpuEventPtr> events;
   for (const PendingRequest* pending : latest) {
-    auto event = pending->ready->event();
+    auto event = pending->gpu.ready->event();
     if (!event.is_ok()) {
       return event.status().with_context(
           format_text("'{}': its stream must stay, uncaptured, until hvd_flush() or a wait",

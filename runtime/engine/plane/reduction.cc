@@ -117,7 +117,7 @@ void Reducer::start_now(FusedBatch&& fused) {
     finished_.push_back({std::move(fused.owners), ready.status()});
     return;
   }
-  fused.batch.ready = std::move(ready).value();
+  fused.batch.gpu.ready = std::move(ready).value();
   auto task = backend.start(std::move(fused.batch));
   if (!task.is_ok()) {
     finished_.push_back({std::move(fused.owners), task.status()});

@@ -32,10 +32,11 @@ SetPlane::SetPlane(Parts parts, std::span<const BackendEntry> table, const Engin
          .lanes = links_.lanes,
          .arena = parts.arena,
          .sockets = links_.sockets,
-         .gpus = options.gpus,
-         .start_on_host = [this](Batch batch) { return reducer_->start_on_host(std::move(batch)); },
-         .stall_warning = options.stall_warning,
-         .nccl = options.nccl});
+         .gpu = {.gpus = options.gpus,
+                 .start_on_host =
+                     [this](Batch batch) { return reducer_->start_on_host(std::move(batch)); },
+                 .stall_warning = options.stall_warning,
+                 .nccl = options.nccl}});
     memory = memory.subspan(bytes);
     Reducer::Candidate& candidate = candidates.emplace_back();
     candidate.name = entry.name;

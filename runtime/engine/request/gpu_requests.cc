@@ -10,9 +10,9 @@ namespace {
 /// The stream reads what the library made from now on.
 void add_reader(PendingRequest& pending, StreamHandle stream) {
   if (!pending.has_rows_of_library()) return;
-  Lock lock(pending.readers_mutex);
-  const auto found = std::find(pending.readers.begin(), pending.readers.end(), stream);
-  if (found == pending.readers.end()) pending.readers.push_back(stream);
+  Lock lock(pending.gpu.readers_mutex);
+  const auto found = std::find(pending.gpu.readers.begin(), pending.gpu.readers.end(), stream);
+  if (found == pending.gpu.readers.end()) pending.gpu.readers.push_back(stream);
 }
 
 }  // namespace
@@ -34,20 +34,20 @@ Result<Gpu*> GpuRequests::open(const Request& request) {
 }
 
 void GpuRequests::attach(PendingRequest& pending, Gpu& gpu) {
-  pending.reaper = &reaper_;
-  pending.ready = ready_points_.join(gpu, pending.request.stream);
+  pending.gpu.reaper = &reaper_;
+  pending.gpu.ready = ready_points_.join(gpu, pending.request.stream);
   // relaxed: see any().
   any_.store(true, std::memory_order_relaxed);
 }
 
 void GpuRequests::free_after_readers(PendingRequest& pending) {
-  if (pending.ready == nullptr) return;
+  if (pending.gpu.ready == nullptr) return;
   std::vector<StreamHandle> readers;
   {
-    Lock lock(pending.readers_mutex);
-    readers = std::exchange(pending.readers, {});
+    Lock lock(pending.gpu.readers_mutex);
+    readers = std::exchange(pending.gpu.readers, {});
   }
-  Gpu& gpu = pending.ready->gpu();
+  Gpu& gpu = pending.gpu.ready->gpu();
   for (const StreamHandle stream : readers) {
     if (!gpu.check_stream(stream).is_ok()) continue;  // captured by now: a graph reads the rows
     const auto point = gpu.record(stream);
@@ -60,7 +60,7 @@ void GpuRequests::free_after_readers(PendingRequest& pending) {
 
 Status StreamWait::check_memory(std::span<const PendingPtr> requests) const {
   for (const PendingPtr& pending : requests) {
-    if (pending->ready != nullptr) continue;
+    if (pending->gpu.ready != nullptr) continue;
     return error(Code::kInvalidArgument,
                  "rank {}: {} '{}' is not on GPU memory, a stream cannot wait for it; call "
                  "hvd_wait()",
@@ -70,7 +70,7 @@ Status StreamWait::check_memory(std::span<const PendingPtr> requests) const {
 }
 
 Status StreamWait::check_stream(const PendingRequest& pending) {
-  Gpu& gpu = pending.ready->gpu();
+  Gpu& gpu = pending.gpu.ready->gpu();
   if (pending.done.load() || std::exchange(checked_, &gpu) == &gpu) return Status::ok();
   const Status status = gpu.check_stream(stream_);
   if (status.is_ok()) return Status::ok();
@@ -85,9 +85,9 @@ Status StreamWait::add(PendingRequest& pending) {
     return Status::ok();
   }
   add_reader(pending, stream_);
-  for (const GpuEventPtr& point : pending.finish_points) {
+  for (const GpuEventPtr& point : pending.gpu.finish_points) {
     if (std::find(awaited_.begin(), awaited_.end(), point.get()) != awaited_.end()) continue;
-    HVD_TRY(pending.ready->gpu().make_wait(stream_, *point));
+    HVD_TRY(pending.gpu.ready->gpu().make_wait(stream_, *point));
     awaited_.push_back(point.get());
   }
   return Status::ok();

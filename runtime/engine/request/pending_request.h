@@ -17,6 +17,18 @@
 
 namespace hvd {
 
+/// What a request on GPU memory has besides.
+struct GpuPending {
+  MemoryReaper* reaper = nullptr;  ///< Of results that the library makes.
+  ReadyPointPtr ready;             ///< Where the inputs are ready; null: CPU memory.
+  int batches_to_enqueue = 0;      ///< As batches_left: those that no stream holds yet.
+  /// Where the results are complete; may be read by anyone once `enqueued` is true.
+  std::vector<GpuEventPtr> finish_points;
+  /// Streams that wait for it, and may read what the library made.
+  Mutex readers_mutex;
+  std::vector<StreamHandle> readers HVD_GUARDED_BY(readers_mutex);
+};
+
 /// A request on its way through the stages, from submission to completion.
 /// Fields are written by whoever holds the progress lock; `status` and `gathered` may be read by
 /// anyone once `done` is true.
@@ -32,15 +44,8 @@ struct PendingRequest {
   Status failure;                      ///< The first failure among them.
   std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.
 
-  MemoryReaper* reaper = nullptr;  ///< GPU memory: of results that the library makes.
-  ReadyPointPtr ready;             ///< GPU memory: where the inputs are ready.
-  int batches_to_enqueue = 0;      ///< As batches_left: those that no stream holds yet.
-  /// GPU memory: where the results are complete; may be read by anyone once `enqueued` is true.
-  std::vector<GpuEventPtr> finish_points;
+  GpuPending gpu;
   std::atomic<bool> enqueued{false};  ///< Streams may wait for it. Before `done`, or never.
-  /// GPU memory: streams that wait for it, and may read what the library made.
-  Mutex readers_mutex;
-  std::vector<StreamHandle> readers HVD_GUARDED_BY(readers_mutex);
 
   /// GPU memory, once `enqueued` or `done` is true.
   bool has_rows_of_library() const {

@@ -345,7 +345,7 @@ TEST(NcclPlan, TakesBoolsForBytesAndComplexNumbersForPairs) {
 
 TEST(NcclPlan, LetsAJoinedRankTakePartWithNothingToAdd) {
   World world(Allreduce{}, {kRanks, kTensorCounts}, 40, 64);
-  world.batch(2).is_neutral = true;
+  world.batch(2).gpu.is_neutral = true;
   world.run();
   for (std::size_t i = 0; i < kTensorCounts.size(); ++i) {
     for (std::size_t k = 0; k < kTensorCounts[i]; ++k) {

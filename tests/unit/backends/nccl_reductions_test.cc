@@ -84,7 +84,7 @@ TEST_F(NcclCut, CutsOnARankThatHasJoinedAsOnTheOthers) {
   const Allreduce cast{.wire = Wire::kBfloat16};
   const Sizes others = buckets_of(batch_of(cast, {100, 1300}));
   Batch joined = batch_of(cast, {100, 1300});
-  joined.is_neutral = true;
+  joined.gpu.is_neutral = true;
   for (Segment& segment : joined.segments) segment.input = segment.output = nullptr;
   EXPECT_EQ(buckets_of(std::move(joined)), others);
   EXPECT_EQ(others, (Sizes{kPart, kPart, kPart}));
