@@ -34,12 +34,11 @@ stage_clang() {
   local targets
   compile "$clang_tree" build.ninja # an older tree learns of new tests before they are listed
   mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$clang_tree" "${sanitized[@]}")
-  mapfile -t -O "${#targets[@]}" targets < <(fuzz_targets)
-  compile "$clang_tree" "${targets[@]}"
+  compile "$clang_tree" "${targets[@]}" fuzzers
 }
 
-# fuzz_targets: those of the clang tree, built or not.
-fuzz_targets() { ninja -C "$clang_tree" -t targets all | sed -n 's|^\(tests/fuzz/fuzz_[a-z0-9_]*\):.*|\1|p' | sort -u; }
+# fuzz_targets ALIAS: programs of the clang tree, built or not.
+fuzz_targets() { ninja -C "$clang_tree" -t query "$1" | sed -n 's|^ *\(tests/fuzz/fuzz_[a-z0-9_]*\)$|\1|p' | sort -u; }
 
 stage_asan() { sanitized_tests "$clang_tree" env -- "${sanitized[@]}"; }
 
@@ -114,9 +113,18 @@ fuzz_target() {
   return 1
 }
 
-stage_fuzz() {
+stage_fuzz() { fuzz fuzzers; }
+
+# The launcher's parsers read what its own user wrote; their corpus is replayed with the unit tests in any case.
+stage_fuzz_launcher() {
+  step compile compile "$clang_tree" launcher_fuzzers || return 1
+  step run fuzz launcher_fuzzers
+}
+
+# fuzz ALIAS
+fuzz() {
   local targets
-  mapfile -t targets < <(fuzz_targets)
+  mapfile -t targets < <(fuzz_targets "$1")
   [ ${#targets[@]} -gt 0 ] || {
     say "no fuzz target was built"
     return 1
