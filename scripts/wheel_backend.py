@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""meson-python, but for the tag of the wheel: one serves every Python.
+"""meson-python, except for the tag of the wheel: one serves every Python.
 
 The package reaches libhvd through ctypes and has no extension module, so nothing in it depends on
 a Python's ABI. meson-python cannot know that of files beside a package and tags them cp311-cp311.

@@ -146,7 +146,7 @@ Fabric detect_fabric(const std::vector<NodeNic>& nics) {
     }
   }
   Fabric none;
-  none.evidence = "no network interface of the node is up, but for internal ones";
+  none.evidence = "no network interface of the node is up, except for internal ones";
   for (const NodeNic& nic : nics) {
     none.unused.push_back({label(nic), nic.is_up ? "internal to the node" : "the port is down"});
   }

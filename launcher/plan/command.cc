@@ -24,7 +24,7 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
   if (options.verbose) arguments.emplace_back("--verbose");
 }
 
-/// What the site wants of srun, but for what the user or hvdrun decides.
+/// What the site wants of srun, except for what the user or hvdrun decides.
 std::vector<std::string> flags_of_site(const RunOptions& options, const Placement& placement,
                                        const SiteConfig& site, const Environment& of_srun) {
   std::vector<std::string> flags = undecided_flags(

@@ -28,10 +28,10 @@ struct SetLinks {
 /// Connects some of the ranks of a job that is wired already, for a process set.
 ///
 /// Each member calls offer(), the offers travel to all members (the job can do that by now), then
-/// each calls connect(). One thread at a time, but for interrupt().
+/// each calls connect(). One thread at a time, except for interrupt().
 class SetWiring {
  public:
-  /// Equal on all members, but for `rank` and `deadline`.
+  /// Equal on all members, except for `rank` and `deadline`.
   struct Plan {
     std::uint64_t number = 0;  ///< Of the change, counted from 0; never comes again.
     int rank = 0;              ///< Mine, in the job.

@@ -55,7 +55,7 @@ enum class ReduceStage {
 
 /// Reduces `count` elements from every source into `destination`, which may be one of the sources
 /// (where both hold the same format) but must not overlap them otherwise. The same bits on every
-/// processor, but for the payload of a NaN where two NaNs meet.
+/// processor, except for the payload of a NaN where two NaNs meet.
 void reduce_into(const Reduction& reduction, ReduceStage stage, void* destination,
                  std::span<const void* const> sources, std::size_t count);
 

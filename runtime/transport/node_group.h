@@ -16,7 +16,7 @@ namespace hvd {
 /// The ranks that share memory with this one: what the exchange within a node leaves behind.
 ///
 /// "Same node" means that a memfd could be passed and mapped, not that host names are equal.
-/// Immutable after construction, but for the shared memory itself.
+/// Immutable after construction, except for the shared memory itself.
 struct NodeGroup {
   int local_rank = 0;
   int local_size = 1;

@@ -22,7 +22,7 @@ struct SegmentLayout {
 /// arena per local rank, of which only the address space is taken.
 ///
 /// It has no name: it is reached through its descriptor alone, so nothing can be left behind.
-/// The mapping lives as long as the object. Immutable after construction, but for the memory.
+/// The mapping lives as long as the object. Immutable after construction, except for the memory.
 class SharedSegment {
  public:
   /// Zeroed memory of this process alone, for ranks that are its threads.

@@ -163,7 +163,7 @@ void count_waits(hvd::GpuGradients& gradients, std::size_t count, RankGpu& gpu, 
   print_row("waits", "of the program's thread" + of_steps, static_cast<double>(mine_now - mine));
   print_row("waits", "of threads that only wait" + of_steps,
             static_cast<double>(all_now - all - (mine_now - mine)));
-  print_row("waits", "threads that have waited so far, but for the program's",
+  print_row("waits", "threads that have waited so far, except for the program's",
             static_cast<double>(waits(2)));
 }
 

@@ -31,7 +31,7 @@ NUMBER = LOCAL_RANK if os.environ.get("HVD_SHARE_GPU") != "1" else 0  # of this 
 
 
 class HostAsGpu(devices.TorchGpus):
-    """CPU memory is that of a GPU, but for tensors in `host`."""
+    """CPU memory is that of a GPU, except for tensors in `host`."""
 
     def __init__(self, number: int) -> None:
         self.kind = _lib.CUDA

@@ -71,7 +71,7 @@ class GpuPart {
 };
 
 /// Runs the case on CPU memory and on GPU memory, and wants the same code and the same bits; of few
-/// values the same but for rounding.
+/// values the same except for rounding.
 void expect_equal_on_both(Engine& engine, const GpuCase& test, int rank, int size, Gpu& gpu);
 void expect_equal_on_both(World& world, const GpuCase& test);
 

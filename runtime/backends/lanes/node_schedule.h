@@ -14,7 +14,7 @@ namespace hvd {
 /// that arrive in one step are folded with the node's own: in the tree over nodes, whose left half
 /// is the largest power of two below their number, as if all had been folded in one place. So the
 /// association is that of the tree, whatever the algorithm. Results replace what was there.
-/// Pure: the same on every rank but for `me`, and as many steps on every node.
+/// Pure: the same on every rank except for `me`, and as many steps on every node.
 struct NodeSchedule {
   struct Move {
     int node = 0;  ///< The other one.

@@ -30,7 +30,7 @@ MpiProbe probe_mpi(const Environment& environment, std::string_view wanted,
 /// Ends MPI only where it has started it, and only after a job in which all ranks left together:
 /// after mark_lost() no MPI function is called again, MPI_Finalize included, since each may wait
 /// for a rank that is no more. Shared by the process, which marks it, and the links of every
-/// process set. One thread at a time, but for mark_lost() and is_lost().
+/// process set. One thread at a time, except for mark_lost() and is_lost().
 class MpiSession {
  public:
   /// Collective over all ranks of the job: starts MPI where it is not, and duplicates its world.

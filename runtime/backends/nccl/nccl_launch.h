@@ -30,7 +30,7 @@ class NcclLaunch {
   Status calculate(const NcclAdasum::Round& round) const;
   /// Everything behind it: launches alone.
   Status unpack() const;
-  /// What these launches depend on, but for the bucket and its plan.
+  /// What these launches depend on, except for the bucket and its plan.
   NcclGraphShape shape() const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace hvd {
 
-/// The plan of an allreduce, reduce or reducescatter, but for Adasum. Pure, as plan_nccl().
+/// The plan of an allreduce, reduce or reducescatter, except for Adasum. Pure, as plan_nccl().
 NcclPlan plan_nccl_reduction(const Batch& batch, const Communicator& communicator,
                              const NcclPlanOptions& options);
 

@@ -83,7 +83,7 @@ class NcclSession {
   // among those of other process sets.
   std::uint64_t take_ticket() { return tickets_++; }
   bool is_at_head(std::uint64_t ticket) const { return ticket == head_; }
-  /// The batch at the head has what it needs of this rank, but for other ranks.
+  /// The batch at the head has what it needs of this rank, except for other ranks.
   void count_begun() { board_.count_begun(); }
   /// The batch at the head is in the stream.
   void pass_on() {

@@ -234,7 +234,7 @@ class NcclTask : public Task {
     return begin_round();
   }
 
-  /// One group of calls, but for Adasum.
+  /// One group of calls, except for Adasum.
   Progress begin_round() {
     const auto& rounds = plan_.adasum.rounds;
     const Status status = launch().communicate(rounds.empty() ? plan_.steps : rounds[round_].steps);

@@ -55,7 +55,7 @@ struct StalledBatch {
 };
 
 /// Of the ranks of this node, the first that has put the batch into its stream speaks; a rank that
-/// has not does so, too. Pure, but for the board.
+/// has not does so, too. Pure, except for the board.
 bool should_report(const StalledBatch& batch, const LaunchBoard& board, int local_rank);
 /// The sentence, with the ranks of this node that are not as far.
 std::string stall_text(const StalledBatch& batch, const Communicator& communicator,

@@ -23,7 +23,7 @@ namespace hvd {
 /// written by its rank only, grows for ever and counts the rounds whose stage the rank has
 /// finished. Bytes of a slot are written before the counter that announces them and read after it
 /// was seen. Nobody but its owner touches a user's buffer, so a rank that dies cannot harm the
-/// memory of another one; but for buffers that their owners put into the arenas for that purpose
+/// memory of another one; except for buffers that their owners put into the arenas for that purpose
 /// (see ZeroCopy).
 /// Engine thread only.
 class NodePlane {

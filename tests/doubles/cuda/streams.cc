@@ -45,7 +45,7 @@ Streams& streams() {
   return *all;
 }
 
-/// Of the GPU, but for its default stream; `blocking`: those alone that keep order with it.
+/// Of the GPU, except for its default stream; `blocking`: those alone that keep order with it.
 std::vector<CUstream> streams_of(CUcontext context, bool blocking) {
   std::lock_guard lock(streams().mutex);
   std::vector<CUstream> found;

@@ -14,7 +14,7 @@
 namespace double_nccl {
 
 /// One rank's connection with the star of its communicator, and the thread that reads it.
-/// Thread-safe, but for stop() and the destructor.
+/// Thread-safe, except for stop() and the destructor.
 class Spoke {
  public:
   Spoke() = default;

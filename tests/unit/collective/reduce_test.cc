@@ -126,7 +126,7 @@ bool same_numbers(const std::vector<std::uint64_t>& a, const std::vector<std::ui
   return true;
 }
 
-/// Equal bits, but for which NaN a NaN is: where two meet, that is the compiler's choice.
+/// Equal bits, except for which NaN a NaN is: where two meet, that is the compiler's choice.
 bool same_results(const std::vector<std::uint64_t>& a, const std::vector<std::uint64_t>& b,
                   DataType type, ReduceStage stage, std::size_t count) {
   const bool is_narrow =

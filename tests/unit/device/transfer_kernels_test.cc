@@ -88,7 +88,7 @@ std::size_t number_bytes(DataType dtype) {
   return size_of(dtype) / (complex ? 2 : 1);
 }
 
-/// Equal bit by bit, but for the payload of a NaN. Then the arena is what it should be, so that
+/// Equal bit by bit, except for the payload of a NaN. Then the arena is what it should be, so that
 /// what lies between tensors is compared, too.
 void expect_elements(KernelArena& arena, std::vector<std::byte>& contents, std::size_t offset,
                      DataType dtype, std::size_t count, const std::string& what) {

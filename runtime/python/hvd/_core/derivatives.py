@@ -2,7 +2,7 @@
 """The derivatives of operations, for any framework.
 
 The backward pass of an operation is an operation too: on the gradients of the results, times a
-factor. What is on this page is all that differs between operations but for their shapes:
+factor. What is on this page is all that differs between operations except for their shapes:
 
 ===============  ==========================================================================
 of               its result becomes the gradient of the input so

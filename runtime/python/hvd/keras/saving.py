@@ -25,7 +25,7 @@ def load_model(
 ) -> Any:
     """The model of a file, whose optimizer has its saved state and is distributed.
 
-    A ``.keras`` file keeps what its distributed optimizer was told: it reduces again as it did, but for
+    A ``.keras`` file keeps what its distributed optimizer was told: it reduces again as it did, except for
     `compression` and `groups`. An ``.h5`` file keeps nothing of it: give the arguments again.
 
     Parameters
@@ -85,7 +85,7 @@ def load_model(
 
 
 def _distribute(model: Any, filepath: Any, given: dict[str, Any]) -> None:
-    """Makes the optimizer what it was, but for what is given."""
+    """Makes the optimizer what it was, except for what is given."""
     optimizer = model.optimizer
     generation = generations.of(optimizer)
     kept = files.read(filepath)
