@@ -49,14 +49,17 @@ PROGRAMS = {
     "launcher/lint": ["tests/unit_lint"],
     "launcher/plan": ["tests/unit_plan"],
     "launcher/node": ["tests/unit_node"],
-    "launcher/site": ["tests/unit_sites"],
+    "launcher/site": ["tests/unit_site"],
+    "launcher/job": ["tests/unit_job"],
+    "launcher/run": ["tests/unit_run"],
 }
 
 
 def wider(tree: pathlib.Path, folder: str) -> list[str]:
     """The programs that judge what those of the folder let pass."""
     if folder.startswith("launcher"):
-        return [f"tests/unit_{name}" for name in ("launcher", "machine", "sites", "plan", "lint")]
+        folders = ("options", "site", "plan", "run", "job", "env", "check", "lint")
+        return [f"tests/unit_{name}" for name in folders]
     if folder in ("runtime/c", "runtime/optim"):
         wanted = [
             "operations_oracle_3_ranks_1_nodes",

@@ -15,7 +15,7 @@ cd "$root"
 build=${1:-build}
 [ -f "$build/build.ninja" ] || fail "no $build/build.ninja" "configure first: meson setup $build"
 
-tests=(unit_launcher unit_lint unit_machine unit_node unit_plan unit_sites)
+tests=(unit_env unit_job unit_lint unit_node unit_plan)
 ninja -C "$build" launcher/hvdrun "${tests[@]/#/tests/}"
 # A test may still fail for another reason than a golden file; the last line says so.
 failed=()
@@ -25,7 +25,7 @@ done
 python3 tests/style/check_sites.py --update
 if command -v dot >/dev/null; then scripts/drawings.sh; fi
 python3 scripts/site_schema_page.py
-tests/unit/launcher/reference_test.sh "$build/launcher/hvdrun" docs/reference/hvdrun.md --update
+tests/unit/launcher/describe/reference_test.sh "$build/launcher/hvdrun" docs/reference/hvdrun.md --update
 python3 -B examples/slurm/job_scripts.py "$build/launcher/hvdrun" --update
 git status --short -- docs examples tests
 [ ${#failed[@]} -eq 0 ] || fail "tests that fail still" "see ${failed[*]}"

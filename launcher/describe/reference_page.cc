@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kPageHead = R"(# hvdrun
 
-Printed by `hvdrun describe markdown`; a test holds it to that, and `tests/unit/launcher/reference_test.sh build/launcher/hvdrun
+Printed by `hvdrun describe markdown`; a test holds it to that, and `tests/unit/launcher/describe/reference_test.sh build/launcher/hvdrun
 docs/reference/hvdrun.md --update` writes it anew. The same is in `hvdrun COMMAND --help` and in `man hvdrun-COMMAND`.
 Exit codes: [exit-codes.md](exit-codes.md); variables: [environment.md](environment.md).
 

@@ -47,7 +47,7 @@ Allocation machine(Variables variables) {
   return allocation;
 }
 
-Allocation task(int local_rank, int local_size, Variables variables, CpuSet mask = {}) {
+Allocation task_with(int local_rank, int local_size, Variables variables, CpuSet mask = {}) {
   Allocation allocation = machine(std::move(variables));
   allocation.way = Way::kTask;
   if (!mask.empty()) allocation.mask = std::move(mask);
@@ -87,7 +87,8 @@ TEST(RankResources, GpusFollowMasksThatSlurmMade) {
                        {"SLURM_CPU_BIND_LIST", "0x03,0x0C,0x30,0xC0"},
                        {"SLURM_CPU_BIND_TYPE", "mask_cpu:"}};
   for (int rank = 0; rank < 4; ++rank) {
-    const Placement placement = place({}, task(rank, 4, step, {2 * rank, 2 * rank + 1})).value();
+    const Placement placement =
+        place({}, task_with(rank, 4, step, {2 * rank, 2 * rank + 1})).value();
     EXPECT_EQ(only(placement).gpu, 3 - rank);
     EXPECT_EQ(only(placement).gpu_id, format_text("0000:{}0:00.0", 4 - rank));
     EXPECT_TRUE(only(placement).cpus.empty());
@@ -98,13 +99,13 @@ TEST(RankResources, GpusFollowMasksThatSlurmMade) {
 
 TEST(RankResources, AMaskThatTasksShareIsDividedNearTheGpus) {
   const Variables step{{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}};
-  EXPECT_THAT(only(place({}, task(0, 4, step)).value()).cpus, ElementsAre(6, 7));
-  EXPECT_THAT(only(place({}, task(3, 4, step)).value()).cpus, ElementsAre(0, 1));
+  EXPECT_THAT(only(place({}, task_with(0, 4, step)).value()).cpus, ElementsAre(6, 7));
+  EXPECT_THAT(only(place({}, task_with(3, 4, step)).value()).cpus, ElementsAre(0, 1));
 }
 
 TEST(RankResources, ARankFarFromItsGpuIsWarnedOf) {
   const Variables step{{"CUDA_VISIBLE_DEVICES", "0"}};
-  const Placement by_slurm = place({}, task(0, 1, step, {0, 1})).value();
+  const Placement by_slurm = place({}, task_with(0, 1, step, {0, 1})).value();
   ASSERT_EQ(by_slurm.warnings.size(), 1U);
   EXPECT_THAT(by_slurm.warnings[0],
               HasSubstr("rank 0: its CPUs 0-1 are far from its GPU 0 (0000:10:00.0, NUMA node 3): "
@@ -112,20 +113,20 @@ TEST(RankResources, ARankFarFromItsGpuIsWarnedOf) {
   RunOptions options;
   options.bind.policy = BindPolicy::kMap;
   options.bind.map = {{0}};
-  const Placement by_user = place(options, task(0, 1, step)).value();
+  const Placement by_user = place(options, task_with(0, 1, step)).value();
   ASSERT_EQ(by_user.warnings.size(), 1U);
   EXPECT_THAT(by_user.warnings[0], HasSubstr("leave --bind out"));
 }
 
 TEST(RankResources, AnotherNumaNodeOfTheSocketIsOnlyNoted) {
   const Variables step{{"CUDA_VISIBLE_DEVICES", "0"}};
-  const Placement placement = place({}, task(0, 1, step, {4, 5})).value();
+  const Placement placement = place({}, task_with(0, 1, step, {4, 5})).value();
   EXPECT_THAT(placement.warnings, IsEmpty());
   EXPECT_THAT(placement.notes, Contains(HasSubstr("CPUs 4-5 in the socket of its GPU 0")));
 }
 
 TEST(RankResources, AListThatNamesNoGpuOfTheNodeIsAnError) {
-  const auto placed = place({}, task(0, 1, {{"CUDA_VISIBLE_DEVICES", "7"}}));
+  const auto placed = place({}, task_with(0, 1, {{"CUDA_VISIBLE_DEVICES", "7"}}));
   EXPECT_EQ(placed.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(placed.status().message(), HasSubstr("no GPU of this node is '7'"));
 }
@@ -145,7 +146,7 @@ TEST(RankResources, GpusThatTasksHideFromEachOtherAreWarnedOfOnce) {
                        {"SLURM_STEP_GPUS", "2"},
                        {"SLURM_GPUS_ON_NODE", "4"},
                        {"SLURM_GPUS_PER_TASK", "1"}};
-  Allocation allocation = task(0, 4, step);
+  Allocation allocation = task_with(0, 4, step);
   allocation.gpus_open = 1;
   const Placement placement = place({}, allocation).value();
   EXPECT_EQ(only(placement).gpu, 0);
@@ -162,12 +163,12 @@ TEST(RankResources, GpusThatTasksHideFromEachOtherAreWarnedOfOnce) {
 
 TEST(RankResources, IdleGpusAreWarnedOfByTheFirstRank) {
   const Variables step{{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}};
-  const Placement first = place({}, task(0, 2, step)).value();
+  const Placement first = place({}, task_with(0, 2, step)).value();
   ASSERT_EQ(first.warnings.size(), 1U);
   EXPECT_THAT(first.warnings[0],
               HasSubstr("2 of 4 GPUs stay idle, since 2 ranks run on this "
                         "machine: start one rank per GPU (--ntasks-per-node=4)"));
-  EXPECT_THAT(place({}, task(1, 2, step)).value().warnings, IsEmpty());
+  EXPECT_THAT(place({}, task_with(1, 2, step)).value().warnings, IsEmpty());
 }
 
 TEST(RankResources, NamesOfGpusAreThoseThatAllRanksUse) {
@@ -184,15 +185,15 @@ TEST(RankResources, NamesOfGpusAreThoseThatAllRanksUse) {
       {{{"ZE_AFFINITY_MASK", "1.0"}}, "0000:20:00.0.0"},
   };
   for (const Case& c : cases) {
-    EXPECT_EQ(only(place({}, task(0, 1, c.variables)).value()).gpu_id, c.id)
+    EXPECT_EQ(only(place({}, task_with(0, 1, c.variables)).value()).gpu_id, c.id)
         << c.variables.begin()->second;
   }
   // A container with one of the node's device files: index 0 may be any of the four.
-  Allocation container = task(0, 1, {{"CUDA_VISIBLE_DEVICES", "0"}});
+  Allocation container = task_with(0, 1, {{"CUDA_VISIBLE_DEVICES", "0"}});
   container.gpus_on_machine = 1;
   EXPECT_EQ(only(place({}, container).value()).gpu_id, "");
   // No PCI devices to see: Slurm's number.
-  Allocation hidden = task(0, 1, {{"CUDA_VISIBLE_DEVICES", "0"}, {"SLURM_STEP_GPUS", "3"}});
+  Allocation hidden = task_with(0, 1, {{"CUDA_VISIBLE_DEVICES", "0"}, {"SLURM_STEP_GPUS", "3"}});
   hidden.node.gpus.clear();
   EXPECT_EQ(only(place({}, hidden).value()).gpu_id, "slurm-gpu-3");
 }
@@ -200,15 +201,15 @@ TEST(RankResources, NamesOfGpusAreThoseThatAllRanksUse) {
 TEST(RankResources, MemoryIsLeftAloneWhereSlurmBindsIt) {
   const Variables bound{{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}, {"SLURM_MEM_BIND_TYPE", "local"}};
   RunOptions options;
-  EXPECT_THAT(only(place(options, task(0, 4, bound)).value()).memory_numas, IsEmpty());
+  EXPECT_THAT(only(place(options, task_with(0, 4, bound)).value()).memory_numas, IsEmpty());
   options.bind.memory = MemoryBind::kLocal;
-  EXPECT_THAT(only(place(options, task(0, 4, bound)).value()).memory_numas, ElementsAre(3));
+  EXPECT_THAT(only(place(options, task_with(0, 4, bound)).value()).memory_numas, ElementsAre(3));
   options.bind.memory = MemoryBind::kNone;
-  EXPECT_THAT(only(place(options, task(0, 4, {})).value()).memory_numas, IsEmpty());
+  EXPECT_THAT(only(place(options, task_with(0, 4, {})).value()).memory_numas, IsEmpty());
 }
 
 TEST(RankResources, AnEmptyMaskIsAnErrorWhereBindingIsAsked) {
-  Allocation allocation = task(0, 2, {});
+  Allocation allocation = task_with(0, 2, {});
   allocation.mask.clear();
   EXPECT_TRUE(place({}, allocation).is_ok());
   RunOptions options;

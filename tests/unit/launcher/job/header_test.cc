@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "golden.h"
+#include "../golden.h"
 #include "launcher/console/shell_word.h"
 #include "launcher/job/salloc.h"
 #include "launcher/job/template.h"

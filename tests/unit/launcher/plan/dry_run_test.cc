@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "golden.h"
+#include "../golden.h"
 
 namespace hvd {
 namespace {

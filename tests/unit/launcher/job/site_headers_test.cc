@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "golden.h"
+#include "../golden.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/template.h"
 #include "launcher/lint/lint_script.h"

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "golden.h"
+#include "../golden.h"
 #include "launcher/env/elsewhere.h"
 #include "launcher/env/sites_report.h"
 #include "launcher/site/site_catalog.h"
