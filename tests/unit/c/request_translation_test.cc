@@ -160,6 +160,20 @@ TEST(RequestTranslation, CarriesDeviceAndStreamOfGpuMemory) {
   EXPECT_EQ(request.stream, &stream);
 }
 
+TEST(RequestTranslation, KnowsTheLastNumberOfEachEnumeration) {
+  Sample sample;
+  sample.request.reduce_op = HVD_BIT_XOR;
+  sample.request.wire = HVD_WIRE_BFLOAT16;
+  sample.request.device_kind = HVD_ROCM;
+  sample.tensor.dtype = HVD_FLOAT8_E5M2;
+  const auto request = translate(sample.request);
+  ASSERT_TRUE(request.is_ok()) << request.status().message();
+  EXPECT_EQ(request.value().operation,
+            Operation(Allreduce{ReduceOp::kBitXor, 1, 1, Wire::kBfloat16}));
+  EXPECT_EQ(request.value().device.kind, DeviceKind::kRocm);
+  EXPECT_EQ(request.value().tensors[0].dtype, DataType::kFloat8E5m2);
+}
+
 TEST(RequestTranslation, RefusesWhatCannotBeMeant) {
   struct Case {
     const char* what;
