@@ -38,7 +38,7 @@ stage_clang() {
 }
 
 # fuzz_targets ALIAS: programs of the clang tree, built or not.
-fuzz_targets() { ninja -C "$clang_tree" -t query "$1" | sed -n 's|^ *\(tests/fuzz/fuzz_[a-z0-9_]*\)$|\1|p' | sort -u; }
+fuzz_targets() { ninja -C "$clang_tree" -t query "$1" | sed -n 's/^ *|* *\(tests\/fuzz\/fuzz_[a-z0-9_]*\)$/\1/p' | sort -u; }
 
 stage_asan() { sanitized_tests "$clang_tree" env -- "${sanitized[@]}"; }
 
