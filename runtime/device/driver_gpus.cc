@@ -80,8 +80,8 @@ class DriverGpus final : public Gpus {
 
 DeviceKind gpu_kind_of_build() { return vendor::kDeviceKind; }
 
-std::unique_ptr<Gpus> find_gpus(GpuDriverSettings settings) {
-  return std::make_unique<DriverGpus>(std::move(settings));
+std::unique_ptr<Gpus> find_gpus(const GpuDriverSettings& settings) {
+  return std::make_unique<DriverGpus>(settings);
 }
 
 }  // namespace hvd

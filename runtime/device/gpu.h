@@ -161,6 +161,6 @@ class Gpus {
 /// The kind of GPU that this build serves: kCuda or kRocm; nothing (kCpu) in a build without.
 DeviceKind gpu_kind_of_build();
 /// Those of this process, whose driver is loaded when the first is asked for. Never null.
-std::unique_ptr<Gpus> find_gpus(GpuDriverSettings settings);
+std::unique_ptr<Gpus> find_gpus(const GpuDriverSettings& settings);
 
 }  // namespace hvd

@@ -26,7 +26,9 @@ GpuPart describe_gpu_driver(const GpuDriverSettings& /*settings*/) {
 GpuPart describe_gpu_kernels() { return {"GPU kernels", false, kReason}; }
 
 DeviceKind gpu_kind_of_build() { return DeviceKind::kCpu; }
-std::unique_ptr<Gpus> find_gpus(GpuDriverSettings) { return std::make_unique<NoGpus>(); }
+std::unique_ptr<Gpus> find_gpus(const GpuDriverSettings& /*settings*/) {
+  return std::make_unique<NoGpus>();
+}
 GpuDriverSettings GpuDriverSettings::from(const Environment&) { return {}; }
 
 }  // namespace hvd

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "base/dl_text.h"
+
 namespace hvd {
 namespace {
 
@@ -23,11 +25,6 @@ std::vector<const char*> sonames(const Environment& environment) {
   std::vector<const char*> names(first.begin(), first.end());
   names.insert(names.end(), second.begin(), second.end());
   return names;
-}
-
-std::string dl_text() {
-  const char* const text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it by thread
-  return text == nullptr ? "no reason given" : text;
 }
 
 }  // namespace

@@ -4,15 +4,11 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include "base/dl_text.h"
 #include "base/log.h"
 
 namespace hvd {
 namespace {
-
-std::string dl_text() {
-  const char* const text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it by thread
-  return text == nullptr ? "no reason given" : text;
-}
 
 std::string path_of(void* library) {
   const link_map* map = nullptr;
