@@ -294,7 +294,7 @@ class TestMachine(unittest.TestCase):
             for count in "0", "1":
                 words = ["--needs", "brought", "--ranks", count, str(cases)]
                 said = self.says(str(PYTHON_TESTS / "ranks.py"), *words, PYTHONPATH=folder)
-                self.assertEqual(said.splitlines()[-1:], [ours], said)
+                self.assertIn(ours, said.splitlines())
             with mock.patch.dict(os.environ, PYTHONPATH=folder):
                 machine = found.look_around(Path(BUILD), found.Gpus(1, ""))
             path = machine.environment["PYTHONPATH"]
