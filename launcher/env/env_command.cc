@@ -43,7 +43,7 @@ bool is_unmarked(const SiteDetect& detect) {
 Result<bool> is_elsewhere(const EnvOptions& options, const Environment& environment,
                           const Allocation& allocation, const SiteConfig& site) {
   if (options.site.empty() || site.partitions.empty()) return false;
-  if (allocation.way != Way::kLocal || environment.has("SLURM_JOB_ID")) return false;
+  if (allocation.local() == nullptr || environment.has("SLURM_JOB_ID")) return false;
   HVD_TRY_ASSIGN(const std::vector<SiteEntry> entries, site_index(environment));
   HVD_TRY_ASSIGN(SiteEntry entry, choose_entry(entries, options.site));
   if (entry.retired.empty() && is_unmarked(entry.detect)) return false;
@@ -72,7 +72,8 @@ Result<EnvReport> read_report(const EnvOptions& options) {
   run.site = options.site;
   run.assume = options.assume;
   HVD_TRY_ASSIGN(Allocation allocation, read_allocation(run, environment));
-  allocation.other.reset();  // nothing is started: `eval "$(hvdrun env)"` before mpiexec is right
+  // Nothing is started: `eval "$(hvdrun env)"` before mpiexec is right.
+  if (allocation.local() != nullptr) allocation.launch = LocalLaunch();
   EnvReport report;
   HVD_TRY_ASSIGN(report.site, options.site.empty() ? detect_site(environment, allocation.host)
                                                    : find_site(options.site, environment));

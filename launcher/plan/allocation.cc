@@ -54,8 +54,7 @@ Status read_slurm_step(Allocation& allocation) {
 Status read_job(Allocation& allocation) {
   HVD_TRY_ASSIGN(SlurmJob job, read_slurm_job(allocation.environment));
   allocation.hosts = std::move(job.hosts);
-  allocation.tasks_per_node = std::move(job.tasks_per_node);
-  allocation.job_parts = job.parts;
+  allocation.launch = SrunLaunch{std::move(job.tasks_per_node), job.parts};
   return Status::ok();
 }
 
@@ -76,26 +75,30 @@ std::optional<Identity> read_around(const Environment& environment) {
   return is_shell ? std::nullopt : std::move(identity).value();
 }
 
-/// Decides what hvdrun does, and reads the nodes of the step or job.
-Status read_way(Allocation& allocation) {
+/// Decides how the program is started, and reads the nodes of the step or job.
+Status read_launch(Allocation& allocation) {
   const Environment& environment = allocation.environment;
-  HVD_TRY_ASSIGN(allocation.identity, derive_identity(environment));
-  if (allocation.identity && allocation.identity->source == "Slurm step" &&
+  HVD_TRY_ASSIGN(auto identity, derive_identity(environment));
+  if (identity && identity->source == "Slurm step" &&
       in_pty_shell(environment, ::getpid(), has_terminal())) {
-    allocation.identity.reset();
     return Status::ok();
   }
-  if (allocation.identity) {
-    HVD_TRY(refuse_left_over(*allocation.identity, environment));
-    allocation.way = Way::kTask;
+  if (identity) {
+    HVD_TRY(refuse_left_over(*identity, environment));
+    allocation.launch = TaskLaunch{*std::move(identity)};
     return read_slurm_step(allocation);
   }
-  if (!in_slurm_shell(environment)) {
-    allocation.other = read_other_job(environment);
-    return Status::ok();
-  }
-  allocation.way = Way::kSlurmShell;
-  return read_job(allocation);
+  if (in_slurm_shell(environment)) return read_job(allocation);
+  allocation.launch = LocalLaunch{.around = {}, .other = read_other_job(environment)};
+  return Status::ok();
+}
+
+/// With -np the user asks for ranks on this machine, whatever is around it.
+LocalLaunch read_local_launch(const Environment& environment) {
+  LocalLaunch launch;
+  launch.around = read_around(environment);
+  if (!launch.around && !in_slurm_shell(environment)) launch.other = read_other_job(environment);
+  return launch;
 }
 
 /// The machine, no more of it than is asked: every file costs time at each start.
@@ -121,16 +124,12 @@ Result<Allocation> read_allocation(const RunOptions& options, const Environment&
   allocation.environment = environment;
   allocation.host = local_host_name();
   allocation.hosts = {allocation.host};
-  // With -np the user asks for ranks on this machine, whatever is around it.
   if (options.ranks) {
-    allocation.around = read_around(environment);
-    if (!allocation.around && !in_slurm_shell(environment)) {
-      allocation.other = read_other_job(environment);
-    }
+    allocation.launch = read_local_launch(environment);
   } else {
-    HVD_TRY(read_way(allocation));
+    HVD_TRY(read_launch(allocation));
   }
-  if (allocation.way == Way::kSlurmShell) return allocation;
+  if (allocation.srun() != nullptr) return allocation;
   count_nvidia_devices(allocation);
   allocation.mask = affinity_mask();
   allocation.node = read_machine(options, allocation);

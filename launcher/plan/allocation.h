@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/environment.h"
@@ -15,28 +16,41 @@
 
 namespace hvd {
 
-/// What hvdrun does with the program.
-enum class Way {
-  kTask,        ///< `srun hvdrun prog`: this process is a rank; prepare and exec.
-  kSlurmShell,  ///< `hvdrun prog` in a batch or salloc shell: start and supervise srun.
-  kLocal,       ///< `hvdrun -np 4 prog`: fork the ranks on this machine.
+/// `hvdrun -np 4 prog`: the ranks are forked on this machine.
+struct LocalLaunch {
+  std::optional<Identity> around;  ///< -np inside a rank: which of which job.
+  std::optional<OtherJob> other;   ///< The job of PBS, LSF or Flux that this is in.
 };
+
+/// `srun hvdrun prog`: this process is a rank already, and becomes the program.
+struct TaskLaunch {
+  Identity identity;
+};
+
+/// `hvdrun prog` in a batch or salloc shell: srun starts the ranks, hvdrun in each.
+struct SrunLaunch {
+  std::vector<int> tasks_per_node;  ///< What Slurm was asked for; empty: not said.
+  int job_parts = 1;                ///< Of a heterogeneous job: srun takes them all.
+};
+
+/// How the program is started, with what only that way knows.
+using Launch = std::variant<LocalLaunch, TaskLaunch, SrunLaunch>;
 
 /// What hvdrun was given, read once; everything decided from it is decided by pure functions.
 struct Allocation {
-  Way way = Way::kLocal;
+  Launch launch;
   Environment environment;
-  std::optional<Identity> identity;  ///< Way::kTask only.
-  std::optional<Identity> around;    ///< -np inside a rank: of which job it is one.
-  std::optional<OtherJob> other;     ///< Way::kLocal only: of PBS, LSF, Flux.
-  std::string host;                  ///< Name of this machine.
-  std::vector<std::string> hosts;    ///< Nodes of the job or step; this machine outside Slurm.
-  std::vector<int> tasks_per_node;   ///< What Slurm was asked for; empty: not said.
-  int job_parts = 1;                 ///< Of a heterogeneous job: srun takes them all.
-  CpuSet mask;                       ///< CPUs that this process may use; empty: not readable.
-  NodeTopology node;                 ///< This machine; empty: Way::kSlurmShell.
-  int gpus_on_machine = 0;           ///< Device files seen; the visible list may name fewer.
-  int gpus_open = 0;                 ///< Of these, how many no device cgroup closes.
+  std::string host;                ///< Name of this machine.
+  std::vector<std::string> hosts;  ///< Nodes of the job or step; this machine outside Slurm.
+  CpuSet mask;                     ///< CPUs that this process may use; empty: not readable.
+  NodeTopology node;               ///< This machine; empty: SrunLaunch.
+  int gpus_on_machine = 0;         ///< Device files seen; the visible list may name fewer.
+  int gpus_open = 0;               ///< Of these, how many no device cgroup closes.
+
+  // The launch where it is of that kind, else null.
+  const LocalLaunch* local() const { return std::get_if<LocalLaunch>(&launch); }
+  const TaskLaunch* task() const { return std::get_if<TaskLaunch>(&launch); }
+  const SrunLaunch* srun() const { return std::get_if<SrunLaunch>(&launch); }
 };
 
 /// Reads the environment and the machine. Fails on contradicting or malformed variables.

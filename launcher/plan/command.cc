@@ -42,14 +42,15 @@ std::vector<std::string> srun_arguments(const RunOptions& options, const Placeme
                                         std::vector<std::string> site_flags,
                                         const std::string& self) {
   std::vector<std::string> arguments{"srun", "--label", "--input=0", "--kill-on-bad-exit=0"};
-  if (placement.job_parts > 1) {
-    arguments.push_back(format_text("--het-group=0-{}", placement.job_parts - 1));
+  const SrunStep& step = *placement.srun;
+  if (step.job_parts > 1) {
+    arguments.push_back(format_text("--het-group=0-{}", step.job_parts - 1));
   }
   if (options.nodes) arguments.push_back(format_text("--nodes={}", *options.nodes));
-  if (placement.says_size) arguments.push_back(format_text("--ntasks={}", placement.size));
+  if (step.says_size) arguments.push_back(format_text("--ntasks={}", placement.size));
   // From 22.05 on srun does not take it from the job any more.
-  if (placement.cpus_per_rank > 0) {
-    arguments.push_back(format_text("--cpus-per-task={}", placement.cpus_per_rank));
+  if (step.cpus_per_rank > 0) {
+    arguments.push_back(format_text("--cpus-per-task={}", step.cpus_per_rank));
   }
   // The map is of the node's CPUs; a mask of Slurm's for each task would be in its way.
   if (options.bind.policy == BindPolicy::kMap) arguments.emplace_back("--cpu-bind=none");
@@ -75,6 +76,23 @@ std::string exported(const std::string& asked, const EnvironmentPlan& plan) {
   return names;
 }
 
+Command srun_command(const RunOptions& options, const Placement& placement,
+                     const EnvironmentPlan& plan, const SiteConfig& site,
+                     const Environment& environment, const std::string& self) {
+  Command srun;
+  srun.host = placement.this_host;
+  Environment of_srun = environment;
+  for (const std::string& name : plan.cleared) of_srun.unset(name);
+  srun.arguments =
+      srun_arguments(options, placement, flags_of_site(options, placement, site, of_srun), self);
+  if (const auto asked = environment.get("SLURM_EXPORT_ENV")) {
+    of_srun.set("SLURM_EXPORT_ENV", exported(*asked, plan));
+  }
+  srun.variables = rank_environment(plan, of_srun, 0);
+  srun.takes_stdin = true;
+  return srun;
+}
+
 }  // namespace
 
 std::string describe_command(const Command& command) {
@@ -92,22 +110,8 @@ const std::string& ranks_program(const Command& command) {
 std::vector<Command> build_commands(const RunOptions& options, const Placement& placement,
                                     const EnvironmentPlan& plan, const SiteConfig& site,
                                     const Environment& environment, const std::string& self) {
+  if (placement.srun) return {srun_command(options, placement, plan, site, environment, self)};
   std::vector<Command> commands;
-  if (placement.way == Way::kSlurmShell) {
-    Command srun;
-    srun.host = placement.this_host;
-    Environment of_srun = environment;
-    for (const std::string& name : plan.cleared) of_srun.unset(name);
-    srun.arguments =
-        srun_arguments(options, placement, flags_of_site(options, placement, site, of_srun), self);
-    if (const auto asked = environment.get("SLURM_EXPORT_ENV")) {
-      of_srun.set("SLURM_EXPORT_ENV", exported(*asked, plan));
-    }
-    srun.variables = rank_environment(plan, of_srun, 0);
-    srun.takes_stdin = true;
-    commands.push_back(std::move(srun));
-    return commands;
-  }
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
     const RankPlacement& rank = placement.ranks[i];
     Command command;
@@ -118,7 +122,8 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
     command.cpus = rank.cpus;
     command.speaks_for_node = rank.local_rank == 0;
     command.memory_numas = rank.memory_numas;
-    command.takes_stdin = placement.way == Way::kTask || rank.rank == 0;
+    // One that is alone here is rank 0, or a task, whose input srun gives it.
+    command.takes_stdin = placement.ranks.size() == 1 || rank.rank == 0;
     commands.push_back(std::move(command));
   }
   return commands;

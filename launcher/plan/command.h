@@ -34,7 +34,7 @@ std::string describe_command(const Command& command);
 /// The program that the ranks are: its path, or as typed where srun starts them.
 const std::string& ranks_program(const Command& command);
 
-/// The commands of this machine: one per rank, or the one srun (Way::kSlurmShell).
+/// The commands of this machine: one per rank, or the one srun (Placement::srun).
 /// `self` is the path of hvdrun; `site` says what it wants of srun.
 std::vector<Command> build_commands(const RunOptions& options, const Placement& placement,
                                     const EnvironmentPlan& plan, const SiteConfig& site,

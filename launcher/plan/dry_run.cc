@@ -43,8 +43,10 @@ void describe_placement(const Placement& placement, std::string& text) {
                       is_virtual ? placement.hosts.front() : compress_hostlist(placement.hosts));
   for (const std::string& note : placement.notes) text += "  " + note + "\n";
   for (const std::string& warning : placement.warnings) text += "  warning: " + warning + "\n";
-  for (std::size_t node = 0; node < placement.ranks_per_node.size(); ++node) {
-    const int ranks = placement.ranks_per_node[node];
+  const std::vector<int> each =
+      placement.srun ? placement.srun->ranks_per_node : std::vector<int>();
+  for (std::size_t node = 0; node < each.size(); ++node) {
+    const int ranks = each[node];
     text += format_text("  {}: {} rank{}\n", placement.hosts[node], ranks, ranks == 1 ? "" : "s");
   }
   for (const RankPlacement& rank : placement.ranks) {

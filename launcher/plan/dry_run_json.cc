@@ -44,17 +44,18 @@ OrderedJson rank_json(const RankPlacement& rank, const std::vector<PlannedVariab
 
 std::string describe_run_json(const Placement& placement, const EnvironmentPlan& plan,
                               const std::vector<Command>& commands) {
-  OrderedJson json{{"nodes", placement.node_count},
-                   {"virtual_nodes", placement.virtual_nodes},
-                   {"hosts", placement.hosts},
-                   {"ranks_per_node", placement.ranks_per_node},
-                   {"notes", placement.notes},
-                   {"warnings", placement.warnings},
-                   {"environment", variables_json(plan.all)},
-                   {"environment_by_task", variables_json(plan.by_task)},
-                   {"cleared", plan.cleared},
-                   {"ranks", OrderedJson::array()},
-                   {"commands", OrderedJson::array()}};
+  OrderedJson json{
+      {"nodes", placement.node_count},
+      {"virtual_nodes", placement.virtual_nodes},
+      {"hosts", placement.hosts},
+      {"ranks_per_node", placement.srun ? placement.srun->ranks_per_node : std::vector<int>()},
+      {"notes", placement.notes},
+      {"warnings", placement.warnings},
+      {"environment", variables_json(plan.all)},
+      {"environment_by_task", variables_json(plan.by_task)},
+      {"cleared", plan.cleared},
+      {"ranks", OrderedJson::array()},
+      {"commands", OrderedJson::array()}};
   // A PMIx server that passes on no SLURM_* tells the size only to its clients.
   if (placement.size > 0) json["size"] = placement.size;
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {

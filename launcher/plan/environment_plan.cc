@@ -117,9 +117,8 @@ bool sees_few_gpus(const RankPlacement& rank, const Placement& placement, bool o
 /// Who the rank is by the names that torchrun gives: torch.distributed, Accelerate and others read
 /// them. What the user typed or exported for the ranks stands.
 void offer_torch_identity(const RankPlacement& rank, const Placement& placement, bool one_gpu,
-                          const Environment& user, const std::string& step, const Variables& shared,
-                          Variables& variables) {
-  const bool is_task = placement.way == Way::kTask;
+                          bool is_task, const Environment& user, const std::string& step,
+                          const Variables& shared, Variables& variables) {
   const auto is_given = [&](std::string_view name) {
     return names(shared, name) || (is_task && user.has(name));
   };
@@ -192,9 +191,10 @@ void add_gpu(const RunOptions& options, const RankPlacement& rank, const Placeme
   }
 }
 
-void add_job(const Placement& placement, const JobFacts& job, Variables& variables) {
+void add_job(const Allocation& allocation, const Placement& placement, const JobFacts& job,
+             Variables& variables) {
   namespace env = launch_env;
-  if (placement.way == Way::kLocal) {
+  if (allocation.local() != nullptr) {
     add(ours(env::kSize, std::to_string(placement.size), "ranks of the job"), variables);
   }
   if (!job.store.empty()) add(ours(env::kStore, job.store, "where the ranks meet"), variables);
@@ -209,7 +209,7 @@ void add_job(const Placement& placement, const JobFacts& job, Variables& variabl
   if (!job.losses.empty()) {
     add(ours(env::kLossPipe, job.losses, "by it hvdrun knows which rank failed first"), variables);
   }
-  if (placement.way == Way::kSlurmShell) {
+  if (placement.srun) {
     add(ours(kStepRequest, "1", "task 0 tells the id of its step"), variables);
   }
 }
@@ -235,7 +235,7 @@ bool counts_cuda_devices(const Placement& placement) {
 
 /// What hvdrun wants where neither the user nor the machine says anything.
 void offer_defaults(const Environment& user, const Placement& placement, EnvironmentPlan& plan) {
-  Variables& shared = placement.way == Way::kSlurmShell ? plan.by_task : plan.all;
+  Variables& shared = placement.srun ? plan.by_task : plan.all;
   offer({"PYTHONUNBUFFERED", "1", "default", "output appears when it is printed", false}, user,
         shared);
   if (names(shared, kThreads) || placement.ranks.empty()) return;
@@ -258,22 +258,23 @@ void offer_defaults(const Environment& user, const Placement& placement, Environ
   }
 }
 
-std::vector<std::string> cleared_variables(Way way, const Environment& user) {
-  if (way == Way::kLocal) return inherited_of(user, kReplaced);
-  if (way == Way::kSlurmShell) return inherited_of(user, kReplacedForSrun);
+std::vector<std::string> cleared_variables(const Allocation& allocation) {
+  const Environment& user = allocation.environment;
+  if (allocation.local() != nullptr) return inherited_of(user, kReplaced);
+  if (allocation.srun() != nullptr) return inherited_of(user, kReplacedForSrun);
   return inherited_of(user, std::array{kStepRequest});
 }
 
 /// The name of the step whose tasks the ranks are, or the marker of the hvdrun that forked this
 /// rank; empty: there is none yet.
-std::string step_of_ranks(Way way, const Environment& environment) {
-  if (way != Way::kTask) return {};
-  const std::string step = slurm_step_name(environment);
-  return step.empty() ? environment.get(launch_env::kJobMarker).value_or("") : step;
+std::string step_of_ranks(const Allocation& allocation) {
+  if (allocation.task() == nullptr) return {};
+  const std::string step = slurm_step_name(allocation.environment);
+  return step.empty() ? allocation.environment.get(launch_env::kJobMarker).value_or("") : step;
 }
 
 /// `plan` holds the command line's variables already, and none of the machine's.
-void offer_machine(const MachineEnvironment& machine, const Environment& user, Way way,
+void offer_machine(const MachineEnvironment& machine, const Environment& user, bool by_srun,
                    EnvironmentPlan& plan) {
   // Where the user says which interfaces there are, those of the site do not come before them.
   const bool says_interfaces = names(plan.all, launch_env::kInterface) ||
@@ -281,8 +282,8 @@ void offer_machine(const MachineEnvironment& machine, const Environment& user, W
   // srun takes none of them: the hvdrun in each task sets them, and can say where they are from.
   plan.unset = machine.unset;
   for (const PlannedVariable& variable : machine.offered) {
-    // But for options of srun's.
-    const bool later = way == Way::kSlurmShell && !variable.name.starts_with("SLURM_");
+    // Except for options of srun's.
+    const bool later = by_srun && !variable.name.starts_with("SLURM_");
     if (says_interfaces && variable.name == launch_env::kBootstrapInterface) {
       plan.unset.push_back({variable.name, variable.value, variable.origin,
                             "HVD_INTERFACE is set: it counts at the start, too",
@@ -301,25 +302,25 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
                                  const MachineEnvironment& machine, const Placement& placement,
                                  const JobFacts& job) {
   Environment user = allocation.environment;
-  const std::string step = step_of_ranks(placement.way, user);
+  const std::string step = step_of_ranks(allocation);
   EnvironmentPlan plan;
-  plan.cleared = cleared_variables(placement.way, user);
+  plan.cleared = cleared_variables(allocation);
   const std::vector<std::string> left_over = marked_for_other_steps(user, step);
   for (const std::string& name : left_over) user.unset(name);
   for (const RankPlacement& rank : placement.ranks) {
     Variables variables;
-    if (placement.way == Way::kLocal) add_identity(rank, placement, variables);
+    if (allocation.local() != nullptr) add_identity(rank, placement, variables);
     if (rank.gpu) add_gpu(options, rank, placement, variables);
     plan.each_rank.push_back(std::move(variables));
   }
-  add_job(placement, job, plan.all);
+  add_job(allocation, placement, job, plan.all);
   add_command_line(options, user, plan.all);
-  offer_machine(machine, user, placement.way, plan);
+  offer_machine(machine, user, placement.srun.has_value(), plan);
   offer_local_master(job, user, plan.all);
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
     offer_torch_identity(placement.ranks[i], placement,
-                         options.gpu_visibility == GpuVisibility::kOne, user, step, plan.all,
-                         plan.each_rank[i]);
+                         options.gpu_visibility == GpuVisibility::kOne,
+                         allocation.task() != nullptr, user, step, plan.all, plan.each_rank[i]);
   }
   // Jobs that this one starts inside its ranks need a port of their own.
   const std::string mark = mark_masters(plan.all, user, step.empty() ? job.marker : step);

@@ -19,7 +19,7 @@ namespace hvd {
 struct EnvironmentPlan {
   std::vector<PlannedVariable> all;                     ///< For every rank.
   std::vector<std::vector<PlannedVariable>> each_rank;  ///< By index in Placement::ranks.
-  std::vector<PlannedVariable> by_task;  ///< Way::kSlurmShell: what hvdrun in each task will add.
+  std::vector<PlannedVariable> by_task;  ///< Placement::srun: what hvdrun in each task will add.
   std::vector<std::string> cleared;      ///< Inherited variables taken away.
   std::vector<UnsetVariable> unset;      ///< What site and fabric offer, and why it is not set.
 };

@@ -65,7 +65,7 @@ MachineEnvironment read_machine(const SiteConfig& site, const Allocation& alloca
   std::vector<SiteVariable> all = site.env;
   all.insert(all.end(), fabric.begin(), fabric.end());
   read_facts(asked_facts(all), allocation.environment, facts);
-  if (allocation.way == Way::kSlurmShell) start_step_here(site, facts);
+  if (allocation.srun() != nullptr) start_step_here(site, facts);
   return plan_machine(site, fabric, facts, assume, meeting);
 }
 

@@ -43,13 +43,14 @@ std::string with_suffix(const std::string& host, const std::string& suffix) {
 /// True where srun alone made this process a rank, and says the nodes. A rank of mpirun inherits
 /// the variables of the step that mpirun's daemon is a task of, and that may be of fewer nodes.
 bool is_task_of_srun(const Allocation& allocation) {
-  return allocation.identity && allocation.identity->source == kSlurmStep &&
+  const TaskLaunch* task = allocation.task();
+  return task != nullptr && task->identity.source == kSlurmStep &&
          allocation.environment.has("SLURM_STEP_NODELIST");
 }
 
 void find_first_host(const Allocation& allocation, MeetingFacts& meeting) {
   const Environment& environment = allocation.environment;
-  if (allocation.way != Way::kSlurmShell && !is_task_of_srun(allocation)) return;
+  if (allocation.srun() == nullptr && !is_task_of_srun(allocation)) return;
   if (environment.get("SLURM_HET_SIZE").value_or("1") != "1") {
     meeting.no_host = "a heterogeneous job: the node of rank 0 may lie in another part";
   } else if (environment.get("SLURM_DISTRIBUTION").value_or("").starts_with("arbitrary")) {
@@ -80,7 +81,7 @@ MeetingFacts read_meeting(const Allocation& allocation, bool looks) {
     meeting.interfaces = std::move(names);
   }
   find_first_host(allocation, meeting);
-  if (allocation.way == Way::kTask) meeting.port = port_of_step(allocation.environment);
+  if (allocation.task() != nullptr) meeting.port = port_of_step(allocation.environment);
   return meeting;
 }
 

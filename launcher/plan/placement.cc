@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <variant>
 
 #include "launcher/plan/rank_resources.h"
 #include "launcher/plan/slurm_job.h"
@@ -26,11 +27,10 @@ int nodes_of(const Identity& identity, int hosts) {
   return std::max(hosts, divide_up(identity.size, identity.local_size));
 }
 
-Result<Placement> place_task(const RunOptions& options, const Allocation& allocation) {
-  const Identity& identity = *allocation.identity;
+Result<Placement> place_task(const RunOptions& options, const Allocation& allocation,
+                             const Identity& identity) {
   Placement placement;
   placement.reports_bindings = options.bind.report;
-  placement.way = Way::kTask;
   placement.size = identity.size;
   placement.node_count = nodes_of(identity, static_cast<int>(allocation.hosts.size()));
   placement.this_host = allocation.host;
@@ -85,14 +85,14 @@ void split_over_nodes(const Allocation& allocation, Placement& placement) {
 /// -np in the shell of a job of several nodes, where srun over all of them was meant most often;
 /// empty: nothing is to be said. `--nodes` is the word of one who means this machine, and the ranks
 /// of a rank (of mpirun, of another hvdrun) are its own.
-std::string left_nodes(const RunOptions& options, const Allocation& allocation) {
+std::string left_nodes(const RunOptions& options, const Allocation& allocation,
+                       const LocalLaunch& launch) {
   if (options.ranks.value_or(1) < 2 || options.nodes) return "";
-  if (has_other_nodes(allocation.other)) {
+  if (has_other_nodes(launch.other)) {
     return format_text(
         "-np: all {} ranks start on this machine ({}), which is in {}: start the ranks of all its "
         "nodes with `{}`, or add --nodes 1 if this machine is meant",
-        *options.ranks, allocation.host, describe_other_job(*allocation.other),
-        allocation.other->command);
+        *options.ranks, allocation.host, describe_other_job(*launch.other), launch.other->command);
   }
   if (!in_slurm_shell(allocation.environment)) return "";
   const auto identity = derive_identity(allocation.environment);
@@ -107,8 +107,8 @@ std::string left_nodes(const RunOptions& options, const Allocation& allocation) 
 
 /// -np in a rank of several: each of them would start a world of its own, which nobody means who
 /// does not say so.
-Status refuse_worlds_in_ranks(const RunOptions& options, const Allocation& allocation) {
-  const auto& around = allocation.around;
+Status refuse_worlds_in_ranks(const RunOptions& options, const LocalLaunch& launch) {
+  const auto& around = launch.around;
   if (!around || around->size < 2 || !options.ranks || options.nested) return Status::ok();
   const std::string_view remedy = around->source == "Slurm step"
                                       ? "leave -np out and let srun start every rank (srun "
@@ -123,18 +123,20 @@ Status refuse_worlds_in_ranks(const RunOptions& options, const Allocation& alloc
 }
 
 /// In the job of another scheduler, the ranks of one node are hardly what was meant.
-Status refuse_one_node_of_many(const RunOptions& options, const Allocation& allocation) {
-  if (options.ranks || options.nodes || !has_other_nodes(allocation.other)) return Status::ok();
+Status refuse_one_node_of_many(const RunOptions& options, const LocalLaunch& launch,
+                               const std::string& host) {
+  if (options.ranks || options.nodes || !has_other_nodes(launch.other)) return Status::ok();
   return error(Code::kInvalidArgument,
                "this is {}, and hvdrun starts ranks on other nodes by Slurm alone: type `{}`, and "
                "hvdrun becomes each rank; or `hvdrun -np N PROGRAM` for ranks on this machine ({}) "
                "alone",
-               describe_other_job(*allocation.other), allocation.other->command, allocation.host);
+               describe_other_job(*launch.other), launch.other->command, host);
 }
 
-Result<Placement> place_locally(const RunOptions& options, const Allocation& allocation) {
-  HVD_TRY(refuse_worlds_in_ranks(options, allocation));
-  HVD_TRY(refuse_one_node_of_many(options, allocation));
+Result<Placement> place_locally(const RunOptions& options, const Allocation& allocation,
+                                const LocalLaunch& launch) {
+  HVD_TRY(refuse_worlds_in_ranks(options, launch));
+  HVD_TRY(refuse_one_node_of_many(options, launch, allocation.host));
   Placement placement;
   placement.reports_bindings = options.bind.report;
   placement.this_host = allocation.host;
@@ -158,7 +160,7 @@ Result<Placement> place_locally(const RunOptions& options, const Allocation& all
                  placement.virtual_nodes, placement.size);
   }
   split_over_nodes(allocation, placement);
-  const std::string left = left_nodes(options, allocation);
+  const std::string left = left_nodes(options, allocation, launch);
   if (!left.empty()) placement.warnings.push_back(left);
   const Status given = give_resources(options, allocation, gpus, placement.size, placement);
   if (!given.is_ok() && !left.empty()) return Status(given.code(), given.message() + "; " + left);
@@ -167,63 +169,61 @@ Result<Placement> place_locally(const RunOptions& options, const Allocation& all
 }
 
 /// Decides how many tasks srun starts, and whether it must be told.
-Status count_tasks(const RunOptions& options, const Allocation& allocation, Placement& placement) {
+Status count_tasks(const RunOptions& options, const Allocation& allocation, SrunStep& step,
+                   Placement& placement) {
   const Environment& environment = allocation.environment;
   HVD_TRY_ASSIGN(const auto tasks, environment.get_int("SLURM_NTASKS", 1, kMaxTasks));
   HVD_TRY_ASSIGN(const auto on_each, environment.get_int("SLURM_NTASKS_PER_NODE", 1, kMaxCount));
   if (!tasks && !on_each) {
-    placement.says_size = true;
+    step.says_size = true;
     placement.size = placement.node_count * std::max(1, placement.gpus_per_node);
     placement.notes.emplace_back(
         placement.gpus_per_node > 0 ? "ranks: one per GPU, since the job says no number of tasks"
                                     : "ranks: one per node, since the job says no number of tasks");
     return Status::ok();
   }
-  placement.says_size = options.nodes.has_value();
-  placement.ranks_per_node = allocation.tasks_per_node;
-  if (placement.ranks_per_node.size() == allocation.hosts.size()) {
+  step.says_size = options.nodes.has_value();
+  if (step.ranks_per_node.size() == allocation.hosts.size()) {
     // On fewer nodes than the job has, its number of tasks is not ours.
-    placement.ranks_per_node.resize(static_cast<std::size_t>(placement.node_count));
-    placement.size =
-        std::accumulate(placement.ranks_per_node.begin(), placement.ranks_per_node.end(), 0);
+    step.ranks_per_node.resize(static_cast<std::size_t>(placement.node_count));
+    placement.size = std::accumulate(step.ranks_per_node.begin(), step.ranks_per_node.end(), 0);
     if (options.nodes || !tasks || placement.size == *tasks) return Status::ok();
   }
-  placement.ranks_per_node.clear();
+  step.ranks_per_node.clear();
   placement.size = static_cast<int>(tasks.value_or(on_each.value_or(1) * placement.node_count));
   return Status::ok();
 }
 
 /// One step over all parts of a heterogeneous job: what each part was asked for stands.
-Result<Placement> place_over_parts(const RunOptions& options, const Allocation& allocation) {
+Result<Placement> place_over_parts(const RunOptions& options, const Allocation& allocation,
+                                   const SrunLaunch& launch) {
   if (options.nodes) {
     return error(Code::kInvalidArgument,
                  "--nodes cannot divide a heterogeneous job of {} parts; choose parts with `srun "
                  "--het-group=0 hvdrun PROGRAM`",
-                 allocation.job_parts);
+                 launch.job_parts);
   }
   Placement placement;
-  placement.way = Way::kSlurmShell;
   placement.this_host = allocation.host;
   placement.hosts = allocation.hosts;
   placement.node_count = static_cast<int>(allocation.hosts.size());
-  placement.job_parts = allocation.job_parts;
-  placement.ranks_per_node = allocation.tasks_per_node;
-  placement.size =
-      std::accumulate(placement.ranks_per_node.begin(), placement.ranks_per_node.end(), 0);
-  placement.cpus_per_rank = options.cpus_per_rank.value_or(0);
+  placement.size = std::accumulate(launch.tasks_per_node.begin(), launch.tasks_per_node.end(), 0);
+  placement.srun = SrunStep{.ranks_per_node = launch.tasks_per_node,
+                            .job_parts = launch.job_parts,
+                            .cpus_per_rank = options.cpus_per_rank.value_or(0)};
   placement.notes.push_back(
       format_text("in a heterogeneous Slurm job: one srun starts the ranks of all {} parts, hvdrun "
                   "in each",
-                  allocation.job_parts));
+                  launch.job_parts));
   return placement;
 }
 
-Result<Placement> place_by_srun(const RunOptions& options, const Allocation& allocation) {
-  if (allocation.job_parts > 1) return place_over_parts(options, allocation);
+Result<Placement> place_by_srun(const RunOptions& options, const Allocation& allocation,
+                                const SrunLaunch& launch) {
+  if (launch.job_parts > 1) return place_over_parts(options, allocation, launch);
   const Environment& environment = allocation.environment;
   Placement placement;
   placement.reports_bindings = options.bind.report;
-  placement.way = Way::kSlurmShell;
   placement.this_host = allocation.host;
   placement.hosts = allocation.hosts;
   placement.node_count = options.nodes.value_or(static_cast<int>(allocation.hosts.size()));
@@ -236,9 +236,11 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
   placement.hosts.resize(static_cast<std::size_t>(placement.node_count));
   HVD_TRY_ASSIGN(const auto gpus, environment.get_int("SLURM_GPUS_ON_NODE", 0, kMaxCount));
   placement.gpus_per_node = gpus ? static_cast<int>(*gpus) : 0;
-  HVD_TRY(count_tasks(options, allocation, placement));
+  SrunStep step{.ranks_per_node = launch.tasks_per_node};
+  HVD_TRY(count_tasks(options, allocation, step, placement));
   HVD_TRY_ASSIGN(const auto asked, asked_cpus(options, environment));
-  placement.cpus_per_rank = asked.value_or(0);
+  step.cpus_per_rank = asked.value_or(0);
+  placement.srun = std::move(step);
   placement.notes.emplace_back("in a Slurm allocation: srun starts the ranks, hvdrun in each");
   return placement;
 }
@@ -246,15 +248,11 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
 }  // namespace
 
 Result<Placement> place(const RunOptions& options, const Allocation& allocation) {
-  switch (allocation.way) {
-    case Way::kTask:
-      return place_task(options, allocation);
-    case Way::kSlurmShell:
-      return place_by_srun(options, allocation);
-    case Way::kLocal:
-      break;
+  if (const TaskLaunch* task = allocation.task()) {
+    return place_task(options, allocation, task->identity);
   }
-  return place_locally(options, allocation);
+  if (const SrunLaunch* srun = allocation.srun()) return place_by_srun(options, allocation, *srun);
+  return place_locally(options, allocation, std::get<LocalLaunch>(allocation.launch));
 }
 
 }  // namespace hvd

@@ -32,25 +32,29 @@ struct RankPlacement {
   int threads = 1;                ///< Cores it may count on, for OMP_NUM_THREADS.
 };
 
-/// Who runs where. The ranks that this process starts: all of them (Way::kLocal), the one it
-/// becomes (Way::kTask), none (Way::kSlurmShell: the tasks place themselves).
+/// The step of Slurm whose tasks the ranks are.
+struct SrunStep {
+  std::vector<int> ranks_per_node;  ///< Where Slurm said it.
+  bool says_size = false;           ///< srun must be told the number of ranks.
+  int job_parts = 1;                ///< Of a heterogeneous job.
+  int cpus_per_rank = 0;            ///< For srun's -c; 0: not said.
+};
+
+/// Who runs where. The ranks that this process starts: all of them (LocalLaunch), the one it
+/// becomes (TaskLaunch), none (SrunLaunch: the tasks place themselves).
 struct Placement {
-  Way way = Way::kLocal;
   int size = 1;  ///< Ranks of the job.
   int node_count = 1;
   bool knows_places = true;  ///< Which of its node's ranks each is; some launchers do not say it.
   std::string this_host;
-  std::vector<std::string> hosts;   ///< By node, as far as known; virtual nodes share one.
-  std::vector<int> ranks_per_node;  ///< Way::kSlurmShell, where Slurm said it.
+  std::vector<std::string> hosts;  ///< By node, as far as known; virtual nodes share one.
+  std::optional<SrunStep> srun;    ///< SrunLaunch only.
   std::vector<RankPlacement> ranks;
   int virtual_nodes = 1;
   int gpus_per_node = 0;
   std::string gpu_variable;           ///< Of the visible list; empty: counted on the node.
-  NodeTopology topology;              ///< Of this machine; empty: Way::kSlurmShell.
+  NodeTopology topology;              ///< Of this machine; empty: SrunLaunch.
   bool reports_bindings = false;      ///< --report-bindings
-  bool says_size = false;             ///< Way::kSlurmShell: srun must be told `size`.
-  int job_parts = 1;                  ///< Way::kSlurmShell: of a heterogeneous job.
-  int cpus_per_rank = 0;              ///< Way::kSlurmShell: for srun's -c; 0: not said.
   std::vector<std::string> notes;     ///< What was decided and why, for --verbose and --dry-run.
   std::vector<std::string> warnings;  ///< What costs the job speed, and the remedy.
 };

@@ -8,9 +8,9 @@
 namespace hvd {
 namespace {
 
-std::string idle_gpus(const VisibleGpus& visible, int local_size, Way way) {
+std::string idle_gpus(const VisibleGpus& visible, int local_size, bool is_task) {
   const int count = static_cast<int>(visible.entries.size());
-  const std::string remedy = way == Way::kTask
+  const std::string remedy = is_task
                                  ? format_text(
                                        "start one rank per GPU (--ntasks-per-node={}) or ask for "
                                        "fewer GPUs (--gpus-per-node={})",
@@ -65,8 +65,8 @@ bool is_in_socket(const NodeTopology& topology, const NodeGpu& gpu, const CpuSet
   });
 }
 
-std::string far_rank(const RankPlacement& rank, const NodeGpu& gpu, Way way) {
-  const bool by_slurm = way == Way::kTask && rank.cpus.empty();
+std::string far_rank(const RankPlacement& rank, const NodeGpu& gpu, bool is_task) {
+  const bool by_slurm = is_task && rank.cpus.empty();
   return format_text(
       "rank {}: its CPUs {} are far from its GPU {} ({}{}): {}", rank.rank,
       format_cpu_set(rank.usable_cpus), *rank.gpu, gpu.bus_id,
@@ -81,11 +81,11 @@ std::string far_rank(const RankPlacement& rank, const NodeGpu& gpu, Way way) {
 
 void append_warnings(const Allocation& allocation, const VisibleGpus& visible, int local_size,
                      Placement& placement) {
-  const bool is_task = allocation.way == Way::kTask;
+  const bool is_task = allocation.task() != nullptr;
   const int count = static_cast<int>(visible.entries.size());
   const bool speaks = !is_task || placement.ranks.front().rank == 0;
   if (speaks && !visible.is_private && count > local_size) {
-    placement.warnings.push_back(idle_gpus(visible, local_size, allocation.way));
+    placement.warnings.push_back(idle_gpus(visible, local_size, is_task));
   }
   if (speaks && is_task && visible.is_private && local_size > 1 && allocation.gpus_open <= count) {
     placement.warnings.push_back(hidden_gpus(allocation.environment, local_size));
@@ -101,7 +101,7 @@ void append_warnings(const Allocation& allocation, const VisibleGpus& visible, i
                       rank.rank, format_cpu_set(rank.usable_cpus), *rank.gpu));
       continue;
     }
-    placement.warnings.push_back(far_rank(rank, gpu, allocation.way));
+    placement.warnings.push_back(far_rank(rank, gpu, is_task));
   }
 }
 

@@ -31,12 +31,13 @@ struct Machine {
   std::vector<int> gpus;           ///< By rank: GPU of the topology; -1: none or not known.
 
   Environment const& environment() const { return allocation.environment; }
+  bool is_task() const { return allocation.task() != nullptr; }
   std::size_t place_of(const RankPlacement& rank) const {
     // Virtual nodes share the machine.
-    return static_cast<std::size_t>(allocation.way == Way::kTask ? rank.local_rank : rank.rank);
+    return static_cast<std::size_t>(is_task() ? rank.local_rank : rank.rank);
   }
   bool owns_mask(const RankPlacement& rank) const {
-    if (allocation.way != Way::kTask) return false;
+    if (!is_task()) return false;
     return std::count(masks.begin(), masks.end(), masks[place_of(rank)]) == 1;
   }
   bool shares_one_mask() const {
@@ -48,9 +49,9 @@ struct Machine {
 Status read_masks(Machine& machine, int local_size) {
   const Allocation& allocation = machine.allocation;
   machine.masks.assign(static_cast<std::size_t>(local_size), allocation.mask);
-  if (allocation.way == Way::kTask) {
-    machine.masks = task_masks(allocation.environment, allocation.mask,
-                               allocation.identity->local_rank, local_size);
+  if (const TaskLaunch* task = allocation.task()) {
+    machine.masks =
+        task_masks(allocation.environment, allocation.mask, task->identity.local_rank, local_size);
   }
   const SmtUse smt = machine.options.bind.smt;
   const BindPolicy policy = machine.options.bind.policy;
@@ -155,7 +156,7 @@ BindPolicy effective_policy(const Machine& machine) {
   const BindPolicy asked = machine.options.bind.policy;
   if (asked != BindPolicy::kDefault) return asked;
   if (machine.allocation.mask.empty()) return BindPolicy::kNone;
-  if (machine.allocation.way == Way::kTask) return BindPolicy::kCores;
+  if (machine.is_task()) return BindPolicy::kCores;
   const bool near_gpus =
       !machine.gpus.empty() &&
       std::all_of(machine.gpus.begin(), machine.gpus.end(), [](int gpu) { return gpu >= 0; });
@@ -231,7 +232,7 @@ void give_memory(const Machine& machine, const std::vector<int>& numas, RankPlac
 
 Status give_cpus(const Machine& machine, Placement& placement) {
   std::optional<int> asked = machine.options.cpus_per_rank;
-  if (machine.allocation.way == Way::kTask) {
+  if (machine.is_task()) {
     HVD_TRY_ASSIGN(asked, asked_cpus(machine.options, machine.environment()));
   }
   HVD_TRY(check_asked(machine));

@@ -3,8 +3,8 @@
 
 namespace hvd {
 
-Status check_starter(const SiteConfig& site, Way way) {
-  if (way != Way::kSlurmShell || site.scheduler.launcher == "srun") return Status::ok();
+Status check_starter(const SiteConfig& site, const Placement& placement) {
+  if (!placement.srun || site.scheduler.launcher == "srun") return Status::ok();
   return error(Code::kInvalidArgument,
                "site {} starts the tasks of a job with {}: type `{} hvdrun PROGRAM`, and hvdrun "
                "becomes each rank (--site generic takes srun)",

@@ -70,8 +70,9 @@ Result<Inputs> read_inputs(const RunOptions& options) {
 
 /// Of all the processes that find the same, one says it: that of rank 0, or the one around srun.
 bool speaks_for_job(const Allocation& allocation) {
-  if (!allocation.identity) return true;
-  return allocation.identity->rank == 0 && !allocation.environment.has(kStepRequest);
+  const TaskLaunch* task = allocation.task();
+  if (task == nullptr) return true;
+  return task->identity.rank == 0 && !allocation.environment.has(kStepRequest);
 }
 
 /// A variable that is not there to be handed on stops nobody, as with mpirun.
@@ -95,7 +96,8 @@ MachineEnvironment machine_of(const RunOptions& options, const Inputs& inputs,
   facts.gpus_per_node = placement.gpus_per_node;
   const Allocation& allocation = inputs.allocation;
   MachineEnvironment machine = read_machine(inputs.site, allocation, facts, options.assume);
-  if (options.dry_run || (allocation.identity && allocation.identity->rank != 0)) return machine;
+  const TaskLaunch* task = allocation.task();
+  if (options.dry_run || (task != nullptr && task->identity.rank != 0)) return machine;
   for (const PlannedVariable& variable : machine.offered) {
     if (!variable.provenance.is_assumed() || allocation.environment.has(variable.name)) continue;
     say(format_text("--assume: {} offers {}={}, which is assumed: verify it", variable.origin,
@@ -140,73 +142,83 @@ std::string free_port() {
 }
 
 /// Tells the hvdrun around srun, which cannot know it, the step that it may have to signal.
-void report_step(const Allocation& allocation) {
-  const Environment& environment = allocation.environment;
+void report_step(const Environment& environment, const Identity& identity) {
   const auto job = environment.get("SLURM_JOB_ID");
   const auto step = environment.get("SLURM_STEP_ID");
-  if (!environment.has(kStepRequest) || !job || !step || allocation.identity->rank != 0) return;
+  if (!environment.has(kStepRequest) || !job || !step || identity.rank != 0) return;
   std::fprintf(stderr, "%s%s.%s\n", kStepLine.data(), job->c_str(), step->c_str());
 }
 
+/// `marks` are what processes elsewhere carry that are the job's to end.
 int supervise_job(const RunOptions& options, const Placement& placement,
-                  const std::vector<Command>& commands, const std::string& marker,
-                  const std::string& slurm_job, const RankChannels& channels) {
+                  const std::vector<Command>& commands, std::vector<std::string> marks,
+                  const RankChannels& channels) {
   SupervisorOptions supervision;
   JobOutputOptions& output = supervision.output;
-  output.style.from_srun = placement.way == Way::kSlurmShell;
+  output.style.from_srun = placement.srun.has_value();
   output.style.prefix = options.prefix.value_or(placement.size > 1);
   output.style.timestamp = options.timestamp;
   output.folds = options.fold;
   output.ranks = placement.size;
   output.folder = options.output_dir;
   supervision.grace = options.grace;
-  // Ranks of -np are below us, whatever they do; what carries the marker elsewhere is not theirs
-  // to end. Of a step the tasks here are not below us; a job that one of them submitted is not
-  // part.
-  if (placement.way == Way::kSlurmShell) {
-    supervision.marks = {std::string(launch_env::kJobMarker) + "=" + marker,
-                         "SLURM_JOB_ID=" + slurm_job};
-  }
+  supervision.marks = std::move(marks);
   supervision.verbose = options.verbose;
   const Result<int> code = supervise(commands, supervision, channels);
   return code.is_ok() ? code.value() : refuse(code.status());
 }
 
-int spawn(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+std::vector<Command> plan_commands(const RunOptions& options, const Inputs& inputs,
+                                   const Placement& placement, const JobFacts& job) {
   const Allocation& allocation = inputs.allocation;
-  JobFacts job;
-  std::unique_ptr<JobStore> store;
-  std::optional<LossPipe> losses;
-  if (placement.way != Way::kTask) {
-    (void)block_handled_signals();  // Before any thread could take them.
-    job.marker = new_marker();
-  }
-  if (placement.way == Way::kLocal) {
-    auto started = JobStore::start(placement.size);
-    if (!started.is_ok()) return refuse(started.status());
-    store = std::move(started).value();
-    job.store = store->address();
-    job.key = store->key();
-    auto pipe = LossPipe::create();
-    if (!pipe.is_ok()) return refuse(pipe.status());
-    losses = std::move(pipe).value();
-    job.losses = losses->name();
-    job.master_port = free_port();
-  }
   const EnvironmentPlan plan =
       plan_environment(options, allocation, inputs.machine, placement, job);
-  std::vector<Command> commands =
-      build_commands(options, placement, plan, inputs.site, allocation.environment, inputs.self);
-  const int problem = resolve_programs(allocation.environment, commands);
+  return build_commands(options, placement, plan, inputs.site, allocation.environment, inputs.self);
+}
+
+int become_rank(const RunOptions& options, const Inputs& inputs, const Placement& placement,
+                const Identity& identity) {
+  std::vector<Command> commands = plan_commands(options, inputs, placement, {});
+  const int problem = resolve_programs(inputs.allocation.environment, commands);
   if (problem != 0) return problem;
-  if (placement.way == Way::kTask) {
-    report_step(allocation);
-    exec_command(commands.front());
-  }
-  const int code = supervise_job(options, placement, commands, job.marker,
-                                 allocation.environment.get("SLURM_JOB_ID").value_or(""),
-                                 {losses ? &*losses : nullptr, store.get()});
-  if (code == 0 && store != nullptr && !store->was_reached()) {
+  report_step(inputs.allocation.environment, identity);
+  exec_command(commands.front());
+}
+
+int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+  (void)block_handled_signals();  // Before any thread could take them.
+  const Environment& environment = inputs.allocation.environment;
+  JobFacts job;
+  job.marker = new_marker();
+  std::vector<Command> commands = plan_commands(options, inputs, placement, job);
+  const int problem = resolve_programs(environment, commands);
+  if (problem != 0) return problem;
+  // The step's tasks here are not below us; a job that one of them submitted is not part of it.
+  return supervise_job(options, placement, commands,
+                       {std::string(launch_env::kJobMarker) + "=" + job.marker,
+                        "SLURM_JOB_ID=" + environment.get("SLURM_JOB_ID").value_or("")},
+                       {});
+}
+
+int run_locally(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+  (void)block_handled_signals();  // Before any thread could take them.
+  auto store = JobStore::start(placement.size);
+  if (!store.is_ok()) return refuse(store.status());
+  auto losses = LossPipe::create();
+  if (!losses.is_ok()) return refuse(losses.status());
+  JobFacts job;
+  job.store = store.value()->address();
+  job.key = store.value()->key();
+  job.marker = new_marker();
+  job.losses = losses.value().name();
+  job.master_port = free_port();
+  std::vector<Command> commands = plan_commands(options, inputs, placement, job);
+  const int problem = resolve_programs(inputs.allocation.environment, commands);
+  if (problem != 0) return problem;
+  // The ranks are below us, whatever they do; what carries the marker elsewhere is not ours to end.
+  const int code =
+      supervise_job(options, placement, commands, {}, {&losses.value(), store.value().get()});
+  if (code == 0 && !store.value()->was_reached()) {
     print_messages(apart_note(placement.size, options.command));
   }
   return code;
@@ -215,10 +227,10 @@ int spawn(const RunOptions& options, const Inputs& inputs, const Placement& plac
 /// The same decisions, with words in place of what only a running job knows.
 int explain(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
   const std::string chosen = "(chosen at start)";
-  JobFacts job;
-  if (placement.way == Way::kLocal) job = {chosen, chosen, "", chosen, chosen};
-  if (placement.way != Way::kTask) job.marker = chosen;
   const Allocation& allocation = inputs.allocation;
+  JobFacts job;
+  if (allocation.local() != nullptr) job = {chosen, chosen, "", chosen, chosen};
+  if (allocation.task() == nullptr) job.marker = chosen;
   const EnvironmentPlan plan =
       plan_environment(options, allocation, inputs.machine, placement, job);
   const std::vector<Command> commands =
@@ -269,7 +281,7 @@ int run_program(const RunOptions& options) {
   }
   const Result<Placement> placement = place(options, allocation);
   if (!placement.is_ok()) return refuse(placement.status());
-  if (const Status status = check_starter(inputs.value().site, placement.value().way);
+  if (const Status status = check_starter(inputs.value().site, placement.value());
       !status.is_ok()) {
     return refuse(status);
   }
@@ -277,7 +289,11 @@ int run_program(const RunOptions& options) {
   if (speaks_for_job(allocation)) warn_of_step(inputs.value().machine);
   if (options.dry_run) return explain(options, inputs.value(), placement.value());
   report(options, placement.value());
-  return spawn(options, inputs.value(), placement.value());
+  if (const TaskLaunch* task = allocation.task()) {
+    return become_rank(options, inputs.value(), placement.value(), task->identity);
+  }
+  if (placement.value().srun) return run_srun(options, inputs.value(), placement.value());
+  return run_locally(options, inputs.value(), placement.value());
 }
 
 }  // namespace hvd

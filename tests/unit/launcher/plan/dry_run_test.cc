@@ -24,9 +24,9 @@ MachineEnvironment machine_of(const Placement& placement) {
   return plan_machine(site, {}, {placement.node_count / placement.virtual_nodes, 0}, false);
 }
 
-Allocation machine(Way way, const std::string& host, Variables variables) {
+Allocation machine(Launch launch, const std::string& host, Variables variables) {
   Allocation allocation;
-  allocation.way = way;
+  allocation.launch = std::move(launch);
   allocation.environment = Environment(std::move(variables));
   allocation.host = host;
   allocation.hosts = {host};
@@ -64,7 +64,7 @@ TEST(DryRun, ShowsRanksOnVirtualNodesAndHidesTheKey) {
   options.nodes = 2;
   options.command = {"prog", "a b"};
   const Allocation allocation =
-      machine(Way::kLocal, "box", {{"PYTHONUNBUFFERED", "x"}, {"PMIX_RANK", "0"}});
+      machine(LocalLaunch(), "box", {{"PYTHONUNBUFFERED", "x"}, {"PMIX_RANK", "0"}});
   expect_golden(HVD_GOLDEN_DIR "/dry-run-virtual-nodes.golden",
                 explain(options, allocation, {"127.0.0.1:5", "secret", "m", "5:77"}));
 }
@@ -73,7 +73,7 @@ TEST(DryRun, HidesSecretsThatAnotherValueTookThePlaceOf) {
   RunOptions options;
   options.ranks = 1;
   options.variables = {{"PROXY", "http://proxy"}};
-  const Allocation allocation = machine(Way::kLocal, "h", {{"PROXY", "http://me:pw@proxy:80/"}});
+  const Allocation allocation = machine(LocalLaunch(), "h", {{"PROXY", "http://me:pw@proxy:80/"}});
   const Placement placement = place(options, allocation).value();
   const EnvironmentPlan plan =
       plan_environment(options, allocation, machine_of(placement), placement, {});
@@ -100,7 +100,7 @@ TEST(DryRun, TellsProgramsTheSameWithoutTheKey) {
   options.ranks = 2;
   options.json = true;
   options.command = {"prog", "a \"b\""};
-  const Allocation allocation = machine(Way::kLocal, "box", {});
+  const Allocation allocation = machine(LocalLaunch(), "box", {});
   const Placement placement = place(options, allocation).value();
   const JobFacts job{"127.0.0.1:5", "secret", "m", "5:77"};
   const EnvironmentPlan plan =
@@ -121,13 +121,12 @@ TEST(DryRun, ShowsTheSrunOfABatchShellAndWhatItsTasksAdd) {
   options.variables = {{"A", "b c"}};
   options.site = "lab";
   options.command = {"python3", "train.py"};
-  Allocation allocation = machine(Way::kSlurmShell, "login",
+  Allocation allocation = machine(SrunLaunch{.tasks_per_node = {3, 2}}, "login",
                                   {{"SLURM_JOB_ID", "7"},
                                    {"SLURM_NTASKS", "5"},
                                    {"SLURM_CPUS_PER_TASK", "10"},
                                    {"FI_PROVIDER", "tcp"}});
   allocation.hosts = {"jz1", "jz2"};
-  allocation.tasks_per_node = {3, 2};
   expect_golden(HVD_GOLDEN_DIR "/dry-run-slurm-shell.golden",
                 explain(options, allocation, {"", "", "m", ""}));
 }
@@ -136,10 +135,6 @@ TEST(DryRun, ShowsWhatATaskOfAStepBecomes) {
   RunOptions options;
   options.bind.report = true;
   options.command = {"python3", "train.py"};
-  Allocation allocation =
-      machine(Way::kTask, "jz2",
-              {{"CUDA_VISIBLE_DEVICES", "2,3"}, {"HVD_REPORT_STEP", "1"}, {"SLURM_JOB_ID", "7"}});
-  allocation.hosts = {"jz1", "jz2"};
   Identity identity;
   identity.rank = 3;
   identity.size = 4;
@@ -148,7 +143,10 @@ TEST(DryRun, ShowsWhatATaskOfAStepBecomes) {
   identity.node = 1;
   identity.node_count = 2;
   identity.source = "Slurm step";
-  allocation.identity = identity;
+  Allocation allocation =
+      machine(TaskLaunch{identity}, "jz2",
+              {{"CUDA_VISIBLE_DEVICES", "2,3"}, {"HVD_REPORT_STEP", "1"}, {"SLURM_JOB_ID", "7"}});
+  allocation.hosts = {"jz1", "jz2"};
   expect_golden(HVD_GOLDEN_DIR "/dry-run-task.golden", explain(options, allocation, {}));
 }
 

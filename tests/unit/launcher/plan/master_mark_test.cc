@@ -36,7 +36,6 @@ Variables with(Variables first, const Variables& more) {
 /// Rank 1 of two, of step 4 of job 7, on n1 and n2.
 Allocation srun_task(const Variables& more) {
   Allocation allocation;
-  allocation.way = Way::kTask;
   allocation.environment = Environment(with({{"SLURM_JOB_ID", "7"},
                                              {"SLURM_STEP_ID", "4"},
                                              {"SLURM_PROCID", "1"},
@@ -47,7 +46,7 @@ Allocation srun_task(const Variables& more) {
                                              {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
                                              {"SLURM_STEP_NODELIST", "n[1-2]"}},
                                             more));
-  allocation.identity = derive_identity(allocation.environment).value();
+  allocation.launch = TaskLaunch{derive_identity(allocation.environment).value().value()};
   allocation.host = "n2";
   allocation.hosts = {"n1", "n2"};
   allocation.mask = {0, 1};
@@ -108,8 +107,7 @@ TEST(MasterMark, DoesNotTakeAwayWhatWasChangedSince) {
 TEST(MasterMark, IsDroppedWithBothWhereRanksAreStartedHere) {
   Allocation nested = srun_task(
       {{"HVD_MASTER_OF", "7.4/n1:24043"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "24043"}});
-  nested.way = Way::kLocal;
-  nested.identity.reset();
+  nested.launch = LocalLaunch();
   nested.hosts = {"n2"};
   RunOptions options;
   options.ranks = 2;
@@ -120,11 +118,10 @@ TEST(MasterMark, IsDroppedWithBothWhereRanksAreStartedHere) {
 
 TEST(MasterMark, IsNotHandedToSrunByAShell) {
   Allocation shell;
-  shell.way = Way::kSlurmShell;
+  shell.launch = SrunLaunch{.tasks_per_node = {1, 1}};
   shell.environment =
       Environment(with(kOfStepNine, {{"SLURM_JOB_ID", "8"}, {"SLURM_NTASKS", "2"}}));
   shell.hosts = {"n1", "n2"};
-  shell.tasks_per_node = {1, 1};
   EXPECT_THAT(started_with(shell), Each(Not(HasSubstr("MASTER_"))));
 }
 
@@ -196,7 +193,7 @@ TEST(RankMark, HoldsWithinItsStep) {
 TEST(RankMark, LeavesOutAPlaceThatIsNotKnown) {
   Allocation task = srun_task({});
   task.environment = Environment({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}});
-  task.identity = derive_identity(task.environment).value();
+  task.launch = TaskLaunch{derive_identity(task.environment).value().value()};
   EXPECT_THAT(started_with(task), AllOf(Contains("RANK=1"), Contains("WORLD_SIZE=4"),
                                         Not(Contains(StartsWith("LOCAL_RANK=")))));
 }

@@ -52,11 +52,11 @@ std::map<std::string, std::string> reasons(const std::vector<UnsetVariable>& var
 
 Allocation task_with(const std::map<std::string, std::string>& more = {}) {
   Allocation allocation;
-  allocation.way = Way::kTask;
-  allocation.identity.emplace();
-  allocation.identity->source = kSlurmStep;
-  allocation.identity->details.resize(1);
-  allocation.identity->details[0].source = kSlurmStep;
+  Identity identity;
+  identity.source = kSlurmStep;
+  identity.details.resize(1);
+  identity.details[0].source = kSlurmStep;
+  allocation.launch = TaskLaunch{identity};
   allocation.hosts = {"jwb0001", "jwb0002"};
   for (const auto& [name, value] :
        std::map<std::string, std::string>{{"SLURM_JOB_ID", "123456"},
@@ -72,14 +72,13 @@ Allocation task_with(const std::map<std::string, std::string>& more = {}) {
 /// A task in a recorded situation, on the nodes of the step around it.
 Allocation recorded_task(const std::string& file) {
   Allocation allocation;
-  allocation.way = Way::kTask;
   std::ifstream stream(std::filesystem::path(HVD_ENVIRONMENTS_DIR) / file);
   for (std::string line; std::getline(stream, line);) {
     const std::size_t sign = line.find('=');
     if (line.starts_with("#") || sign == std::string::npos) continue;
     allocation.environment.set(line.substr(0, sign), line.substr(sign + 1));
   }
-  allocation.identity = derive_identity(allocation.environment).value();
+  allocation.launch = TaskLaunch{derive_identity(allocation.environment).value().value()};
   allocation.hosts = {"jz1", "jz2"};
   return allocation;
 }
@@ -220,8 +219,8 @@ TEST(MasterAddress, IsNotTakenFromDaemonsThatAgreeWithTheirRanks) {
     allocation.environment.set("OMPI_COMM_WORLD_" + name, value);
   }
   allocation.environment.set("PMIX_RANK", "1");
-  allocation.identity = derive_identity(allocation.environment).value();
-  ASSERT_TRUE(is_started_by(*allocation.identity, kSlurmStep));
+  allocation.launch = TaskLaunch{derive_identity(allocation.environment).value().value()};
+  ASSERT_TRUE(is_started_by(allocation.task()->identity, kSlurmStep));
   EXPECT_EQ(read_meeting(allocation, false).first_host, "");
 }
 
@@ -235,7 +234,7 @@ TEST(MasterPort, DiffersBetweenStepsAndIsOneForAllTasks) {
   EXPECT_EQ(port("4294967295", "9"), port("4294967295", "9"));
   EXPECT_EQ(port("x", "0"), std::nullopt);
   Allocation shell = task_with();
-  shell.way = Way::kSlurmShell;
+  shell.launch = SrunLaunch();
   const MeetingFacts meeting = read_meeting(shell, true);
   EXPECT_EQ(meeting.first_host, "jwb0001");
   const auto offered = offer_master(SiteConfig(), on_nodes(2), meeting, false);

@@ -71,9 +71,8 @@ TEST(NestedRun, NodesOfMpirunAreKnownToBeSeveral) {
   const std::filesystem::path folder(HVD_ENVIRONMENTS_DIR);
   const auto nodes = [&](const std::string& file, std::vector<std::string> hosts) {
     Allocation allocation;
-    allocation.way = Way::kTask;
     allocation.environment = read_environment(folder / file);
-    allocation.identity = derive_identity(allocation.environment).value();
+    allocation.launch = TaskLaunch{derive_identity(allocation.environment).value().value()};
     allocation.hosts = std::move(hosts);
     allocation.mask = {0, 1};
     return place(RunOptions{}, allocation).value().node_count;
@@ -94,14 +93,18 @@ TEST(NestedRun, InARankOfSeveralIsRefusedUnlessItIsMeant) {
   options.ranks = 2;
   options.command = {"prog"};
   EXPECT_TRUE(place(options, allocation).is_ok()) << "a laptop";
-  allocation.around = Identity{.rank = 0, .size = 1, .source = "Slurm step", .details = {}};
+  LocalLaunch launch;
+  launch.around = Identity{.rank = 0, .size = 1, .source = "Slurm step", .details = {}};
+  allocation.launch = launch;
   EXPECT_TRUE(place(options, allocation).is_ok()) << "srun -n1 hvdrun -np 2";
-  allocation.around = Identity{.rank = 3, .size = 8, .source = "Slurm step", .details = {}};
+  launch.around = Identity{.rank = 3, .size = 8, .source = "Slurm step", .details = {}};
+  allocation.launch = launch;
   const Status of_step = place(options, allocation).status();
   EXPECT_EQ(of_step.code(), Code::kInvalidArgument);
   EXPECT_THAT(of_step.message(), testing::HasSubstr("rank 3 of 8 already (by Slurm step)"));
   EXPECT_THAT(of_step.message(), testing::HasSubstr("srun --ntasks-per-node=N hvdrun PROGRAM"));
-  allocation.around->source = "hvdrun";
+  launch.around->source = "hvdrun";
+  allocation.launch = launch;
   EXPECT_THAT(place(options, allocation).status().message(),
               testing::HasSubstr("`hvdrun PROGRAM` becomes this rank"));
   options.nested = true;

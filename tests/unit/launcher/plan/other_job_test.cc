@@ -39,7 +39,7 @@ class OtherJobs : public ::testing::Test {
 Result<Placement> placed(const Variables& variables, RunOptions options) {
   Allocation allocation;
   allocation.environment = Environment(variables);
-  allocation.other = read_other_job(allocation.environment);
+  allocation.launch = LocalLaunch{.around = {}, .other = read_other_job(allocation.environment)};
   allocation.host = "x1";
   allocation.hosts = {"x1"};
   options.command = {"prog"};
@@ -111,11 +111,11 @@ TEST_F(OtherJobs, OfTheRankThatThisProcessIsAreNoMatter) {
   options.command = {"prog"};
   const auto task = read_allocation(options, Environment(rank));
   ASSERT_TRUE(task.is_ok()) << task.status().message();
-  EXPECT_EQ(task.value().way, Way::kTask);
-  EXPECT_FALSE(task.value().other);
+  EXPECT_NE(task.value().task(), nullptr);
   const auto shell = read_allocation(options, Environment(Variables{{"FLUX_URI", "local:///x"}}));
   ASSERT_TRUE(shell.is_ok()) << shell.status().message();
-  EXPECT_TRUE(has_other_nodes(shell.value().other));
+  ASSERT_NE(shell.value().local(), nullptr);
+  EXPECT_TRUE(has_other_nodes(shell.value().local()->other));
 }
 
 }  // namespace

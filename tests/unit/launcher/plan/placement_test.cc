@@ -35,21 +35,20 @@ Allocation laptop(Variables variables = {}, int gpus = 0) {
 
 Allocation task(int local_rank, int local_size, Variables variables = {}) {
   Allocation allocation = laptop(std::move(variables));
-  allocation.way = Way::kTask;
   Identity identity;
   identity.rank = local_rank;
   identity.size = local_size;
   identity.local_rank = local_rank;
   identity.local_size = local_size;
   identity.source = "Slurm step";
-  allocation.identity = identity;
+  allocation.launch = TaskLaunch{identity};
   return allocation;
 }
 
 Allocation batch_shell(Variables variables = {}) {
   variables["SLURM_JOB_ID"] = "7";
   Allocation allocation = laptop(std::move(variables));
-  allocation.way = Way::kSlurmShell;
+  allocation.launch = SrunLaunch();
   allocation.hosts = {"jz1", "jz2"};
   return allocation;
 }
@@ -261,7 +260,7 @@ TEST(Command, SrunOnFewerNodesGetsTheTasksOfThoseNodes) {
   options.nodes = 1;
   options.command = {"prog"};
   Allocation allocation = batch_shell({{"SLURM_NTASKS", "4"}});
-  allocation.tasks_per_node = {3, 1};
+  allocation.launch = SrunLaunch{.tasks_per_node = {3, 1}};
   const Placement placement = place(options, allocation).value();
   const auto commands = build_commands(options, placement, {}, {}, allocation.environment, "h");
   EXPECT_EQ(shell_line(commands[0].arguments),

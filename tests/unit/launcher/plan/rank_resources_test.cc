@@ -49,7 +49,6 @@ Allocation machine(Variables variables) {
 
 Allocation task_with(int local_rank, int local_size, Variables variables, CpuSet mask = {}) {
   Allocation allocation = machine(std::move(variables));
-  allocation.way = Way::kTask;
   if (!mask.empty()) allocation.mask = std::move(mask);
   Identity identity;
   identity.rank = local_rank;
@@ -57,7 +56,7 @@ Allocation task_with(int local_rank, int local_size, Variables variables, CpuSet
   identity.local_rank = local_rank;
   identity.local_size = local_size;
   identity.source = "Slurm step";
-  allocation.identity = identity;
+  allocation.launch = TaskLaunch{identity};
   return allocation;
 }
 

@@ -72,7 +72,7 @@ Allocation shell(Variables more = {}) {
   Allocation allocation;
   more.insert({{"SLURM_JOB_ID", "7"}, {"SLURM_GPUS_ON_NODE", "4"}});
   allocation.environment = Environment(std::move(more));
-  allocation.way = Way::kSlurmShell;
+  allocation.launch = SrunLaunch();
   allocation.host = "n1";
   allocation.hosts = {"n1", "n2"};
   return allocation;
@@ -158,11 +158,11 @@ Names of_ranks(const SiteConfig& site, const Allocation& allocation, const SiteF
 
 Allocation task_of(const std::string& source) {
   Allocation allocation;
-  allocation.way = Way::kTask;
-  allocation.identity.emplace();
-  allocation.identity->size = 8;
-  allocation.identity->local_size = 4;
-  allocation.identity->source = source;
+  Identity identity;
+  identity.size = 8;
+  identity.local_size = 4;
+  identity.source = source;
+  allocation.launch = TaskLaunch{identity};
   allocation.host = "n1";
   allocation.hosts = {"n1", "n2"};
   return allocation;
@@ -175,15 +175,15 @@ Allocation one_machine() {
   return allocation;
 }
 
-/// The way that an environment of Slurm means.
-Way way_of(Variables variables) {
+/// True where an environment of Slurm means a step of srun's.
+bool starts_srun(Variables variables) {
   RunOptions options;
   options.command = {"prog"};
   variables.insert({{"SLURM_JOB_ID", "7"},
                     {"SLURM_JOB_NODELIST", "n[1-2]"},
                     {"SLURM_JOB_NUM_NODES", "2"},
                     {"SLURM_NNODES", "2"}});
-  return read_allocation(options, Environment(std::move(variables))).value().way;
+  return read_allocation(options, Environment(std::move(variables))).value().srun() != nullptr;
 }
 
 struct ScriptOrRefusal {
@@ -214,14 +214,20 @@ Names of_script(const JobPlan& plan) {
 }
 
 /// What one way of starting gets, for the page and for comparison.
-struct Launch {
+struct Start {
   std::string cell;
   Names names;
 };
 
-Launch in_shell(const SiteConfig& site, const std::vector<std::string>& flags,
-                const std::vector<std::string>& variables) {
-  if (!check_starter(site, Way::kSlurmShell).is_ok()) {
+bool may_start_srun(const SiteConfig& site) {
+  Placement placement;
+  placement.srun.emplace();
+  return check_starter(site, placement).is_ok();
+}
+
+Start in_shell(const SiteConfig& site, const std::vector<std::string>& flags,
+               const std::vector<std::string>& variables) {
+  if (!may_start_srun(site)) {
     return {site.scheduler.kind == "none"
                 ? "no Slurm"
                 : format_text("type `{} hvdrun ...`", site.scheduler.launcher),
@@ -244,7 +250,7 @@ Launch in_shell(const SiteConfig& site, const std::vector<std::string>& flags,
   return {format_text("{}{}", names.size(), options > 0 ? " and options" : ""), names};
 }
 
-Launch in_script(const SiteConfig& site, JobAction action, const std::vector<std::string>& flags) {
+Start in_script(const SiteConfig& site, JobAction action, const std::vector<std::string>& flags) {
   const ScriptOrRefusal script = script_of(site, action);
   if (!script.refusal.empty()) {
     EXPECT_EQ(site.scheduler.kind, "none") << script.refusal;
@@ -279,11 +285,10 @@ std::string walk(const SiteConfig& site) {
 
   const Names mpirun = of_ranks(site, task_of("Open MPI"), facts);
   EXPECT_EQ(mpirun, task) << "an mpirun gives what a task without the option has";
-  const Launch batch = in_shell(site, flags, variables);
-  const bool starts_srun = check_starter(site, Way::kSlurmShell).is_ok();
-  EXPECT_EQ(batch.names, starts_srun ? all : Names()) << "a shell gives all";
-  const Launch script = in_script(site, JobAction::kScript, flags);
-  const Launch submit = in_script(site, JobAction::kSubmit, flags);
+  const Start batch = in_shell(site, flags, variables);
+  EXPECT_EQ(batch.names, may_start_srun(site) ? all : Names()) << "a shell gives all";
+  const Start script = in_script(site, JobAction::kScript, flags);
+  const Start submit = in_script(site, JobAction::kSubmit, flags);
   EXPECT_EQ(script.names, submit.names);
   if (script.cell != "no Slurm") {
     EXPECT_THAT(script.names, IsSupersetOf(all)) << "a script sets all, or leaves it to the node";
@@ -301,14 +306,13 @@ std::string walk(const SiteConfig& site) {
 
 /// The two kinds of shell are one way of starting.
 TEST(SiteLaunches, ABatchShellAndASallocShellAreTheSame) {
-  EXPECT_EQ(way_of({{"SLURM_NODEID", "0"},
-                    {"SLURM_PROCID", "0"},
-                    {"SLURM_LOCALID", "0"},
-                    {"SLURM_GTIDS", "0"},
-                    {"SLURM_TASK_PID", "1"},
-                    {"ENVIRONMENT", "BATCH"}}),
-            Way::kSlurmShell);
-  EXPECT_EQ(way_of({{"SLURM_SUBMIT_DIR", "/"}}), Way::kSlurmShell);
+  EXPECT_TRUE(starts_srun({{"SLURM_NODEID", "0"},
+                           {"SLURM_PROCID", "0"},
+                           {"SLURM_LOCALID", "0"},
+                           {"SLURM_GTIDS", "0"},
+                           {"SLURM_TASK_PID", "1"},
+                           {"ENVIRONMENT", "BATCH"}}));
+  EXPECT_TRUE(starts_srun({{"SLURM_SUBMIT_DIR", "/"}}));
 }
 
 TEST(SiteLaunches, ReachEveryWayOfStarting) {

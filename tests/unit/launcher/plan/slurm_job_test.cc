@@ -72,12 +72,10 @@ TEST(SlurmJob, RefusesWhatDoesNotFit) {
 TEST(SlurmJob, OneSrunStartsAllParts) {
   const SlurmJob job = read_slurm_job(Environment(two_parts())).value();
   Allocation allocation;
-  allocation.way = Way::kSlurmShell;
+  allocation.launch = SrunLaunch{job.tasks_per_node, job.parts};
   allocation.environment = Environment(two_parts());
   allocation.host = "jz1";
   allocation.hosts = job.hosts;
-  allocation.tasks_per_node = job.tasks_per_node;
-  allocation.job_parts = job.parts;
   RunOptions options;
   options.command = {"prog"};
   const Placement placement = place(options, allocation).value();
