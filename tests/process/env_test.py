@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hvdrun env` and `hvdrun sites` as programs and shells use them.
+"""`hvdrun env`, `hvdrun sites` and `hvdrun topo` as programs and shells use them.
 
 Usage: env_test.py HVDRUN PAGE [unittest arguments]
 """
@@ -7,12 +7,14 @@ Usage: env_test.py HVDRUN PAGE [unittest arguments]
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 HVDRUN, PAGE = sys.argv[1:3]
 VALUE = 'it\'s $HOME `id` \\ "q" *\ttab'
@@ -65,6 +67,15 @@ class TestEnv(unittest.TestCase):
         self.assertEqual(found["LAB_TYPED"], "mine")
         self.assertNotIn("LAB_TOKEN", found)
         self.assertNotIn("LAB_GUESS", found)
+
+    def test_explain_says_of_each_where_it_is_from_and_why(self) -> None:
+        done = self.run_it(HVDRUN, "env", "--nodes", "2", "--explain")
+        self.assertIn("site lab (Lab): ", done.stdout)
+        blocks = {block.partition("=")[0]: block for block in done.stdout.split("\n\n")}
+        for words in (r"origin +site lab\n", r"why +w\n", "wiki, 2026-09"):
+            self.assertRegex(blocks["LAB_VALUE"], words)
+        self.assertRegex(blocks["LAB_TYPED"], r"^LAB_TYPED=mine\n +origin +user environment\n")
+        self.assertNotIn("hush", done.stdout)
 
     def test_json_names_origin_source_and_what_was_overridden(self) -> None:
         report = json.loads(self.run_it(HVDRUN, "env", "--nodes", "2", "--json").stdout)
@@ -171,6 +182,43 @@ class TestEnv(unittest.TestCase):
                 total[mark] += count
         counts = ", ".join(f"{count} {mark}" for mark, count in total.items())
         self.assertIn(f"Together: {counts}.", pathlib.Path(PAGE).read_text(encoding="utf-8"))
+
+
+def expanded(cpus: str) -> list[int]:
+    """ "0,4-5" as numbers."""
+    ends = [part.split("-") for part in cpus.split(",")]
+    return [
+        cpu for first, *last in ends for cpu in range(int(first), int((last or [first])[0]) + 1)
+    ]
+
+
+class TestTopo(unittest.TestCase):
+    """The machine that this runs on, as the kernel shows it, too."""
+
+    def topo(self, *words: str) -> str:
+        done = subprocess.run(
+            [HVDRUN, "topo", *words], capture_output=True, text=True, timeout=60, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_each_usable_cpu_is_in_one_core(self) -> None:
+        cores = json.loads(self.topo("--json"))["cores"]
+        cpus = [cpu for core in cores for cpu in expanded(core["cpus"])]
+        self.assertEqual(len(cpus), len(set(cpus)))
+        self.assertLessEqual(os.sched_getaffinity(0), set(cpus))
+
+    def test_ranks_are_drawn_with_their_cpus(self) -> None:
+        text = self.topo("-np", "2")
+        self.assertRegex(text, r"\d+ packages?, \d+ NUMA nodes?, \d+ cores?, \d+ CPUs?, \d+ GPU")
+        rows = text.partition("\nrank ")[2].splitlines()[1:]
+        self.assertEqual([row.split()[0] for row in rows], ["0", "1"])
+
+    def test_a_drawing_is_xml(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "node.svg")
+            self.assertEqual(self.topo("-np", "2", "--svg", str(path)), "")
+            self.assertEqual(ElementTree.parse(path).getroot().tag.rpartition("}")[2], "svg")
 
 
 if __name__ == "__main__":

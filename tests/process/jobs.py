@@ -107,15 +107,23 @@ def arguments() -> tuple[str, str]:
     return sys.argv[1], sys.argv[2]
 
 
+# What an outer launcher, or one who ran a job by hand, may have left in the environment.
+OUTER = (
+    *("HVD_", "SLURM_", "PMI", "OMPI_", "MASTER_", "TORCHELASTIC_"),
+    *("CUDA_VISIBLE", "OMP_NUM", "PYTHONUNBUFFERED"),
+)
+
+
+def without_launchers(**more: str) -> dict[str, str]:
+    """The environment as if no launcher were around."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(OUTER)} | more
+
+
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment without what an outer launcher could have left in it."""
-    outer = ("HVD_", "SLURM_", "PMI", "OMPI_", "CUDA_VISIBLE", "OMP_NUM", "PYTHONUNBUFFERED")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
-    environment.update(
-        HVD_LIBRARY=arguments()[1], PYTHONPATH=str(ROOT / "runtime" / "python"), OMP_NUM_THREADS="1"
-    )
-    environment.update(more)
-    return environment
+    """The same for ranks: they find libhvd and the package, and have a thread each."""
+    packages = str(ROOT / "runtime" / "python")
+    ours = {"HVD_LIBRARY": arguments()[1], "PYTHONPATH": packages, "OMP_NUM_THREADS": "1"}
+    return without_launchers(**(ours | more))
 
 
 def start(

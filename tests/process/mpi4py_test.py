@@ -7,7 +7,6 @@ Usage: mpi4py_test.py LIBHVD [unittest arguments]
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,8 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+from jobs import without_launchers
 
 LIMIT_S = 60
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -193,8 +194,7 @@ class Mpi4py(unittest.TestCase):
 
     def run_ranks(self, program: str, ranks: int, backend: str) -> str:
         """What all ranks print; each must be fine."""
-        outer = ("HVD_", "SLURM_", "PMI", "OMPI_")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
+        environment = without_launchers()
         with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
             environment.update(
                 HVD_LIBRARY=sys.argv[1],

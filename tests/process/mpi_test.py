@@ -6,7 +6,6 @@ Usage: mpi_test.py LIBHVD PLANE_RANK TABLE_RANK MPI_RANK_OPENMPI|- MPI_RANK_MPIC
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,8 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+
+from jobs import without_launchers
 
 LIMIT_S = 60
 # The promise is 0.5 s for a process and 3 s for a node; busy test machines get more.
@@ -29,6 +30,12 @@ def word_of(path: Path) -> str:
             return f"{path.name}: nothing"
         time.sleep(0.02)
     return path.read_text()
+
+
+def mapped_library(program: str) -> str:
+    """The MPI library that a program is linked with."""
+    told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return re.search(r"libmpi\w*\.so\S* => (\S+)", told)[1]
 
 
 class Launched(unittest.TestCase):
@@ -56,9 +63,7 @@ class Launched(unittest.TestCase):
     def launch(
         self, ranks: int, command: list[str], **more: str
     ) -> subprocess.CompletedProcess[str]:
-        outer = ("HVD_", "SLURM_", "PMI", "OMPI_")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
-        environment.update(HVD_RENDEZVOUS_DIR=self.folder, TMPDIR=self.folder)
+        environment = without_launchers(HVD_RENDEZVOUS_DIR=self.folder, TMPDIR=self.folder)
         environment.update(self.variables, **more)
         return subprocess.run(
             [self.launcher, *self.options, "-np", str(ranks), *command],
@@ -95,6 +100,16 @@ class Mpi(Launched):
         ended = self.launch(2, [sys.argv[2], "2"])
         self.assert_fine(ended, 2)
         self.assertRegex(ended.stdout, "moves by tcp.*mpi: .*the program has no MPI")
+
+    def test_a_library_is_taken_by_its_path(self) -> None:
+        ended = self.launch(
+            2, [sys.argv[2], "2"], HVD_BACKEND="mpi", HVD_MPI_LIBRARY="/nowhere/libmpi.so"
+        )
+        self.assertNotEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn("/nowhere/libmpi.so", ended.stdout)
+        path = mapped_library(self.mpi_rank())
+        ended = self.launch(2, [sys.argv[2], "2"], HVD_BACKEND="mpi", HVD_MPI_LIBRARY=path)
+        self.assert_fine(ended, 2)
 
     def test_one_node_is_refused_with_a_sentence(self) -> None:
         ended = self.launch(2, [sys.argv[2], "1"], HVD_BACKEND="mpi")

@@ -16,6 +16,7 @@ import unittest
 from pathlib import Path
 
 import network_test
+from jobs import without_launchers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT_S = 120
@@ -56,10 +57,8 @@ sys.exit(max(abs(rank.wait()) for rank in ranks))
 
 def job_environment(folder: str, base: int) -> dict[str, str]:
     """What the processes of one job inherit; its sum is 2 * base + 1."""
-    outer = ("HVD_", "SLURM_", "PMI", "OMPI_", "MASTER_", "TORCHELASTIC_")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
     return {
-        **kept,
+        **without_launchers(),
         "HOME": folder,
         "PYTHONPATH": str(ROOT / "runtime" / "python"),
         "HVD_LIBRARY": network_test.LIBRARY,

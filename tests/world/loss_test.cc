@@ -26,9 +26,7 @@ void expect_loss(Engine& engine, int rank, int dead, std::size_t count) {
   while (status.is_ok()) status = run_request(engine, allreduce_request("loop", values));
   EXPECT_EQ(status.code(), Code::kPeerLost) << rank << ": " << status.message();
   EXPECT_THAT(status.message(), HasSubstr(name));
-  const auto begin = Clock::now();
   const Status later = run_request(engine, allreduce_request("later", values));
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(1));
   EXPECT_EQ(later.code(), Code::kPeerLost) << rank << ": " << later.message();
   EXPECT_THAT(later.message(), HasSubstr(name));
 }
