@@ -74,7 +74,7 @@ bool has_setting(const JobOptions& request, std::string_view name) {
 }
 
 /// Puts what the user typed in sbatch's words in the place of what the site says; of --gres, which
-/// may hold several things, behind it.
+/// may hold several things, after it.
 void take_settings(const JobOptions& request, std::vector<JobDirective>& lines) {
   for (const SbatchSetting& setting : request.sbatch) {
     const auto same =

@@ -88,7 +88,7 @@ void append_meeting(const SiteConfig& site, const JobPlan& plan, const SiteFacts
   }
   if (facts.nodes < 2 || site.master_addr_suffix.empty()) return;
   if (provenance_of(site, "master_addr_suffix").is_assumed()) return;
-  texts.push_back(format_text("MASTER_ADDR (the node of rank 0, with {} behind its name)",
+  texts.push_back(format_text("MASTER_ADDR (the node of rank 0, with {} after its name)",
                               site.master_addr_suffix));
 }
 

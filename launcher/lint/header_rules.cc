@@ -65,7 +65,7 @@ void add_switched_off(const SbatchFile& file, std::vector<Finding>& findings) {
                         .severity = Severity::kWarning,
                         .line = line.line,
                         .variable = "--" + line.option,
-                        .why = "a blank stands behind the #, so this is a comment",
+                        .why = "a blank follows the #, so this is a comment",
                         .fix = "write #SBATCH, or ##SBATCH where it is meant to be off",
                         .source = std::string(kManual)});
   }

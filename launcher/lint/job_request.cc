@@ -11,7 +11,7 @@
 namespace hvd {
 namespace {
 
-/// The number at the beginning of `text`, with nothing behind it but a range or a "k".
+/// The number at the beginning of `text`, with nothing after it except a range or a "k".
 std::optional<int> count_of(std::string_view text) {
   int number = 0;
   const char* end = text.data() + text.size();

@@ -24,7 +24,7 @@ bool is_value(const LaunchLine& launch, std::size_t i) {
          before.find('=') == std::string::npos;
 }
 
-/// The launcher that the words behind `launch`'s own options begin; absent: they begin none.
+/// The launcher that the words after `launch`'s own options begin; absent: they begin none.
 std::optional<LaunchLine> inner_launch(const LaunchLine& launch) {
   for (std::size_t i = launched_at(launch); i < launch.words.size(); ++i) {
     const ShellWord& word = launch.words[i];
@@ -78,7 +78,7 @@ std::optional<std::string> rank_count(const LaunchLine& launch) {
   for (const char* name : {"-np", "--np", "--num-proc"}) {
     if (auto count = launch_option(launch, name, 0)) return count;
   }
-  // "-n4" is hvdrun's; mpirun has options of several letters behind one dash, as -nolocal.
+  // "-n4" is hvdrun's; mpirun has options of several letters after one dash, as -nolocal.
   const auto count = launch_option(launch, "-n", launch.program == "hvdrun" ? 'n' : '\0');
   return count ? count : launch_option(launch, "--n", 0);
 }

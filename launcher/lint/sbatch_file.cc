@@ -233,12 +233,12 @@ void note_lookalike(SbatchFile& file, std::string_view line, TextRange at, int n
   const std::string_view word = rest.substr(blanks, 6);
   const bool is_upper = word == "SBATCH";
   if (!is_upper && word != "sbatch" && word != "Sbatch") return;
-  const std::string_view behind = rest.substr(std::min(blanks + 6, rest.size()));
-  if (behind.empty() || !is_space(behind.front())) return;
-  const std::size_t value = behind.find_first_not_of(" \t");
-  if (value == std::string_view::npos || behind[value] != '-') return;
+  const std::string_view after = rest.substr(std::min(blanks + 6, rest.size()));
+  if (after.empty() || !is_space(after.front())) return;
+  const std::size_t value = after.find_first_not_of(" \t");
+  if (value == std::string_view::npos || after[value] != '-') return;
   if (blanks > 1 && indent == 0) {
-    note_switched_off(file, behind, number);
+    note_switched_off(file, after, number);
     return;
   }
   BrokenDirective broken{number, "unread-directive",

@@ -53,7 +53,7 @@ bool is_ethernet(const NodeNic& nic) { return !nic.name.empty() && !is_internal(
 struct FabricRule {
   FabricKind kind;
   bool (*has)(const NodeNic&);
-  std::string_view says;  ///< What its ports are, behind their names.
+  std::string_view says;  ///< What its ports are, after their names.
 };
 
 /// In order: each kind's ports would also match one further down.

@@ -67,7 +67,7 @@ void read_names(const FileTree& tree, const std::string& device, NodeGpu& gpu) {
 }
 
 std::vector<std::string_view> parts_of(std::string_view path) {
-  // ".../devices/pci0000:c0/0000:c0:01.1/0000:c1:00.0": what stands behind "devices".
+  // ".../devices/pci0000:c0/0000:c0:01.1/0000:c1:00.0": what follows "devices".
   constexpr std::string_view kDevices = "/sys/devices/";
   const std::size_t at = path.find(kDevices);
   std::vector<std::string_view> parts;

@@ -260,7 +260,7 @@ Result<std::vector<std::string>> program_of(CLI::App& app,
                                             std::string_view command) {
   const std::vector<std::string> rest = app.remaining();
   const bool marked = !rest.empty() && rest.front() == "--";
-  // CLI11 reads on behind an option that it does not know.
+  // CLI11 reads on after an option that it does not know.
   if (!marked && !rest.empty() && rest.front().starts_with("-")) {
     return unknown_option(app, {rest.front(), ""}, command);
   }

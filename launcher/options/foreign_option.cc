@@ -130,7 +130,7 @@ std::string_view remedy_of(std::string_view name, std::string_view command) {
   return "";
 }
 
-/// True for what cannot be the rest of a name, as "merge-stderr-to-stdout" has it behind its m.
+/// True for what cannot be the rest of a name, as "merge-stderr-to-stdout" has it after its m.
 bool is_value(std::string_view text) {
   constexpr std::string_view kFirst = "0123456789/.";
   return kFirst.find(text[0]) != std::string_view::npos ||

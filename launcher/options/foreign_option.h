@@ -15,13 +15,13 @@ struct ForeignOption {
   std::string_view remedy;  ///< For a hint: "write --output-dir DIR".
 };
 
-/// Those that someone may type behind this command.
+/// Those that someone may type after this command.
 std::span<const ForeignOption> foreign_options(std::string_view command);
 
 /// The remedy for a word such as "--timeline-filename=F", "-bind-to" or "-H"; empty: none.
 std::string_view foreign_remedy(std::string_view word, std::string_view command);
 
-/// The same for an option of one letter with its value behind it, such as "-Hlocalhost:2". Only
+/// The same for an option of one letter followed by its value, such as "-Hlocalhost:2". Only
 /// for a value that cannot be the rest of a name: "-merge-stderr-to-stdout" is no -m.
 std::string_view foreign_letter_remedy(std::string_view word, std::string_view command);
 

@@ -18,7 +18,7 @@ struct UnknownWord {
 /// The first such word before the program and before a `--help`.
 ///
 /// CLI11 reads "-hosts" as -h and more, and "-np=2" as -n with the value "p=2". Here `-h` is a
-/// word of its own, a number that is written behind a letter begins with a digit, and a name of
+/// word of its own, a number that is written after a letter begins with a digit, and a name of
 /// several letters that is known elsewhere (foreign_option.h) is not a letter with its value.
 std::optional<UnknownWord> unknown_word(const CLI::App& app,
                                         const std::vector<std::string>& arguments,

@@ -16,7 +16,7 @@ namespace {
 /// Below the ports that the kernel gives out by itself, above those of services.
 constexpr int kFirstPort = 20000;
 constexpr int kPorts = 10000;
-/// Steps of one job lie far from the jobs before and behind it.
+/// Steps of one job lie far from the jobs before and after it.
 constexpr int kPortsBetweenSteps = 1009;
 
 const SitePartition* partition_of(const SiteConfig& site, const std::string& name) {

@@ -18,7 +18,7 @@ struct HostFacts {
   std::string cluster = {};          ///< ClusterName of its slurm.conf; empty: not known.
 };
 
-/// The domains of this machine: behind the first dot of `hostname`, else those that
+/// The domains of this machine: after the first dot of `hostname`, else those that
 /// /etc/resolv.conf searches; and the cluster that its slurm.conf names.
 HostFacts read_host_facts(std::string hostname, const Environment& environment);
 

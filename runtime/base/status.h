@@ -32,7 +32,7 @@ class [[nodiscard]] Status {
   Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
 
   static Status ok() { return {}; }
-  /// kSystem with the text of `error_number` (an errno value) behind `what`.
+  /// kSystem with the text of `error_number` (an errno value) after `what`.
   static Status system(std::string_view what, int error_number);
 
   bool is_ok() const { return code_ == Code::kOk; }

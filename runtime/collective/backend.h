@@ -66,7 +66,7 @@ class Backend {
   virtual std::string reach() const = 0;
   virtual Result<std::unique_ptr<Task>> start(Batch batch) = 0;
   /// What the ranks do together before the first batch, which it is told of; null: nothing. Called
-  /// once, in log order; all batches of the communicator wait behind it. Where it fails with
+  /// once, in log order; all batches of the communicator wait for it. Where it fails with
   /// kUnsupported, on every rank alike, the batches go to the next backend that accepts them; other
   /// failures are those of every batch.
   virtual Result<std::unique_ptr<Task>> prepare(const Batch& /*first*/) {

@@ -63,13 +63,13 @@ class LaunchOrder {
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
 
-  /// `ranks` of the job. As the log says: what comes behind may wait for it.
+  /// `ranks` of the job. As the log says: what comes after it may wait for it.
   void add_set(int process_set, std::vector<int> ranks);
   /// Nothing of it is in flight.
   void remove_set(int process_set);
 
   /// The place of a batch, in the order of the calls: that of the log. Sets that come later change
-  /// nothing for it: what they have in flight comes behind it.
+  /// nothing for it: what they have in flight comes after it.
   LaunchTurn take_turn(int process_set, Device device);
   /// True for different process sets of this rank that take turns. Pure.
   bool may_lock_out(int one, int other) const;
@@ -79,7 +79,7 @@ class LaunchOrder {
   struct Batch {
     int process_set = 0;
     std::int32_t gpu = 0;
-    std::vector<std::uint64_t> earlier = {};  ///< Tickets that it comes behind, ascending.
+    std::vector<std::uint64_t> earlier = {};  ///< Tickets that it comes after, ascending.
     GpuEventPtr finish_point = nullptr;       ///< Null: not launched.
   };
   bool take_turns(const Batch& one, const Batch& other);

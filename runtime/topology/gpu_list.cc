@@ -88,7 +88,7 @@ Result<std::vector<GpuEntry>> parse_list(std::string_view text, EntryParser pars
     const std::size_t comma = std::min(all.find(',', start), all.size());
     const std::string_view word = trim(all.substr(start, comma - start));
     start = comma + 1;
-    if (word == "-1") break;  // CUDA ignores this entry and all behind it.
+    if (word == "-1") break;  // CUDA ignores this entry and all after it.
     HVD_TRY_ASSIGN(GpuEntry entry, parse(word, all));
     for (const GpuEntry& other : entries) {
       if (other.text == entry.text) {

@@ -11,7 +11,7 @@ namespace hvd {
 /// Variables that hvdrun writes and libhvd reads (topology/launch_env.h), and what they mean. The
 /// second table of docs/reference/environment.md and rows of lint are made from it.
 struct LaunchVariables {
-  std::array<std::string_view, 5> names;  ///< Those behind the last are empty.
+  std::array<std::string_view, 5> names;  ///< Those after the last are empty.
   std::string_view meaning;               ///< Markdown.
 };
 

@@ -9,7 +9,7 @@
 
 namespace hvd {
 
-/// Frames of one communicator over MPI messages: a short payload travels behind its header, a long
+/// Frames of one communicator over MPI messages: a short payload follows its header, a long
 /// one as a message of its own, received straight into its place.
 std::unique_ptr<LaneLinks> make_mpi_links(const BackendContext& context,
                                           std::shared_ptr<MpiSession> session);

@@ -34,7 +34,7 @@ class NcclBucket {
   NcclBucket& operator=(const NcclBucket&) = delete;
   ~NcclBucket() { release(); }
 
-  /// A batch needs `bytes`, or 0, behind what is in `stream`: with equal numbers on all ranks.
+  /// A batch needs `bytes`, or 0, after what is in `stream`: with equal numbers on all ranks.
   /// False: what it was before is still in use; to be called again. True: it is there, and the
   /// communicator may go on.
   Result<bool> reserve(std::size_t bytes, StreamHandle stream);

@@ -31,7 +31,7 @@ struct NcclGraphShape {
   bool operator==(const NcclGraphShape&) const = default;
 };
 
-/// Before NCCL's calls, or behind them.
+/// Before NCCL's calls, or after them.
 enum class NcclHalf : std::uint8_t { kPack, kUnpack };
 
 /// What is known of one bucket of the frozen schedule.

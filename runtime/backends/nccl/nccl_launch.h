@@ -22,13 +22,13 @@ class NcclLaunch {
   Status wait_for_inputs() const;
   /// Everything between that and NCCL's group: launches alone.
   Status pack() const;
-  /// What follows runs behind the batches of other process sets that could lock it out.
+  /// What follows runs after the batches of other process sets that could lock it out.
   Status wait_for_turn() const;
   /// A group, which the communicator then has to settle.
   Status communicate(const std::vector<NcclStep>& steps) const;
   /// What follows it in a round of Adasum.
   Status calculate(const NcclAdasum::Round& round) const;
-  /// Everything behind it: launches alone.
+  /// Everything after it: launches alone.
   Status unpack() const;
   /// What these launches depend on, except for the bucket and its plan.
   NcclGraphShape shape() const;

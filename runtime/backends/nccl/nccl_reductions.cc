@@ -100,7 +100,7 @@ struct Path {
   double premul = 1.0;
   double after = 1.0;
 
-  /// What floats are multiplied with behind the fold.
+  /// What floats are multiplied by after the fold.
   double last_factor() const { return postscale / divisor; }
 };
 
@@ -150,7 +150,7 @@ std::vector<bool> choose_packed(const Batch& batch, const Path& path,
     packed[i] = bytes > 0 && bytes <= options.pack_bytes;
     if (packed[i]) ++small;
   }
-  // One alone needs no launch before and behind its call.
+  // One alone needs no launch before and after its call.
   if (small < 2) packed.assign(packed.size(), false);
   return packed;
 }

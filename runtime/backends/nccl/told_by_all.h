@@ -23,7 +23,7 @@ class ToldByAll {
   Progress advance() { return task_->advance(); }
   const Status& status() const { return task_->status(); }
   bool needs_polling() const { return task_->needs_polling(); }
-  /// Once it is done: by rank, one behind the other.
+  /// Once it is done: by rank, one after the other.
   std::span<const std::byte> all() const { return all_; }
 
  private:

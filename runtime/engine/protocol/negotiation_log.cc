@@ -26,7 +26,7 @@ bool Negotiation::read_log() {
 }
 
 void Negotiation::apply(const ControlMessage& entry) {
-  // A loss ends the epoch: what comes behind it starts nothing, and requests stay where
+  // A loss ends the epoch: what comes after it starts nothing, and requests stay where
   // take_all_requests() finds them.
   if (lost_) return;
   if (const auto* run = std::get_if<Run>(&entry)) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\\ufffd";
 
-/// Microseconds, as the format counts, with the nanoseconds behind the point.
+/// Microseconds, as the format counts, with the nanoseconds after the point.
 std::string microseconds(Clock::duration duration) {
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
   return format_text("{}.{:03}", ns / 1000, ns % 1000);

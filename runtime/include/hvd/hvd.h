@@ -371,7 +371,7 @@ HVD_API hvd_status hvd_wait_stream(hvd_handle handle, void* stream,
 /** The result of tensor `index` of a completed operation; hvd_gather says of which. */
 HVD_API hvd_status hvd_gathered(hvd_handle handle, uint32_t index, hvd_gather* result) HVD_NOEXCEPT;
 
-/** Forgets an operation, when it is over, and frees what it gathered: GPU memory behind what the
+/** Forgets an operation, when it is over, and frees what it gathered: GPU memory after what the
     streams of hvd_wait_stream(), which must still exist, hold by now; others must be done. */
 HVD_API hvd_status hvd_release(hvd_handle handle) HVD_NOEXCEPT;
 

@@ -145,7 +145,7 @@ def _check_count(count: float, least: float, most: float) -> None:
 
 
 class MetricAverageCallback(_default.Callback):
-    """Replaces the metrics of an epoch by their means over ranks, for the callbacks behind it.
+    """Replaces the metrics of an epoch by their means over ranks, for the callbacks after it.
 
     Each rank counts as much as the samples that it has seen, where the model has Keras' metric
     ``loss``. A metric that only some ranks have (validation on rank 0 alone) becomes the mean over
@@ -217,7 +217,7 @@ class BestModelCheckpoint(_default.ModelCheckpoint):
     """Saves the model when a metric is the best so far; rank 0 writes.
 
     Set ``filepath`` before ``fit``: of what the script learns later, as Horovod's estimators do. Put
-    it behind :class:`MetricAverageCallback`, or the metric is that of rank 0.
+    it after :class:`MetricAverageCallback`, or the metric is that of rank 0.
 
     Parameters
     ----------

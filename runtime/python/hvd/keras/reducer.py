@@ -29,7 +29,7 @@ def key(variable: Any) -> int:
 
 
 def _new_name(process_set: int, name: str) -> str:
-    """The name, with a number behind it if it is taken."""
+    """The name, with a number appended if it is taken."""
     number, found = 0, name
     while (process_set, found) in _taken:
         number += 1

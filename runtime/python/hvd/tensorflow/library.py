@@ -56,7 +56,7 @@ def run_independently(result: Any) -> None:
         manager.run_independently(result.op)
 
 
-# What TensorFlow puts behind the names of branches and loops: how many the process has made.
+# What TensorFlow appends to the names of branches and loops: how many the process has made.
 _COUNTED = re.compile(r"(_\d+)+$")
 
 # The names of collectives in each graph.
@@ -86,7 +86,7 @@ def place_in_graph(name: str, *, with_scope: bool = True, is_taken: bool = False
 
 
 def unique_in_graph(name: str) -> str:
-    """The same, or with a number behind it: two in flight would be taken for each other."""
+    """The same, or with a number appended: two in flight would be taken for each other."""
     names = _names.setdefault(_graphs.get_default_graph(), set())
     unique, number = name, 0
     while unique in names:

@@ -18,7 +18,7 @@ class WarmupSchedule(_Base):  # type: ignore[misc, valid-type]
     From Goyal et al. 2017: give the optimizer the rate that suits one rank times the number of ranks;
     the training begins with that of one rank. It multiplies what it finds, so it may be chained with
     ``StepLR``, ``MultiStepLR``, ``ExponentialLR`` and ``CosineAnnealingLR``: call ``step()`` of both.
-    Schedules that compute each rate from the first one (``LambdaLR``, ``OneCycleLR``) go behind it, in
+    Schedules that compute each rate from the first one (``LambdaLR``, ``OneCycleLR``) go after it, in
     a ``SequentialLR`` with the milestone `warmup_steps`.
 
     Parameters
