@@ -13,8 +13,9 @@
 namespace hvd {
 namespace {
 
-constexpr std::array<std::string_view, 7> kOfAJob{"SLURM_", "SLURMD_", "SRUN_",           "PMI_",
-                                                  "PMIX_",  "PALS_",   "OMPI_COMM_WORLD_"};
+constexpr std::array<std::string_view, 10> kOfAJob{
+    "SLURM_", "SLURMD_",          "SRUN_",      "PMI_",      "PMIX_",
+    "PALS_",  "OMPI_COMM_WORLD_", "FLUX_TASK_", "MPI_LOCAL", "TORCHELASTIC_"};
 /// Not about a job: how to find the controller, and how times are written.
 constexpr std::array<std::string_view, 4> kOfTheUser{"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT",
                                                      "SLURM_TIME_FORMAT"};

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <variant>
 
+#include "base/overloaded.h"
 #include "launcher/plan/rank_resources.h"
 #include "launcher/plan/slurm_job.h"
 #include "topology/gpu_list.h"
@@ -36,10 +37,11 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
   placement.this_host = allocation.host;
   placement.hosts = allocation.hosts;
   if (options.nodes) {
-    return error(Code::kInvalidArgument,
-                 "--nodes is for `hvdrun -np N` and `hvdrun PROGRAM` in a batch shell: inside srun "
-                 "the nodes are srun's (-N {})",
-                 *options.nodes);
+    return error(
+        Code::kInvalidArgument,
+        "--nodes {} is for `hvdrun -np N` and `hvdrun PROGRAM` in a batch shell: this process "
+        "is rank {} already (by {}), and what started it has chosen the nodes",
+        *options.nodes, identity.rank, identity.source);
   }
   RankPlacement rank;
   rank.rank = identity.rank;
@@ -248,11 +250,12 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
 }  // namespace
 
 Result<Placement> place(const RunOptions& options, const Allocation& allocation) {
-  if (const TaskLaunch* task = allocation.task()) {
-    return place_task(options, allocation, task->identity);
-  }
-  if (const SrunLaunch* srun = allocation.srun()) return place_by_srun(options, allocation, *srun);
-  return place_locally(options, allocation, std::get<LocalLaunch>(allocation.launch));
+  return std::visit(
+      Overloaded{
+          [&](const LocalLaunch& local) { return place_locally(options, allocation, local); },
+          [&](const TaskLaunch& task) { return place_task(options, allocation, task.identity); },
+          [&](const SrunLaunch& srun) { return place_by_srun(options, allocation, srun); }},
+      allocation.launch);
 }
 
 }  // namespace hvd

@@ -253,7 +253,7 @@ Status give_cpus(const Machine& machine, Placement& placement) {
     rank.usable_cpus = mine.cpus.empty() ? mask : mine.cpus;
     give_memory(machine, mine.numas, rank);
     if (policy == BindPolicy::kCores && rank.cpus.empty() && machine.owns_mask(rank)) {
-      placement.notes.emplace_back("CPUs: the mask Slurm gave is this rank's own");
+      placement.notes.emplace_back("CPUs: the mask that it was started with is this rank's own");
     }
   }
   return Status::ok();

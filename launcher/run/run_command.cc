@@ -12,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/overloaded.h"
 #include "base/unique_fd.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/line_width.h"
@@ -285,15 +286,24 @@ int run_program(const RunOptions& options) {
       !status.is_ok()) {
     return refuse(status);
   }
+  if (const Status status = check_lone_size(options, allocation, placement.value());
+      !status.is_ok()) {
+    return refuse(status);
+  }
   inputs.value().machine = machine_of(options, inputs.value(), placement.value());
   if (speaks_for_job(allocation)) warn_of_step(inputs.value().machine);
   if (options.dry_run) return explain(options, inputs.value(), placement.value());
   report(options, placement.value());
-  if (const TaskLaunch* task = allocation.task()) {
-    return become_rank(options, inputs.value(), placement.value(), task->identity);
-  }
-  if (placement.value().srun) return run_srun(options, inputs.value(), placement.value());
-  return run_locally(options, inputs.value(), placement.value());
+  return std::visit(
+      Overloaded{
+          [&](const LocalLaunch&) {
+            return run_locally(options, inputs.value(), placement.value());
+          },
+          [&](const TaskLaunch& task) {
+            return become_rank(options, inputs.value(), placement.value(), task.identity);
+          },
+          [&](const SrunLaunch&) { return run_srun(options, inputs.value(), placement.value()); }},
+      allocation.launch);
 }
 
 }  // namespace hvd

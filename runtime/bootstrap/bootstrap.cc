@@ -4,7 +4,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -43,17 +42,12 @@ Status check_alone(const Environment& environment) {
                  "python3 train.py` or `hvdrun python3 train.py`",
                  environment.get("SLURM_JOB_ID").value_or("?"));
   }
-  constexpr std::array<std::string_view, 4> kSizes = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS",
-                                                      "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"};
-  for (const std::string_view name : kSizes) {
-    const auto size = environment.get_int(name, 0, 1LL << 31);
-    if (size.is_ok() && size.value().value_or(1) <= 1) continue;
-    return error(Code::kInvalidArgument,
-                 "{}={} speaks of several ranks, but no variable gives this process a rank; start "
-                 "it with `srun`, `mpirun` or `hvdrun -np N`, or unset {}",
-                 name, *environment.get(name), name);
-  }
-  return Status::ok();
+  const std::string_view name = size_without_rank(environment);
+  if (name.empty()) return Status::ok();
+  return error(Code::kInvalidArgument,
+               "{}={} speaks of several ranks, but no variable gives this process a rank; start it "
+               "with `srun`, `mpirun` or `hvdrun -np N`, or unset {}",
+               name, *environment.get(name), name);
 }
 
 Result<Wiring> wire_alone(const BootstrapOptions& options, std::string reason) {

@@ -140,11 +140,11 @@ bool speaks(const LaunchSource& source, const Environment& environment) {
 }
 
 /// True where hvdrun has set RANK and its like for a task of another step, from which this process
-/// inherited them.
+/// inherited them; or for one of no step, whose launcher tells the rank by variables of its own.
 bool is_inherited(const LaunchSource& source, const Environment& environment) {
   if (source.rank != "RANK" || !source.mark.empty()) return false;
   const RankMark mark = read_rank_mark(environment);
-  return mark.is_right && mark.step != slurm_step_name(environment);
+  return mark.is_right && (mark.step.empty() || mark.step != slurm_step_name(environment));
 }
 
 /// "PMI_RANK (MPICH)"; for what Slurm tells in its layout, that variable.
@@ -335,6 +335,16 @@ RankMark read_rank_mark(const Environment& environment) {
   const std::size_t slash = text.find('/');
   if (slash == std::string::npos) return {};
   return {text.substr(0, slash), environment.get("RANK") == text.substr(slash + 1)};
+}
+
+std::string_view size_without_rank(const Environment& environment) {
+  for (const LaunchSource& source : kLaunchSources) {
+    if (source.size.empty() || source.layer == LauncherLayer::kFlux) continue;
+    if (environment.has(source.rank)) continue;
+    const auto size = environment.get_int(source.size, 0, 1LL << 31);
+    if (!size.is_ok() || size.value().value_or(1) > 1) return source.size;
+  }
+  return {};
 }
 
 bool in_slurm_shell(const Environment& environment) {

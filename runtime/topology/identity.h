@@ -63,6 +63,10 @@ struct RankMark {
 };
 RankMark read_rank_mark(const Environment& environment);
 
+/// The variable of a launcher that speaks of several ranks where it gives this process none; empty:
+/// there is none. Flux is left out: shells of its jobs have the size, too.
+std::string_view size_without_rank(const Environment& environment);
+
 /// True in a batch or salloc shell: a Slurm allocation, but no task of a step.
 bool in_slurm_shell(const Environment& environment);
 

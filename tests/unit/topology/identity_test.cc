@@ -68,6 +68,9 @@ std::vector<IdentityCase> cases() {
        with(batch, {{"SLURM_STEP_ID", "-5"}, {"SLURM_STEP_NUM_TASKS", "1"}}), ""},
       {"InteractiveStep",
        with(batch, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}}), ""},
+      {"PalsInATaskOfHvdrun",
+       {{"PALS_RANKID", "0"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"HVD_RANK_OF", "/1"}},
+       "PALS"},
       {"SrunUneven", slurm_task(), "Slurm step", 5, 10, 1, 4, 1},
       {"SrunPmix", with(slurm_task(), {{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "slurm.pmix.23.0"}}),
        "Slurm step", 5, 10, 1, 4, 1},
@@ -250,6 +253,27 @@ TEST(Identity, IsDescribedWithAllThatAgreeAndAllAround) {
   EXPECT_EQ(text(with(slurm_task(), mpirun_rank())),
             "rank 3 of 4 by Open MPI, PMIx; around it: Slurm step");
   EXPECT_EQ(text({{"PMIX_RANK", "2"}}), "rank 2 of ? by PMIx");
+}
+
+TEST(Identity, OfAnEqualLauncherMustBeReadable) {
+  const Variables broken{{"PMI_RANK", "x"}, {"PMI_SIZE", "2"}};
+  EXPECT_FALSE(derive_identity(Environment(with(slurm_task(), broken))).is_ok());
+  const auto mpirun = derive_identity(Environment(with(mpirun_rank(), broken)));
+  ASSERT_TRUE(mpirun.is_ok()) << "it may be around mpirun: " << mpirun.status().message();
+  EXPECT_EQ(mpirun.value()->source, "Open MPI");
+}
+
+TEST(Identity, FindsASizeThatCameWithoutARank) {
+  const auto found = [](Variables variables) {
+    return size_without_rank(Environment(std::move(variables)));
+  };
+  EXPECT_EQ(found({}), "");
+  EXPECT_EQ(found({{"WORLD_SIZE", "1"}, {"PMI_SIZE", "0"}}), "");
+  EXPECT_EQ(found({{"WORLD_SIZE", "2"}}), "WORLD_SIZE");
+  EXPECT_EQ(found({{"WORLD_SIZE", "2"}, {"RANK", "0"}}), "");
+  EXPECT_EQ(found({{"HVD_SIZE", "4"}}), "HVD_SIZE");
+  EXPECT_EQ(found({{"PMI_SIZE", "x"}}), "PMI_SIZE");
+  EXPECT_EQ(found({{"FLUX_JOB_SIZE", "4"}}), "") << "shells of its jobs have it";
 }
 
 TEST(Identity, TellsStepsFromShells) {
