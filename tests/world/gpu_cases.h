@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,17 @@
 #include "world/gpu_world.h"
 
 namespace hvd {
+
+/// Data types that each operation is tried with. To ThreadSanitizer all are alike.
+#if defined(__SANITIZE_THREAD__)
+constexpr std::array kTypesOfEachOperation{DataType::kFloat32, DataType::kBfloat16};
+#else
+constexpr auto kTypesOfEachOperation = [] {
+  std::array<DataType, kDataTypeCount> all{};
+  for (int dtype = 0; dtype < kDataTypeCount; ++dtype) all[dtype] = static_cast<DataType>(dtype);
+  return all;
+}();
+#endif
 
 /// What the elements of a case are.
 enum class GpuValues {

@@ -14,8 +14,8 @@ class StagedWorld : public testing::TestWithParam<std::vector<int>> {};
 TEST_P(StagedWorld, GivesTheBitsOfCpuMemoryForEveryOperationAndType) {
   GpuWorld world(GetParam());
   for (const Operation& operation : gpu_operations()) {
-    for (int dtype = 0; dtype < kDataTypeCount; ++dtype) {
-      expect_equal_on_both(world, {operation, static_cast<DataType>(dtype), 7});
+    for (const DataType dtype : kTypesOfEachOperation) {
+      expect_equal_on_both(world, {operation, dtype, 7});
     }
   }
 }

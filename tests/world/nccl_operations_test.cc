@@ -11,10 +11,9 @@ class NcclOperations : public NcclWorld, public testing::WithParamInterface<std:
 TEST_P(NcclOperations, GiveWhatCpuMemoryGivesForEveryType) {
   NcclRanks world(GetParam());
   for (const Operation& operation : gpu_operations()) {
-    for (int dtype = 0; dtype < kDataTypeCount; ++dtype) {
-      expect_equal_on_both(world, {.operation = operation,
-                                   .dtype = static_cast<DataType>(dtype),
-                                   .values = GpuValues::kFew});
+    for (const DataType dtype : kTypesOfEachOperation) {
+      expect_equal_on_both(world,
+                           {.operation = operation, .dtype = dtype, .values = GpuValues::kFew});
     }
   }
   EXPECT_GT(calls("ncclAllReduce"), 0);
