@@ -27,5 +27,5 @@ if command -v dot >/dev/null; then scripts/drawings.sh; fi
 python3 scripts/site_schema_page.py
 tests/unit/launcher/describe/reference_test.sh "$build/launcher/hvdrun" docs/reference/hvdrun.md --update
 python3 -B examples/slurm/job_scripts.py "$build/launcher/hvdrun" --update
-git status --short -- docs examples tests
+git status --short -- docs examples tests runtime/python
 [ ${#failed[@]} -eq 0 ] || fail "tests that fail still" "see ${failed[*]}"
