@@ -16,20 +16,24 @@ import argparse
 import collections
 import dataclasses
 import json
+import os
 import pathlib
 import random
 import re
 import resource
 import subprocess
 import sys
+import tokenize
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Of a test program. A mutant that loops must neither take hours nor all memory.
 LIMIT_S = 120
 LIMIT_BYTES = 4 << 30
-# Before the name of a test that Meson runs, with its variables and ranks.
+# Before the name of a test that Meson runs, with its variables and ranks; and of a whole suite.
 BY_MESON = "test:"
+SUITE = "suite:"
+SUITE_LIMIT_S = 600
 
 # Folder of the product -> test programs that are to notice (targets of ninja, below the tree).
 PROGRAMS = {
@@ -52,11 +56,14 @@ PROGRAMS = {
     "launcher/site": ["tests/unit_site"],
     "launcher/job": ["tests/unit_job"],
     "launcher/run": ["tests/unit_run"],
+    "runtime/python/hvd": [SUITE + "python"],
 }
 
 
 def wider(tree: pathlib.Path, folder: str) -> list[str]:
     """The programs that judge what those of the folder let pass."""
+    if folder.startswith("runtime/python"):
+        return []
     if folder.startswith("launcher"):
         folders = ("options", "site", "plan", "run", "job", "env", "check", "lint")
         return [f"tests/unit_{name}" for name in folders]
@@ -87,26 +94,42 @@ def wider(tree: pathlib.Path, folder: str) -> list[str]:
 
 
 # What to look for, and what it becomes; the first group is what is replaced.
-OPERATORS = [
+COMMON = [
     (r"(?<![<>=!\-])(<=)(?!>)", "<"),
     (r"(?<=[\w)\] ])( < )(?=[\w(])", " <= "),
     (r"(?<![<>=!\-])(>=)", ">"),
     (r"(?<=[\w)\] ])( > )(?=[\w(])", " >= "),
     (r"(==)", "!="),
     (r"(!=)", "=="),
-    (r"(&&)", "||"),
-    (r"(\|\|)", "&&"),
     (r"(?<=[\w)\]])( \+ )(?=[\w(])", " - "),
     (r"(?<=[\w)\]])( - )(?=[\w(])", " + "),
+    (r"(?<![\w.])(0)(?![\w.])", "1"),
+    (r"(?<![\w.])(1)(?![\w.])", "2"),
+]
+IN_CPP = [
+    *COMMON,
+    (r"(&&)", "||"),
+    (r"(\|\|)", "&&"),
     (r"\b(true)\b", "false"),
     (r"\b(false)\b", "true"),
     (r"(?<=[( ])(!)(?=[\w(])", ""),
-    (r"(?<![\w.])(0)(?![\w.])", "1"),
-    (r"(?<![\w.])(1)(?![\w.])", "2"),
     (r"^\s*([a-z_]+(?:(?:\.|->)[a-z_]+)*\(.*\);)$", ";"),
     (r"^\s*(continue;|break;)$", ";"),
 ]
-_SKIPPED = re.compile(r"^\s*(?://|#|\*|namespace|using|template|static_assert|HVD_CHECK)|\"")
+IN_PYTHON = [
+    *COMMON,
+    (r"\b(and)\b", "or"),
+    (r"\b(or)\b", "and"),
+    (r"\b(True)\b", "False"),
+    (r"\b(False)\b", "True"),
+    (r"\b(not )(?!in\b)", ""),
+    (r"( is )(?!not\b)", " is not "),
+    (r"^\s*([a-z_]+(?:\.[a-z_]+)*\(.*\))$", "pass"),
+    (r"^\s*(continue|break)$", "pass"),
+]
+_SKIPPED = re.compile(
+    r"^\s*(?://|#|@|\*|namespace|using|template|static_assert|HVD_CHECK|import|from)|\""
+)
 
 
 @dataclasses.dataclass
@@ -152,14 +175,26 @@ class Mutant:
         return f"{place}\n    - {self.before.strip()}\n    + {self.after.strip()}"
 
 
+def lines_of_strings(path: pathlib.Path) -> set[int]:
+    """The lines, from 0, that a string of a Python file covers."""
+    lines: set[int] = set()
+    with path.open("rb") as source:
+        for token in tokenize.tokenize(source.readline):
+            if token.type == tokenize.STRING:
+                lines.update(range(token.start[0] - 1, token.end[0]))
+    return lines
+
+
 def mutants_of(path: pathlib.Path) -> list[Mutant]:
     """Every mutant of a file, at most one for each operator and line."""
     found = []
+    is_python = path.suffix == ".py"
+    strings = lines_of_strings(path) if is_python else set()
     for number, line in enumerate(path.read_text().split("\n")):
-        if _SKIPPED.search(line):
+        if number in strings or _SKIPPED.search(line):
             continue
-        code = line.split("//")[0]
-        for pattern, replacement in OPERATORS:
+        code = line.split("#" if is_python else "//")[0].rstrip()
+        for pattern, replacement in IN_PYTHON if is_python else IN_CPP:
             match = re.search(pattern, code)
             if match:
                 after = line[: match.start(1)] + replacement + line[match.end(1) :]
@@ -170,15 +205,16 @@ def mutants_of(path: pathlib.Path) -> list[Mutant]:
 def draw(folder: str, chance: random.Random) -> list[Mutant]:
     """The mutants of a folder, in random order."""
     drawn = []
-    for path in sorted((ROOT / folder).rglob("*.cc")):
-        drawn += mutants_of(path)
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.suffix in (".cc", ".py"):
+            drawn += mutants_of(path)
     chance.shuffle(drawn)
     return drawn
 
 
 def build(tree: pathlib.Path, programs: list[str]) -> bool:
     """True when the programs compile."""
-    targets = [name for name in programs if not name.startswith(BY_MESON)]
+    targets = [name for name in programs if not name.startswith((BY_MESON, SUITE))]
     command = ["ninja", "-C", str(tree), *targets]  # without targets: everything
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -192,15 +228,17 @@ def killed_by(tree: pathlib.Path, programs: list[str]) -> str:
     """The first program that fails or hangs; empty: the mutant survives."""
     for program in programs:
         command = [str(tree / program), "--gtest_brief=1", "--gtest_fail_fast"]
+        by_meson = ["meson", "test", "-C", str(tree), "--no-rebuild", "--maxfail=1"]
         if program.startswith(BY_MESON):
-            name = program.removeprefix(BY_MESON)
-            command = ["meson", "test", "-C", str(tree), "--no-rebuild", name]
+            command = [*by_meson, program.removeprefix(BY_MESON)]
+        if program.startswith(SUITE):
+            command = [*by_meson, "--suite", program.removeprefix(SUITE)]
         try:
             ended = subprocess.run(
                 command,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                timeout=LIMIT_S,
+                timeout=SUITE_LIMIT_S if program.startswith(SUITE) else LIMIT_S,
                 check=False,
                 preexec_fn=limit_memory,
             )
@@ -244,6 +282,7 @@ def main() -> int:
     tree = options.tree.resolve()
     chance = random.Random(options.seed)
     before = json.loads(options.again.read_text()) if options.again else []
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # Python tells files apart by size and second only
     score: dict[str, collections.Counter[str]] = {}
     results = []
     for folder in options.folder or PROGRAMS:
@@ -268,10 +307,10 @@ def main() -> int:
                 print(f"survived: {mutant}", flush=True)
         build(tree, PROGRAMS[folder])
         print(f"{folder}: {ends['killed']} of {sum(ends.values())} killed", flush=True)
+        if options.results:
+            options.results.write_text(json.dumps(results, indent=1))
     killed, total = sum(one["killed"] for one in score.values()), len(results)
     print(f"score: {killed} of {total} killed ({100 * killed / max(total, 1):.0f} %)")
-    if options.results:
-        options.results.write_text(json.dumps(results, indent=1))
     return 0
 
 
