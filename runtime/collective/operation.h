@@ -151,6 +151,11 @@ inline constexpr auto kKinds = []<std::size_t... kIndices>(std::index_sequence<k
   return std::array{std::variant_alternative_t<kIndices, Operation>::kKind...};
 }
 (std::make_index_sequence<kKindCount>());
+/// True for an operation of one of these kinds.
+template <typename... Kinds>
+bool is_one_of(const Operation& operation) {
+  return (std::holds_alternative<Kinds>(operation) || ...);
+}
 inline const Kind& kind_of(const Operation& operation) { return kKinds[operation.index()]; }
 inline std::string_view kind_name(const Operation& operation) { return kind_of(operation).name; }
 /// An operation of the kind with this number, its parameters unset; nothing: there is no such kind.

@@ -84,7 +84,8 @@ NcclPlan plan_exchange(const MovingCounts& counts, std::size_t element, std::siz
 }  // namespace
 
 Status check_nccl_operation(const Operation& operation, DataType dtype) {
-  if (!kind_of(operation).has_tensors) {
+  if (!is_one_of<Allreduce, Allgather, Broadcast, Reducescatter, Alltoall, Reduce, Gather, Scatter>(
+          operation)) {
     return error(Code::kUnsupported, "NCCL has no {}", kind_name(operation));
   }
   HVD_TRY(check_reduction(operation, dtype));

@@ -3,13 +3,9 @@
 
 #include <optional>
 
-#include "backends/node/adasum_task.h"
-#include "backends/node/exchange.h"
-#include "backends/node/moving_task.h"
-#include "backends/node/node_plane.h"
+#include "backends/node/node_backend.h"
 #include "backends/node/reduce_batch.h"
 #include "backends/node/reduce_stream.h"
-#include "backends/node/rooted.h"
 #include "backends/shm/scatter_reduce_task.h"
 #include "backends/shm/small_task.h"
 #include "backends/shm/zero_copy.h"
@@ -100,85 +96,49 @@ class StreamTask : public Task {
   Status status_;
 };
 
-class ShmBackend : public Backend {
+class ShmBackend final : public NodeBackend {
  public:
   explicit ShmBackend(const BackendContext& context)
-      : communicator_(context.communicator),
-        arena_(context.arena),
-        plane_(context.memory, context.communicator.local_rank, context.communicator.local_size(),
-               context.doorbell) {}
-
-  std::string_view name() const override { return kShmBackend.name; }
-
-  Status supports(const Operation& operation, DataType dtype, Device device) const override {
-    if (device.kind != DeviceKind::kCpu) {
-      return error(Code::kUnsupported, "shm reaches the memory of the CPU only");
-    }
-    if (std::holds_alternative<Join>(operation)) {
-      return error(Code::kUnsupported, "shm has no {}", kind_name(operation));
-    }
-    return check_reduction(operation, dtype);
-  }
+      : NodeBackend(kShmBackend.name, context), arena_(context.arena) {}
 
   std::string reach() const override {
-    if (communicator_.size == 1) return "there is one rank, so nothing has to move";
-    return format_text("all {} ranks share the memory of one node", communicator_.size);
+    if (communicator().size == 1) return "there is one rank, so nothing has to move";
+    return format_text("all {} ranks share the memory of one node", communicator().size);
   }
-
-  Result<std::unique_ptr<Task>> start(Batch batch) override {
-    if (plane_.is_abandoned()) {
-      return error(Code::kAborted, "shm: an earlier batch of this process set was given up");
-    }
-    const ExchangeFactory exchange = [this](ExchangePlan plan) {
-      return start_node_exchange(plane_, std::move(plan));
-    };
-    const auto* allreduce = std::get_if<Allreduce>(&batch.operation);
-    if (allreduce != nullptr && allreduce->op == ReduceOp::kAdasum) {
-      return make_adasum_task(plane_, communicator_, std::move(batch), exchange);
-    }
-    if (const auto reduction = reduction_of(batch.operation)) {
-      return start_reduction(std::move(batch), *reduction);
-    }
-    const RootedTransferFactory rooted = [this](RootedPlan plan) {
-      return start_node_transfer(plane_, std::move(plan));
-    };
-    if (std::holds_alternative<Broadcast>(batch.operation)) {
-      return make_broadcast_task(plane_, communicator_, std::move(batch), rooted);
-    }
-    return make_moving_task(plane_, communicator_, std::move(batch), {rooted, exchange});
-  }
-
-  bool reproducible() const override { return true; }
 
   bool settle(const std::function<bool(int rank)>& is_gone, Deadline deadline) override {
-    plane_.stop();
-    if (!plane_.is_written_by_others) return true;
-    const auto& ranks = communicator_.nodes[static_cast<std::size_t>(communicator_.node)];
-    return plane_.wait_until_stopped(
+    plane().stop();
+    if (!plane().is_written_by_others) return true;
+    const auto& ranks = communicator().nodes[static_cast<std::size_t>(communicator().node)];
+    return plane().wait_until_stopped(
         [&](int local_rank) { return is_gone(ranks[static_cast<std::size_t>(local_rank)]); },
         deadline);
   }
 
  private:
-  Result<std::unique_ptr<Task>> start_reduction(Batch&& batch, const Allreduce& allreduce) {
+  Result<std::unique_ptr<Task>> start_reduction(Batch batch, const Allreduce& allreduce) override {
     const bool scatters = std::holds_alternative<Reducescatter>(batch.operation);
-    const auto reduction = Reduction::of(allreduce, batch.dtype, communicator_.size);
+    const auto reduction = Reduction::of(allreduce, batch.dtype, communicator().size);
     if (!std::holds_alternative<Allreduce>(batch.operation)) {
-      HVD_TRY_ASSIGN(batch, as_allreduce(std::move(batch), communicator_));
+      HVD_TRY_ASSIGN(batch, as_allreduce(std::move(batch), communicator()));
     }
     if (batch.total_count() * reduction.element_bytes() <= NodePlane::kSmallBytes) {
-      return make_small_task(plane_, std::move(batch), reduction);
+      return make_small_task(plane(), std::move(batch), reduction);
     }
-    if (scatters && communicator_.size > 1) {
-      return make_scatter_reduce_task(plane_, std::move(batch), reduction);
+    if (scatters && communicator().size > 1) {
+      return make_scatter_reduce_task(plane(), std::move(batch), reduction);
     }
     return std::unique_ptr<Task>(
-        std::make_unique<StreamTask>(plane_, arena_, std::move(batch), reduction));
+        std::make_unique<StreamTask>(plane(), arena_, std::move(batch), reduction));
+  }
+  std::unique_ptr<Transfer> start_transfer(RootedPlan plan) override {
+    return start_node_transfer(plane(), std::move(plan));
+  }
+  Result<std::unique_ptr<Transfer>> start_exchange(ExchangePlan plan) override {
+    return start_node_exchange(plane(), std::move(plan));
   }
 
-  const Communicator& communicator_;
   ArenaView arena_;
-  NodePlane plane_;
 };
 
 Result<std::unique_ptr<Backend>> create_shm(const BackendContext& context) {
@@ -187,11 +147,7 @@ Result<std::unique_ptr<Backend>> create_shm(const BackendContext& context) {
     return error(Code::kUnsupported, "shm serves one node, and the ranks live on {}",
                  communicator.node_count());
   }
-  const std::size_t wanted = NodePlane::memory_bytes(communicator.local_size());
-  if (context.memory.size() < wanted) {
-    return error(Code::kInternal, "rank {}: shm needs {} bytes of shared memory and got {}",
-                 communicator.rank, wanted, context.memory.size());
-  }
+  HVD_TRY(check_node_memory(kShmBackend.name, context));
   return std::unique_ptr<Backend>(std::make_unique<ShmBackend>(context));
 }
 

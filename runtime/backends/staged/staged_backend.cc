@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include "backends/node/node_backend.h"
 #include "backends/staged/staged_task.h"
-#include "collective/reduce.h"
 
 namespace hvd {
 namespace {
@@ -30,10 +30,7 @@ class StagedBackend final : public Backend {
     if (device.kind == DeviceKind::kCpu) {
       return error(Code::kUnsupported, "staged serves the memory of GPUs only");
     }
-    if (!kind_of(operation).has_tensors) {
-      return error(Code::kUnsupported, "staged has no {}", kind_name(operation));
-    }
-    return check_reduction(operation, dtype);
+    return check_node_operation(kStagedBackend.name, operation, dtype);
   }
 
   std::string reach() const override {
