@@ -2,6 +2,7 @@
 #include "bootstrap/pmi2_client.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,7 +60,9 @@ Status wait_for(int fd, short events, Deadline deadline) {
 Status Pmi2Client::send(std::string_view text, Deadline deadline) {
   while (!text.empty()) {
     HVD_TRY(wait_for(fd_, POLLOUT, deadline));
-    const auto written = ::write(fd_, text.data(), text.size());
+    // A server that is gone is an error, not the end of this process by SIGPIPE.
+    auto written = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
+    if (written < 0 && errno == ENOTSOCK) written = ::write(fd_, text.data(), text.size());
     if (written < 0 && errno != EINTR && errno != EAGAIN) {
       return Status::system("cannot write to the PMI-2 server (PMI_FD)", errno);
     }

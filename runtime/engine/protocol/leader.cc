@@ -17,7 +17,6 @@ void Leader::member_ready(int rank, std::uint32_t id, Clock::time_point now) {
   if (entry.partial) {
     RankSet ranks(size_);
     ranks.add(rank);
-    entry.have.add(rank);
     up_.emplace_back(Partial{id, std::move(ranks)});
     return;
   }
@@ -41,7 +40,6 @@ void Leader::child_ready(const RankSet& child, const Ready& ready, Clock::time_p
 void Leader::add(std::uint32_t id, const RankSet& ranks, Clock::time_point now) {
   Id& entry = ids_[id];
   if (entry.partial) {
-    entry.have.add_all(ranks);
     up_.emplace_back(Partial{id, ranks});
     return;
   }

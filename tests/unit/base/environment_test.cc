@@ -43,5 +43,15 @@ TEST(Environment, NumbersReachFromTheLowestToTheHighest) {
   EXPECT_EQ(Environment{}.get_int("N", 0, 1).value(), std::nullopt);
 }
 
+TEST(Environment, UnsetsOneVariableAlone) {
+  Environment environment;
+  environment.set("A", "1");
+  environment.set("B", "2");
+  environment.unset("A");
+  environment.unset("C");
+  EXPECT_FALSE(environment.has("A"));
+  EXPECT_EQ(environment.get("B"), "2");
+}
+
 }  // namespace
 }  // namespace hvd

@@ -75,6 +75,13 @@ TEST(Ticket, HasTheAddressesOfTheInterfaceToTryFirstBeforeTheOthers) {
   }
 }
 
+TEST(RendezvousFile, TheFoldersAboveItAreMade) {
+  FileMeeting meeting = meeting_of(0);
+  meeting.folder = testing::TempDir() + random_hex(8) + "/a/b/c";
+  auto served = meet_by_file(meeting, soon());
+  EXPECT_TRUE(served.is_ok()) << served.status().message();
+}
+
 TEST(RendezvousFile, AStaleFileIsReadAgain) {
   const std::string path = meeting_of(0).path();
   {

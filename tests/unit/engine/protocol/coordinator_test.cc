@@ -68,6 +68,20 @@ TEST_F(CoordinatorTest, WaitsUntilEveryRankHasAnnounced) {
   EXPECT_EQ(decide(), (Lines{"define x=0", "run 0"}));
 }
 
+TEST_F(CoordinatorTest, TellsAllOfASetThatComesAndGoes) {
+  coordinator_.add_set(ranks({0, 2}));
+  auto log = coordinator_.decide();
+  ASSERT_EQ(log.size(), 1U);
+  EXPECT_EQ(std::get<SetAdded>(log.front()).ranks, ranks({0, 2}));
+  coordinator_.remove_set(1);
+  log = coordinator_.decide();
+  ASSERT_EQ(log.size(), 1U);
+  EXPECT_EQ(std::get<SetRemoved>(log.front()).process_set, 1);
+  coordinator_.remove_set(1);
+  coordinator_.remove_set(0);
+  EXPECT_TRUE(coordinator_.decide().empty()) << "gone already, and the set of all ranks stays";
+}
+
 TEST_F(CoordinatorTest, AnIdNeedsNoSecondDefinition) {
   announce("x", {0, 1, 2});
   decide();

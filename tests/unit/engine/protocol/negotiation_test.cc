@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "transport/poller.h"
 
 namespace hvd {
@@ -118,6 +120,38 @@ TEST_F(NegotiationOfOne, CutsAFarewellBetweenCharacters) {
   std::string text(Board::kFarewellBytes - 1, 'x');
   negotiation_.leave_farewell(text + "\u00e9");
   EXPECT_EQ(negotiation_.farewell_of(0), text);
+}
+
+TEST_F(NegotiationOfOne, AsksForWhatAFrozenBucketKeepsBack) {
+  const auto gradient = [](const char* name) {
+    auto one = pending(name);
+    one->description.device = DeviceKind::kCuda;
+    return one;
+  };
+  const auto is_change = [](const Decision& one) {
+    return std::holds_alternative<BucketsChanged>(one);
+  };
+  bool frozen = false;
+  for (int step = 0; step < 20 && !frozen; ++step) {
+    negotiation_.submit(gradient("a"));
+    negotiation_.submit(gradient("b"));
+    for (const Decision& one : run()) frozen = frozen || is_change(one);
+  }
+  ASSERT_TRUE(frozen);
+  const auto alone = gradient("a");
+  negotiation_.submit(alone);
+  EXPECT_TRUE(run().empty()) << "its bucket lacks 'b'";
+  const auto due = Clock::now();
+  alone->overdue_at.store((due + std::chrono::seconds(1)).time_since_epoch().count());
+  EXPECT_EQ(negotiation_.urge(due), due + std::chrono::seconds(1));
+  EXPECT_TRUE(run().empty()) << "nobody waits for it yet";
+  negotiation_.urge(due + std::chrono::seconds(1));
+  const auto decisions = run();
+  EXPECT_TRUE(std::any_of(decisions.begin(), decisions.end(), is_change));
+  EXPECT_TRUE(std::any_of(decisions.begin(), decisions.end(), [&](const Decision& one) {
+    const auto* together = std::get_if<RunTogether>(&one);
+    return together != nullptr && together->requests.front() == alone;
+  }));
 }
 
 TEST_F(NegotiationOfOne, GivesBackWhatItHasNotDecided) {

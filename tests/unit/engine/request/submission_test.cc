@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace hvd {
 namespace {
@@ -51,6 +52,24 @@ TEST(Submission, CountsUnnamedRequestsThatOthersMadeWithoutThisRank) {
     submission.pass_over(2, format_text("allreduce.noname.{}", (8 + i) % Submission::kPlaces));
   }
   EXPECT_EQ(next_name(Allreduce{}, 2), "allreduce.noname.8") << "three times round";
+}
+
+TEST(Submission, EachRequestIsTakenOnceInItsOrder) {
+  Timeline timeline(0, "host");
+  Submission submission(timeline);
+  std::vector<PendingPtr> pushed;
+  std::vector<PendingPtr> taken;
+  EXPECT_FALSE(submission.drain(taken));
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 2; ++i) {
+      pushed.push_back(std::make_shared<PendingRequest>());
+      submission.push(pushed.back());
+    }
+    EXPECT_TRUE(submission.drain(taken));
+    EXPECT_TRUE(submission.is_empty());
+    EXPECT_FALSE(submission.drain(taken));
+  }
+  EXPECT_EQ(taken, pushed);
 }
 
 }  // namespace
