@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "base/unique_fd.h"
+#include "base/write_all.h"
 
 namespace hvd {
 namespace {
@@ -35,13 +35,8 @@ std::string today() {
 Status write_file(const fs::path& path, std::string_view text, mode_t mode) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!file.is_open()) return Status::system("writing " + path.string(), errno);
-  while (!text.empty()) {
-    const ssize_t count = ::write(file.get(), text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Status::system("writing " + path.string(), errno);
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return Status::ok();
+  const int failed = write_all(file.get(), text);
+  return failed == 0 ? Status::ok() : Status::system("writing " + path.string(), failed);
 }
 
 }  // namespace

@@ -11,22 +11,12 @@
 
 #include "base/text_file.h"
 #include "base/unique_fd.h"
+#include "base/write_all.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::size_t kMostBytes = 4UL << 20;  // sbatch itself takes 4 MiB by default
-
-Status write_all(int fd, const std::string& text, const std::string& path) {
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t count = ::write(fd, text.data() + written, text.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Status::system(format_text("cannot write '{}'", path), errno);
-    written += static_cast<std::size_t>(count);
-  }
-  return Status::ok();
-}
 
 /// Where a symbolic link leads: the file is replaced, not the link.
 std::string target_of(const std::string& path) {
@@ -64,7 +54,10 @@ Status replace_script(const std::string& path, const std::string& text) {
   if (fd.get() < 0) {
     return Status::system(format_text("cannot write beside '{}'", path), errno);
   }
-  Status done = write_all(fd.get(), text, temporary);
+  Status done;
+  if (const int failed = write_all(fd.get(), text); failed != 0) {
+    done = Status::system(format_text("cannot write '{}'", temporary), failed);
+  }
   if (done.is_ok() && ::fchmod(fd.get(), status.st_mode & 07777U) != 0) {
     done = Status::system(format_text("cannot give '{}' its rights", temporary), errno);
   }

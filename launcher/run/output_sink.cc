@@ -2,29 +2,15 @@
 #include "launcher/run/output_sink.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
-namespace hvd {
+#include "base/write_all.h"
 
-int write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
-    if (put < 0 && errno == EAGAIN) {
-      pollfd ready{fd, POLLOUT, 0};
-      (void)::poll(&ready, 1, -1);
-      continue;
-    }
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return errno;
-    bytes.remove_prefix(static_cast<std::size_t>(put));
-  }
-  return 0;
-}
+namespace hvd {
 
 int SinkTarget::open() {
   if (path.empty() || file.is_open()) return 0;

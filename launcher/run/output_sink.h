@@ -13,10 +13,6 @@
 
 namespace hvd {
 
-/// Writes all, and waits where another program made the descriptor non-blocking. The error number
-/// of what failed (EPIPE: the reader is gone), or 0.
-int write_all(int fd, std::string_view bytes);
-
 /// A descriptor to write to; the last sink that holds it closes it, if it is ours.
 struct SinkTarget {
   explicit SinkTarget(int shared) : fd(shared) {}

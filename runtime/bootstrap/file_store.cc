@@ -11,22 +11,13 @@
 #include <cstdio>
 
 #include "base/unique_fd.h"
+#include "base/write_all.h"
 #include "transport/job_key.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::size_t kMaxValueBytes = std::size_t{1} << 20;
-
-Status write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const auto written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Status::system("write", errno);
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return Status::ok();
-}
 
 }  // namespace
 
@@ -35,7 +26,10 @@ Status write_private_file(const std::string& path, std::string_view text) {
   UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                      S_IRUSR | S_IWUSR));
   if (!fd.is_open()) return Status::system(format_text("cannot create {}", temporary), errno);
-  Status written = write_all(fd.get(), text);
+  Status written;
+  if (const int failed = write_all(fd.get(), text); failed != 0) {
+    written = Status::system("write", failed);
+  }
   if (written.is_ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
     written = Status::system("rename", errno);
   }

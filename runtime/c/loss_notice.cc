@@ -2,13 +2,13 @@
 #include "c/loss_notice.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <optional>
 #include <string>
 
 #include "base/format.h"
+#include "base/write_all.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -45,7 +45,7 @@ std::function<void(int lost)> loss_notice(const Environment& environment, int ra
     if (!is_still(pipe)) return;
     const std::string line = format_text("{} {}\n", rank, lost);
     // So short a line is written whole or not at all, and without it only an order is unknown.
-    (void)!::write(pipe.fd, line.data(), line.size());
+    (void)write_without_signal(pipe.fd, line);
   };
 }
 

@@ -255,6 +255,12 @@ void check_refusals() {
       expect(failure.status() == HVD_UNSUPPORTED, failure.what());
     }
   }
+  expect(hvd_rate_factor(HVD_RATE_CONSTANT, 4) == 1 && hvd_rate_factor(HVD_RATE_LINEAR, 4) == 4 &&
+             hvd_rate_factor(HVD_RATE_SQUARE_ROOT, 4) == 2,
+         "the factor of each rule");
+  expect(std::isnan(hvd_rate_factor(HVD_RATE_CONSTANT - 1, 2)) &&
+             std::isnan(hvd_rate_factor(HVD_RATE_SQUARE_ROOT + 1, 2)),
+         "a number that is no rule");
   expect(std::isnan(hvd_rate_factor(9, 2)) && std::isnan(hvd_rate_factor(HVD_RATE_LINEAR, 0)),
          "a wrong rate factor is not NaN");
   expect(hvd_rate_factor(HVD_RATE_SQUARE_ROOT, 16) == 4, "the square root rule is wrong");

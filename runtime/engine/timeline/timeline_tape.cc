@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/write_all.h"
 #include "engine/timeline/timeline_text.h"
 
 namespace hvd {
@@ -16,16 +17,6 @@ namespace {
 constexpr std::chrono::seconds kInterval{1};
 /// Events for which the writer is woken before its time.
 constexpr std::size_t kMany = 4096;
-
-/// 0, or the errno of the failure.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(fd, text.data(), text.size());
-    if (count < 0 && errno != EINTR) return errno;
-    if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return 0;
-}
 
 }  // namespace
 

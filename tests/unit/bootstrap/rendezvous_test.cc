@@ -75,13 +75,6 @@ TEST(Ticket, HasTheAddressesOfTheInterfaceToTryFirstBeforeTheOthers) {
   }
 }
 
-TEST(RendezvousFile, TheFoldersAboveItAreMade) {
-  FileMeeting meeting = meeting_of(0);
-  meeting.folder = testing::TempDir() + random_hex(8) + "/a/b/c";
-  auto served = meet_by_file(meeting, soon());
-  EXPECT_TRUE(served.is_ok()) << served.status().message();
-}
-
 TEST(RendezvousFile, AStaleFileIsReadAgain) {
   const std::string path = meeting_of(0).path();
   {
@@ -224,6 +217,13 @@ TEST(RendezvousFile, IsRemovedWhenTheStartFails) {
   const std::string path = meeting_of(0).path();
   { EXPECT_TRUE(meet_by_file(meeting_of(0), soon()).is_ok()); }
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
+}
+
+TEST(RendezvousFolder, IsMadeWithThoseAboveIt) {
+  const std::string wanted = testing::TempDir() + random_hex(8) + "/a/b/c";
+  const auto folder = rendezvous_folder(wanted, {});
+  ASSERT_TRUE(folder.is_ok()) << folder.status().message();
+  EXPECT_EQ(::access(wanted.c_str(), W_OK), 0);
 }
 
 TEST(RendezvousFolder, NamesTheFolderThatCannotBeMade) {

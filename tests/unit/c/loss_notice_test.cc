@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <string>
 
 #include "base/format.h"
@@ -91,6 +92,14 @@ TEST(LossNotice, SurvivesAClosedDescriptorAndAFullPipe) {
   while (::write(full.writer.get(), block.data(), block.size()) > 0) {
   }
   notice(full.name())(5);
+}
+
+TEST(LossNotice, SurvivesThatNobodyReads) {
+  Pipe pipe;
+  pipe.reader.reset();
+  const auto before = ::signal(SIGPIPE, SIG_DFL);  // which ends a program
+  notice(pipe.name())(5);
+  ::signal(SIGPIPE, before);
 }
 
 }  // namespace

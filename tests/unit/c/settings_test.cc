@@ -115,6 +115,18 @@ TEST(Settings, BadValuesNameVariableAndValue) {
   EXPECT_NE(status.message().find("64MB"), std::string::npos);
 }
 
+TEST(Settings, TimesMustBeNumbersOfSeconds) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), kInfinity, -kInfinity, 1e300}) {
+    hvd_init_options options = options_with_size();
+    options.start_timeout_seconds = bad;
+    const Status status = settings_from(Environment(), &options).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << bad;
+    EXPECT_NE(status.message().find("not a number of seconds"), std::string::npos) << bad;
+  }
+}
+
 TEST(Settings, SwitchesOfTheGpuPlaneAreNumbers) {
   for (const char* name : {"HVD_SHARE_GPU", "HVD_NCCL_REGISTER", "HVD_GPU_GRAPHS"}) {
     Environment environment;
