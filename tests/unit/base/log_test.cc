@@ -15,6 +15,7 @@ class Log : public testing::Test {
 };
 
 [[noreturn]] void say_all(const char* wanted) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): this process has one thread.
   ::setenv("HVD_LOG", wanted, 1);
   log(LogLevel::kDebug, "nccl", "{}", "a");
   log(LogLevel::kInfo, "select", "{}", "b");
