@@ -175,6 +175,21 @@ TEST_F(TimelineTest, GivesUpAFileSystemThatDoesNotAnswer) {
   ::close(pipe);
 }
 
+TEST_F(TimelineTest, EndsWithAnErrorWhereNobodyReadsAnyMore) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  const auto before = ::signal(SIGPIPE, SIG_DFL);  // which ends a program
+  Timeline timeline(0, "host", Timeline::kMostWaiting, std::chrono::minutes(1));
+  ASSERT_TRUE(timeline.start({path("pipe"), false}).is_ok());
+  ::close(reader);
+  record(timeline, "w");
+  const Status stopped = timeline.stop();
+  ::signal(SIGPIPE, before);
+  EXPECT_EQ(stopped.code(), Code::kSystem) << stopped.message();
+  EXPECT_THAT(stopped.message(), HasSubstr("Broken pipe"));
+}
+
 TEST_F(TimelineTest, MayStartAndStopWhileOthersTakeDown) {
   Timeline timeline(0, "host", Timeline::kMostWaiting, std::chrono::minutes(1));
   std::atomic<bool> ended{false};
