@@ -3,6 +3,7 @@
 //
 //     gpu_bench steps LIST [STEPS]        a list of gradients: right values, then times
 //     gpu_bench allreduce [MOST_BYTES]    1 KB to 1 GB beside ncclAllReduce, in turns
+//     gpu_bench costs                     what calls and threads take of the host, by themselves
 //
 // Rank 0 prints rows "table | case | ours | theirs | ratio"; the rank that took longest counts.
 // Exit code 77 where there is no GPU. With the library gpu_waits as HVD_CUDA_LIBRARY, steps tells
@@ -10,12 +11,16 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gpu/plain_nccl.h"
@@ -233,12 +238,126 @@ void allreduce(RankGpu& gpu, std::size_t most_bytes) {
   }
 }
 
+/// Nanoseconds of one of `calls` in a row; the middle one of some rows.
+template <typename Call>
+double cost_ns(RankGpu& gpu, const Call& call, int calls = 64) {
+  std::vector<double> rows;
+  for (int row = 0; row < 21; ++row) {
+    gpu.finish();
+    const double begin = now_us();
+    for (int i = 0; i < calls; ++i) call();
+    rows.push_back(1e3 * (now_us() - begin) / calls);
+  }
+  gpu.finish();
+  return slowest(std::move(rows));
+}
+
+/// A thread that sleeps until it is asked, and answers.
+class Answerer {
+ public:
+  Answerer() : thread_([this] { run(); }) {}
+  ~Answerer() {
+    ask(2);
+    thread_.join();
+  }
+  void ask(int what = 1) {
+    {
+      const std::lock_guard lock(mutex_);
+      asked_ = what;
+    }
+    changed_.notify_one();
+    while (asked_.load() == 1) {
+    }
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return asked_ != 0; });
+      if (asked_ == 2) return;
+      asked_ = 0;
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<int> asked_{0};
+  std::thread thread_;
+};
+
+/// Steps of one operation of 1 KB, on the host: medians of the slowest rank.
+class Stages {
+ public:
+  explicit Stages(RankGpu& gpu) : gpu_(gpu) {}
+  template <typename... Stage>
+  void measure(const std::vector<std::string>& names, const Stage&... stages) {
+    std::vector<std::vector<double>> times(names.size());
+    for (int turn = 0; turn < 150; ++turn) {
+      gpu_.finish();
+      hvd::barrier();
+      const double begin = now_us();
+      std::size_t i = 0;
+      const auto one = [&](const auto& stage) {
+        stage();
+        if (turn >= 50) times[i].push_back(now_us() - begin);
+        ++i;
+      };
+      (one(stages), ...);
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) print_row("costs", names[i], slowest(times[i]));
+  }
+
+ private:
+  RankGpu& gpu_;
+};
+
+void costs(RankGpu& gpu) {
+  for (const auto& [what, call] : gpu.calls()) {
+    print_row("costs", what + ", ns", cost_ns(gpu, call));
+  }
+  print_row("costs", "a thread begins and ends, ns",
+            cost_ns(gpu, [] { std::thread([] {}).join(); }));
+  {
+    Answerer answerer;
+    print_row("costs", "a thread that sleeps is woken, and answers, ns",
+              cost_ns(
+                  gpu, [&] { answerer.ask(); }, 1));
+  }
+  constexpr std::size_t kCount = 256;
+  auto* const input = static_cast<float*>(gpu.allocate(kCount * sizeof(float)));
+  auto* const output = static_cast<float*>(gpu.allocate(kCount * sizeof(float)));
+  Stages stages(gpu);
+  const auto finish = [&] { gpu.finish(); };
+  for (const bool blocks : {true, false}) {
+    PlainNccl plain(blocks);
+    const std::string who = blocks ? "ncclAllReduce" : "ncclAllReduce, non-blocking";
+    stages.measure(
+        {who + ", 1 KB, returns, us", who + ", is settled, us", who + ", is done, us"},
+        [&] { plain.allreduce(input, output, kCount, gpu.stream()); },
+        [&] {
+          while (!plain.is_settled()) {
+          }
+        },
+        finish);
+  }
+  hvd::Pending pending(0);
+  stages.measure(
+      {"ours, 1 KB, is submitted, us", "ours, is in the stream, us", "ours, is done, us"},
+      [&] {
+        pending = hvd::allreduce_async<float>("bench", {input, kCount}, {output, kCount},
+                                              gpu.place(), HVD_SUM);
+      },
+      [&] { pending.wait_stream(gpu.stream()); }, finish);
+}
+
 int run(const hvd::Context& job, RankGpu& gpu, const std::vector<std::string>& arguments) {
   if (job.rank() == 0) std::printf("%s, %d ranks\n", gpu.name().c_str(), job.size());
   if (arguments[0] == "steps" && arguments.size() > 1) {
     steps(gpu, arguments[1], arguments.size() > 2 ? std::stoi(arguments[2]) : 60);
   } else if (arguments[0] == "allreduce") {
     allreduce(gpu, arguments.size() > 1 ? std::stoul(arguments[1]) : std::size_t{1} << 30);
+  } else if (arguments[0] == "costs") {
+    costs(gpu);
   } else {
     return 2;
   }

@@ -58,6 +58,7 @@ def step_parts(build: Path, ranks: int, counts: Path, steps: str, most_bytes: st
     return [
         Part("steps", run, 60, ranks, wants=right, needs=("nccl",)),
         Part("allreduce", [bench, "allreduce", most_bytes], 90, ranks, needs=("nccl",)),
+        Part("costs", [bench, "costs"], 60, ranks, needs=("nccl",)),
         Part("steps-waits", run, 60, ranks, waits, r"program's thread.*\| 0\.0 \|", ("nccl",)),
         Part("steps-graphs", run, 60, ranks, graphs, replayed, ("nccl",)),
     ]
@@ -106,7 +107,7 @@ def torch_parts(python: str, ranks: int, quick: list[str]) -> list[Part]:
     return [
         *[
             Part(f"torch-{table}", [*bench, table, *quick], limit, ranks, needs=needs)
-            for table, limit in (("hooks", 60), ("step", 100), ("allreduce", 90))
+            for table, limit in (("hooks", 60), ("step", 100), ("phases", 110), ("allreduce", 90))
         ],
         Part("killed-rank", [*start, "gpu_failure_cases.py"], 90, needs=needs),
         Part("torch-cases", cases, 150, needs=needs),
@@ -133,24 +134,28 @@ def parts_of(options: argparse.Namespace, found: Found, scratch: Path) -> list[P
         sizes, steps, most, bench, lists = ["3"], "3", "16384", ["--repeats", "1"], [counts]
     steps_of = step_parts(build, ranks, counts, steps, most)
     nccl, table, staged, three, table_graphs = table_parts(build, ranks, sizes)
-    step, allreduce, *waits_and_graphs = steps_of
+    step, allreduce, costs, *waits_and_graphs = steps_of
     memcheck, memcheck_world, *racecheck = sanitizer_parts(build, ranks, found.sanitizer)
     torch = torch_parts(found.python, ranks, ["--quick"] if options.quick else [])
-    hooks, torch_step, torch_allreduce, killed, cases, loops, *more_loops = torch
+    hooks, torch_step, phases, torch_allreduce, killed, cases, loops, *more_loops = torch
     return [
         *kernel_parts(build, lists, bench),
         *(nccl, table, step, allreduce, hooks, torch_step, killed, cases, loops),
         *(
             *more_loops,
+            costs,
             *waits_and_graphs,
             staged,
+            concurrent(costs),
             concurrent(allreduce),
             concurrent(torch_step),
+            concurrent(phases),
             memcheck,
         ),
         *(
             torch_allreduce,
             concurrent(torch_allreduce),
+            phases,
             three,
             table_graphs,
             memcheck_world,

@@ -14,12 +14,14 @@ namespace hvd_test {
 /// destroyed by all ranks, with a GPU current. One thread only.
 class PlainNccl {
  public:
-  PlainNccl();
+  /// `blocks`: a call returns when NCCL has taken it up; else when that is_settled().
+  explicit PlainNccl(bool blocks = true);
   PlainNccl(const PlainNccl&) = delete;
   PlainNccl& operator=(const PlainNccl&) = delete;
   ~PlainNccl();
 
   void allreduce(const float* input, float* output, std::size_t count, CUstream stream);
+  bool is_settled() const;
 
  private:
   struct Calls;

@@ -17,17 +17,27 @@ namespace {
 // Names of cuda.h are macros for the newest version of a function.
 #define HVD_TEST_QUOTE(text) #text
 #define HVD_TEST_NAME(name) HVD_TEST_QUOTE(name)
-#define HVD_TEST_DRIVER(X)              \
-  X(initialise, cuInit)                 \
-  X(count, cuDeviceGetCount)            \
-  X(device_name, cuDeviceGetName)       \
-  X(retain, cuDevicePrimaryCtxRetain)   \
-  X(set_current, cuCtxSetCurrent)       \
-  X(create_stream, cuStreamCreate)      \
-  X(finish_stream, cuStreamSynchronize) \
-  X(allocate, cuMemAlloc)               \
-  X(free, cuMemFree)                    \
-  X(copy, cuMemcpyAsync)
+#define HVD_TEST_DRIVER(X)                       \
+  X(initialise, cuInit)                          \
+  X(count, cuDeviceGetCount)                     \
+  X(device_name, cuDeviceGetName)                \
+  X(retain, cuDevicePrimaryCtxRetain)            \
+  X(set_current, cuCtxSetCurrent)                \
+  X(create_stream, cuStreamCreate)               \
+  X(finish_stream, cuStreamSynchronize)          \
+  X(allocate, cuMemAlloc)                        \
+  X(free, cuMemFree)                             \
+  X(copy, cuMemcpyAsync)                         \
+  X(set_bytes, cuMemsetD8Async)                  \
+  X(get_current, cuCtxGetCurrent)                \
+  X(push, cuCtxPushCurrent)                      \
+  X(pop, cuCtxPopCurrent)                        \
+  X(exchange, cuThreadExchangeStreamCaptureMode) \
+  X(is_capturing, cuStreamIsCapturing)           \
+  X(create_event, cuEventCreate)                 \
+  X(record, cuEventRecord)                       \
+  X(query, cuEventQuery)                         \
+  X(wait_event, cuStreamWaitEvent)
 
 bool shares_gpu() {
   const char* const text = std::getenv("HVD_SHARE_GPU");
@@ -124,6 +134,54 @@ void RankGpu::put(void* device, const void* host, std::size_t bytes) {
 void RankGpu::get(void* host, const void* device, std::size_t bytes) {
   copy(host, device, bytes);
   finish();
+}
+
+std::vector<std::pair<std::string, std::function<void()>>> RankGpu::calls() {
+  Driver& driver = *driver_;
+  CUevent event = nullptr;
+  CUstream other = nullptr;
+  CUcontext context = nullptr;
+  check(driver.create_event(&event, CU_EVENT_DISABLE_TIMING), "an event");
+  check(driver.create_stream(&other, CU_STREAM_NON_BLOCKING), "a stream");
+  check(driver.get_current(&context), "the context");
+  const auto memory = reinterpret_cast<CUdeviceptr>(allocate(4096));
+  CUstream const stream = stream_;
+  return {
+      {"cuCtxGetCurrent",
+       [&driver] {
+         CUcontext current = nullptr;
+         driver.get_current(&current);
+       }},
+      {"cuStreamIsCapturing",
+       [&driver, stream] {
+         CUstreamCaptureStatus status{};
+         driver.is_capturing(stream, &status);
+       }},
+      {"cuCtxPushCurrent, cuCtxPopCurrent",
+       [&driver, context] {
+         CUcontext left = nullptr;
+         driver.push(context);
+         driver.pop(&left);
+       }},
+      {"cuThreadExchangeStreamCaptureMode, twice",
+       [&driver] {
+         CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+         driver.exchange(&mode);
+         driver.exchange(&mode);
+       }},
+      {"cuEventRecord", [&driver, event, stream] { driver.record(event, stream); }},
+      {"cuEventQuery", [&driver, event] { driver.query(event); }},
+      {"cuStreamWaitEvent, of a stream's own event",
+       [&driver, event, stream] { driver.wait_event(stream, event, 0); }},
+      {"cuStreamWaitEvent, of another stream's",
+       [&driver, event, other] { driver.wait_event(other, event, 0); }},
+      {"cuEventRecord and cuStreamWaitEvent across",
+       [&driver, event, stream, other] {
+         driver.record(event, stream);
+         driver.wait_event(other, event, 0);
+       }},
+      {"cuMemsetD8Async", [&driver, memory, stream] { driver.set_bytes(memory, 0, 4096, stream); }},
+  };
 }
 
 void RankGpu::finish() { check(driver_->finish_stream(stream_), "waiting for the stream"); }

@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "hvd/gpu.hpp"
 #include "hvd/hvd.hpp"
@@ -34,6 +36,8 @@ class RankGpu {
   void copy(void* to, const void* from, std::size_t bytes);
   void put(void* device, const void* host, std::size_t bytes);
   void get(void* host, const void* device, std::size_t bytes);
+  /// Calls of the driver that cost the host time, each with what it is.
+  std::vector<std::pair<std::string, std::function<void()>>> calls();
   /// Until the stream is empty.
   void finish();
 

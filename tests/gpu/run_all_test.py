@@ -33,6 +33,7 @@ PARTS = [
     "steps-graphs",
     "steps-waits",
     "allreduce",
+    "costs",
     "packing-25",
 ]
 LIMIT_S = 200
@@ -80,11 +81,12 @@ class TestRun(unittest.TestCase):
             "steps | host time to submit 161 gradients, us",
             "waits | of the program's thread in 3 steps | 0.0 ",
             "allreduce | 16384 bytes, us",
+            "costs | ours, is in the stream, us",
         ):
             self.assertIn(row, done.stdout)
 
     def test_figures_of_torch_are_printed(self) -> None:
-        parts = ["torch-hooks", "torch-step", "torch-allreduce"]
+        parts = ["torch-hooks", "torch-step", "torch-phases", "torch-allreduce"]
         done = run("run_all.py", BUILD, "--quick", *[w for p in parts for w in ("--only", p)])
         outcomes = results(done.stdout)
         if "no torch in " in done.stdout:

@@ -4,6 +4,8 @@
 hooks      host time of submitting 161 gradients, and of synchronize() until it returns
 step       training steps of ResNet-50 and BERT-base: DistributedOptimizer beside
            DistributedDataParallel
+phases     where the host is in such steps, one rank's alone beside both; and the time of a step where
+           the host runs ahead of the device, as in training
 allreduce  sizes from 1 KB to 1 GB beside all_reduce
 Rank 0 prints rows "table | case | ours | theirs | ratio"; medians of the slowest rank, ours and theirs
 in turns. --quick: little data, to see that it works; over the double of the driver, too, where
@@ -147,34 +149,85 @@ def workloads(device: torch.device) -> list[Workload]:
     ]
 
 
+class Trainer:
+    """A model and its optimizer."""
+
+    def __init__(
+        self, work: Workload, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    ) -> None:
+        self._work = work
+        self._model = model
+        self._optimizer = optimizer
+
+    def step(self) -> list[float]:
+        """One step; when the forward pass was over, the backward pass, and the update."""
+        self._optimizer.zero_grad()
+        loss = self._work.loss(self._model)
+        forward = time.perf_counter()
+        loss.backward()
+        backward = time.perf_counter()
+        self._optimizer.step()
+        return [forward, backward, time.perf_counter()]
+
+
+def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def trainers(work: Workload, device: torch.device) -> tuple[Trainer, Trainer, Trainer]:
+    """By ours, by torch.distributed, and of one rank alone."""
+    torch.manual_seed(0)
+    mine, theirs, own = (work.make().to(device) for _ in range(3))
+    optimizer = hvd.DistributedOptimizer(sgd(mine), mine.named_parameters())
+    hvd.broadcast_parameters(mine.state_dict(), 0)
+    wrapped = torch.nn.parallel.DistributedDataParallel(
+        theirs,
+        gradient_as_bucket_view=True,
+        broadcast_buffers=False,  # nor does the optimizer of ours send them
+    )
+    return (
+        Trainer(work, mine, optimizer),
+        Trainer(work, wrapped, sgd(theirs)),
+        Trainer(work, own, sgd(own)),
+    )
+
+
 def step(device: torch.device) -> None:
     join_nccl(device)
-
-    def stepping(
-        work: Workload, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-    ) -> Callable[[], None]:
-        def one() -> None:
-            optimizer.zero_grad()
-            work.loss(model).backward()
-            optimizer.step()
-
-        return one
-
     for work in workloads(device):
-        torch.manual_seed(0)
-        mine, theirs = work.make().to(device), work.make().to(device)
-        optimizer = hvd.DistributedOptimizer(
-            torch.optim.SGD(mine.parameters(), lr=0.01), mine.named_parameters()
-        )
-        hvd.broadcast_parameters(mine.state_dict(), 0)
-        wrapped = torch.nn.parallel.DistributedDataParallel(
-            theirs,
-            gradient_as_bucket_view=True,
-            broadcast_buffers=False,  # nor does the optimizer of ours send them
-        )
-        plain = torch.optim.SGD(theirs.parameters(), lr=0.01)
-        ours = stepping(work, mine, optimizer)
-        row("step", f"{work.name}, us", *compare(8, ours, stepping(work, wrapped, plain)))
+        ours, theirs, _ = trainers(work, device)
+        row("step", f"{work.name}, us", *compare(8, ours.step, theirs.step))
+
+
+def phases(device: torch.device) -> None:
+    join_nccl(device)
+    warm, turns, ahead = (0, 1, 1) if QUICK else (3, 20, 10)
+    for work in workloads(device)[: 1 if QUICK else None]:
+        both = dict(zip(("ours", "DDP", "one rank alone"), trainers(work, device)))
+        spent: dict[str, list[float]] = {}
+
+        def note(what: str, seconds: float, spent: dict[str, list[float]] = spent) -> None:
+            spent.setdefault(what, []).append(1e6 * seconds)
+
+        for turn in range(warm + turns):
+            if turn == warm:
+                spent.clear()
+            for name, trainer in both.items():
+                finish()
+                hvd.barrier()
+                before = time.perf_counter()
+                for what, now in zip(("forward", "backward", "update"), trainer.step()):
+                    note(f"{name}: host, {what}", now - before)
+                    before = now
+                finish()
+                hvd.barrier()
+                before = time.perf_counter()
+                for _ in range(ahead):
+                    trainer.step()
+                finish()
+                note(f"{name}: a step of {ahead} in a row", (time.perf_counter() - before) / ahead)
+        for what, times in spent.items():
+            row("phases", f"{work.name}, {what}, us", slowest(times))
 
 
 def allreduce(device: torch.device) -> None:
@@ -198,7 +251,8 @@ def main() -> int:
     if hvd.rank() == 0:
         name = "double of a GPU" if IS_DOUBLE else torch.cuda.get_device_name(device)
         print(f"{name}, {hvd.size()} ranks, torch {torch.__version__}\n{hvd.describe()}")
-    {"hooks": hooks, "step": step, "allreduce": allreduce}[sys.argv[1]](device)
+    tables = {"hooks": hooks, "step": step, "phases": phases, "allreduce": allreduce}
+    tables[sys.argv[1]](device)
     if dist.is_initialized():
         dist.destroy_process_group()
     hvd.shutdown()
