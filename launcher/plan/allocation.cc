@@ -9,11 +9,14 @@
 #include <memory>
 
 #include "bootstrap/local_host.h"
+#include "bootstrap/method.h"
 #include "launcher/node/affinity_mask.h"
+#include "launcher/node/launcher_mask.h"
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
 #include "launcher/plan/slurm_job.h"
 #include "topology/hostlist.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
@@ -75,6 +78,15 @@ std::optional<Identity> read_around(const Environment& environment) {
   return is_shell ? std::nullopt : std::move(identity).value();
 }
 
+CpuSet read_launcher_mask(const Identity& identity) {
+  const std::string launcher = launcher_of(identity);
+  if (launcher == kSlurmStep) return {};
+  for (const LaunchSource& source : kLaunchSources) {
+    if (source.name == launcher) return launcher_mask(source.rank);
+  }
+  return {};
+}
+
 /// Decides how the program is started, and reads the nodes of the step or job.
 Status read_launch(Allocation& allocation) {
   const Environment& environment = allocation.environment;
@@ -85,7 +97,8 @@ Status read_launch(Allocation& allocation) {
   }
   if (identity) {
     HVD_TRY(refuse_left_over(*identity, environment));
-    allocation.launch = TaskLaunch{*std::move(identity)};
+    CpuSet mask = read_launcher_mask(*identity);
+    allocation.launch = TaskLaunch{*std::move(identity), std::move(mask)};
     return read_slurm_step(allocation);
   }
   if (in_slurm_shell(environment)) return read_job(allocation);

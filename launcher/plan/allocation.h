@@ -25,6 +25,9 @@ struct LocalLaunch {
 /// `srun hvdrun prog`: this process is a rank already, and becomes the program.
 struct TaskLaunch {
   Identity identity;
+  /// The CPUs of the launcher that started the ranks of this machine; empty: not known, or Slurm,
+  /// which tells by variables what it has bound tasks to.
+  CpuSet launcher_mask = {};
 };
 
 /// `hvdrun prog` in a batch or salloc shell: srun starts the ranks, hvdrun in each.

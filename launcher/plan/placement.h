@@ -27,7 +27,7 @@ struct RankPlacement {
   std::string nic;                ///< Nearest NIC; empty: none known.
   CpuSet cpus;                    ///< To bind to; empty: as inherited.
   CpuSet usable_cpus;             ///< What it then has, bound or inherited.
-  bool is_bound = false;          ///< By hvdrun, or by a mask from Slurm that is its own.
+  bool is_bound = false;          ///< By hvdrun, or as a task by whoever started it.
   std::vector<int> memory_numas;  ///< NUMA nodes to take memory from first; empty: as inherited.
   int threads = 1;                ///< Cores it may count on, for OMP_NUM_THREADS.
 };

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "bootstrap/method.h"
 #include "launcher/plan/binding.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
@@ -65,16 +67,25 @@ bool is_in_socket(const NodeTopology& topology, const NodeGpu& gpu, const CpuSet
   });
 }
 
-std::string far_rank(const RankPlacement& rank, const NodeGpu& gpu, bool is_task) {
-  const bool by_slurm = is_task && rank.cpus.empty();
-  return format_text(
-      "rank {}: its CPUs {} are far from its GPU {} ({}{}): {}", rank.rank,
-      format_cpu_set(rank.usable_cpus), *rank.gpu, gpu.bus_id,
-      gpu.numa < 0 ? "" : format_text(", NUMA node {}", gpu.numa),
-      by_slurm ? "have Slurm bind nothing (srun --cpu-bind=none), so that hvdrun can, or give the "
-                 "job cores near its GPUs (sbatch --gres-flags=enforce-binding)"
-               : "give the job cores near its GPUs (sbatch --exclusive or "
-                 "--gres-flags=enforce-binding), or leave --bind out");
+/// Who chose the CPUs of a rank can choose others.
+std::string nearer_cpus(const RankPlacement& rank, const TaskLaunch* task) {
+  if (task == nullptr || !rank.cpus.empty()) {
+    return "give the job cores near its GPUs (sbatch --exclusive or "
+           "--gres-flags=enforce-binding), or leave --bind out";
+  }
+  if (launcher_of(task->identity) == kSlurmStep) {
+    return "have Slurm bind nothing (srun --cpu-bind=none), so that hvdrun can, or give the job "
+           "cores near its GPUs (sbatch --gres-flags=enforce-binding)";
+  }
+  return format_text("have {} bind nothing (as mpirun --bind-to none), so that hvdrun can",
+                     launcher_of(task->identity));
+}
+
+std::string far_rank(const RankPlacement& rank, const NodeGpu& gpu, const TaskLaunch* task) {
+  return format_text("rank {}: its CPUs {} are far from its GPU {} ({}{}): {}", rank.rank,
+                     format_cpu_set(rank.usable_cpus), *rank.gpu, gpu.bus_id,
+                     gpu.numa < 0 ? "" : format_text(", NUMA node {}", gpu.numa),
+                     nearer_cpus(rank, task));
 }
 
 }  // namespace
@@ -101,7 +112,7 @@ void append_warnings(const Allocation& allocation, const VisibleGpus& visible, i
                       rank.rank, format_cpu_set(rank.usable_cpus), *rank.gpu));
       continue;
     }
-    placement.warnings.push_back(far_rank(rank, gpu, is_task));
+    placement.warnings.push_back(far_rank(rank, gpu, allocation.task()));
   }
 }
 

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "base/read_setting.h"
+#include "bootstrap/method.h"
 #include "launcher/node/matching.h"
 #include "launcher/plan/binding.h"
 #include "launcher/plan/gpu_choice.h"
 #include "launcher/plan/placement_checks.h"
 #include "launcher/plan/task_masks.h"
 #include "topology/launch_env.h"
+#include "topology/launch_source.h"
 
 #include "base/rounding.h"
 
@@ -40,6 +42,11 @@ struct Machine {
     if (!is_task()) return false;
     return std::count(masks.begin(), masks.end(), masks[place_of(rank)]) == 1;
   }
+  /// A launcher other than Slurm has bound the ranks: it does not tell which of them share what.
+  bool is_bound_by_launcher() const {
+    const TaskLaunch* const task = allocation.task();
+    return task != nullptr && allocation.mask.size() < task->launcher_mask.size();
+  }
   bool shares_one_mask() const {
     return std::all_of(masks.begin(), masks.end(),
                        [&](const CpuSet& mask) { return mask == masks.front(); });
@@ -50,8 +57,11 @@ Status read_masks(Machine& machine, int local_size) {
   const Allocation& allocation = machine.allocation;
   machine.masks.assign(static_cast<std::size_t>(local_size), allocation.mask);
   if (const TaskLaunch* task = allocation.task()) {
+    const int local_rank = task->identity.local_rank;
     machine.masks =
-        task_masks(allocation.environment, allocation.mask, task->identity.local_rank, local_size);
+        launcher_of(task->identity) == kSlurmStep
+            ? task_masks(allocation.environment, allocation.mask, local_rank, local_size)
+            : masks_by_launcher(task->launcher_mask, allocation.mask, local_rank, local_size);
   }
   const SmtUse smt = machine.options.bind.smt;
   const BindPolicy policy = machine.options.bind.policy;
@@ -155,7 +165,7 @@ Status give_gpus(Machine& machine, int local_size, Placement& placement) {
 BindPolicy effective_policy(const Machine& machine) {
   const BindPolicy asked = machine.options.bind.policy;
   if (asked != BindPolicy::kDefault) return asked;
-  if (machine.allocation.mask.empty()) return BindPolicy::kNone;
+  if (machine.allocation.mask.empty() || machine.is_bound_by_launcher()) return BindPolicy::kNone;
   if (machine.is_task()) return BindPolicy::kCores;
   const bool near_gpus =
       !machine.gpus.empty() &&
@@ -249,11 +259,17 @@ Status give_cpus(const Machine& machine, Placement& placement) {
     const CpuSet& mask = machine.masks[place];
     rank.threads = threads_of(machine, mine, mask, asked.value_or(0));
     if (mine.cpus != machine.allocation.mask) rank.cpus = mine.cpus;
-    rank.is_bound = !mine.cpus.empty() || machine.owns_mask(rank);
+    const bool has_been_bound = machine.owns_mask(rank) || machine.is_bound_by_launcher();
+    rank.is_bound = !mine.cpus.empty() || has_been_bound;
     rank.usable_cpus = mine.cpus.empty() ? mask : mine.cpus;
     give_memory(machine, mine.numas, rank);
     if (policy == BindPolicy::kCores && rank.cpus.empty() && machine.owns_mask(rank)) {
       placement.notes.emplace_back("CPUs: the mask that it was started with is this rank's own");
+    } else if (mine.cpus.empty() && machine.is_bound_by_launcher()) {
+      placement.notes.push_back(
+          format_text("CPUs {}: as {} has bound this rank{}", format_cpu_set(mask),
+                      launcher_of(machine.allocation.task()->identity),
+                      machine.owns_mask(rank) ? "" : " and others; --bind cores divides them"));
     }
   }
   return Status::ok();

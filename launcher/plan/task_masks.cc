@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/rounding.h"
+
 namespace hvd {
 namespace {
 
@@ -64,6 +66,20 @@ std::vector<CpuSet> task_masks(const Environment& environment, const CpuSet& min
     const bool shared = words[rank % words.size()] == words[me % words.size()];
     masks[rank] = shared ? mine : CpuSet();
   }
+  return masks;
+}
+
+std::vector<CpuSet> masks_by_launcher(const CpuSet& launcher, const CpuSet& mine, int local_rank,
+                                      int local_size) {
+  const auto count = static_cast<std::size_t>(local_size);
+  if (mine.size() >= launcher.size()) return std::vector<CpuSet>(count, mine);
+  const std::size_t sharers =
+      std::min(count, std::max<std::size_t>(1, divide_up(count * mine.size(), launcher.size())));
+  // Which ones they are nobody knows: neighbours.
+  const auto me = static_cast<std::size_t>(local_rank);
+  const std::size_t first = std::min(me - me % sharers, count - sharers);
+  std::vector<CpuSet> masks(count);
+  std::fill_n(masks.begin() + static_cast<std::ptrdiff_t>(first), sharers, mine);
   return masks;
 }
 

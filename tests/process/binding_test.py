@@ -111,6 +111,21 @@ class Bound(unittest.TestCase):
                 ranks = self.ranks("-np", "2", *options, prefix=under)
                 self.assertEqual([rank[0] for rank in ranks], expected)
 
+    @unittest.skipUnless(len(CPUS) >= 2, "one CPU is not enough to bind a rank to one")
+    def test_what_another_launcher_has_bound_stays(self) -> None:
+        of_rank_1 = {"RANK": "1", "SIZE": "2", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
+        variables = {f"OMPI_COMM_WORLD_{name}": value for name, value in of_rank_1.items()}
+        to_one = ("taskset", "-c", str(CPUS[1]))
+        # Started by mpirun itself, and by a script that mpirun has started.
+        for prefix in to_one, (*to_one, "sh", "-c", '"$@"; exit $?', "sh"):
+            with self.subTest(prefix=prefix):
+                done = hvdrun("-v", prefix=prefix, **variables)
+                self.assertEqual(done.stdout.split()[1:3], [str(CPUS[1]), "1"], done.stderr)
+                bound = f"CPUs {CPUS[1]}: as Open MPI has bound this rank"
+                self.assertIn(bound, done.stderr)
+        done = hvdrun("-v", **variables)
+        self.assertNotIn("as Open MPI", done.stderr)
+
     @unittest.skipUnless(len(CPUS) >= 2, "one CPU is not enough to leave one out")
     def test_never_outside_of_the_mask(self) -> None:
         under = ("taskset", "-c", str(CPUS[1]))

@@ -117,6 +117,50 @@ TEST(RankResources, ARankFarFromItsGpuIsWarnedOf) {
   EXPECT_THAT(by_user.warnings[0], HasSubstr("leave --bind out"));
 }
 
+/// A task of mpirun, which has all CPUs and may have bound its ranks.
+Allocation task_of_mpirun(int local_rank, int local_size, CpuSet mask, Variables variables = {}) {
+  Allocation allocation = task_with(local_rank, local_size, std::move(variables), std::move(mask));
+  Identity identity = allocation.task()->identity;
+  identity.source = "Open MPI";
+  identity.details = {{.source = "Open MPI"}};
+  allocation.launch = TaskLaunch{identity, {0, 1, 2, 3, 4, 5, 6, 7}};
+  return allocation;
+}
+
+TEST(RankResources, WhatAnotherLauncherHasBoundStays) {
+  const Placement core = place({}, task_of_mpirun(1, 2, {3})).value();
+  EXPECT_TRUE(only(core).cpus.empty());
+  EXPECT_TRUE(only(core).is_bound);
+  EXPECT_EQ(only(core).threads, 1);
+  EXPECT_THAT(core.notes, Contains(HasSubstr("CPUs 3: as Open MPI has bound this rank")));
+  EXPECT_THAT(core.notes, Not(Contains(HasSubstr("not bound"))));
+  // A socket of four cores for two ranks.
+  const Placement socket = place({}, task_of_mpirun(2, 4, {4, 5, 6, 7})).value();
+  EXPECT_TRUE(only(socket).cpus.empty());
+  EXPECT_EQ(only(socket).threads, 2);
+  EXPECT_THAT(socket.notes, Contains(HasSubstr("this rank and others; --bind cores divides them")));
+  // Not the rank's own: the variables of a Slurm step around mpirun say nothing about its ranks.
+  const Variables around{{"SLURM_CPU_BIND_LIST", "0x0F,0xF0"},
+                         {"SLURM_CPU_BIND_TYPE", "mask_cpu:"}};
+  EXPECT_EQ(only(place({}, task_of_mpirun(2, 4, {4, 5, 6, 7}, around)).value()).threads, 2);
+}
+
+TEST(RankResources, RanksThatAnotherLauncherHasNotBoundAreBound) {
+  EXPECT_THAT(only(place({}, task_of_mpirun(1, 4, {0, 1, 2, 3, 4, 5, 6, 7})).value()).cpus,
+              ElementsAre(4, 5));
+  RunOptions options;
+  options.bind.policy = BindPolicy::kCores;
+  EXPECT_THAT(only(place(options, task_of_mpirun(3, 4, {4, 5, 6, 7})).value()).cpus,
+              ElementsAre(6, 7));
+}
+
+TEST(RankResources, ARankThatAnotherLauncherHasBoundFarFromItsGpuGetsThatLaunchersRemedy) {
+  const Placement far =
+      place({}, task_of_mpirun(0, 1, {0}, {{"CUDA_VISIBLE_DEVICES", "0"}})).value();
+  ASSERT_EQ(far.warnings.size(), 1U);
+  EXPECT_THAT(far.warnings[0], HasSubstr("have Open MPI bind nothing (as mpirun --bind-to none)"));
+}
+
 TEST(RankResources, AnotherNumaNodeOfTheSocketIsOnlyNoted) {
   const Variables step{{"CUDA_VISIBLE_DEVICES", "0"}};
   const Placement placement = place({}, task_with(0, 1, step, {4, 5})).value();

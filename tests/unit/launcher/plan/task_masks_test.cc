@@ -45,5 +45,30 @@ TEST(TaskMasks, KnowsOnlyItsOwnWhereTheListDoesNotTell) {
   EXPECT_EQ(masks(list("0x3,0xC,0x3"), "5", 0, 3), "5|-|5");
 }
 
+/// As masks(), of ranks that a launcher with the CPUs `launcher` started.
+std::string masks_by(std::string_view launcher, std::string_view mine, int rank, int size) {
+  const CpuSet outer = launcher.empty() ? CpuSet() : parse_cpu_set(launcher).value();
+  std::string text;
+  for (const CpuSet& mask : masks_by_launcher(outer, parse_cpu_set(mine).value(), rank, size)) {
+    if (!text.empty()) text += "|";
+    text += mask.empty() ? "-" : format_cpu_set(mask);
+  }
+  return text;
+}
+
+TEST(MasksByLauncher, AreSharedWhereNobodyIsBound) {
+  EXPECT_EQ(masks_by("0-7", "0-7", 1, 2), "0-7|0-7");
+  EXPECT_EQ(masks_by("", "3", 1, 2), "3|3");
+}
+
+TEST(MasksByLauncher, AreSharedByAsManyAsMustWhereRanksAreBound) {
+  EXPECT_EQ(masks_by("0-7", "1", 1, 2), "-|1");            // to cores
+  EXPECT_EQ(masks_by("0-7", "4-7", 1, 2), "-|4-7");        // to sockets, one each
+  EXPECT_EQ(masks_by("0-7", "4-7", 2, 4), "-|-|4-7|4-7");  // two each
+  EXPECT_EQ(masks_by("0-7", "0-3", 1, 3), "0-3|0-3|-");    // it may be alone there, or not
+  EXPECT_EQ(masks_by("0-7", "4-7", 2, 3), "-|4-7|4-7");
+  EXPECT_EQ(masks_by("0-7", "0-6", 0, 1), "0-6");
+}
+
 }  // namespace
 }  // namespace hvd
