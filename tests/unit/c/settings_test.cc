@@ -70,6 +70,7 @@ TEST(Settings, ReadTheBackendThatAUserWants) {
 TEST(Settings, ReadTheTimelineUnderBothNames) {
   Environment environment;
   EXPECT_EQ(settings_from(environment, nullptr).value().engine.timeline.path, "");
+  EXPECT_FALSE(settings_from(environment, nullptr).value().engine.timeline.mark_batches);
   environment.set("HOROVOD_TIMELINE", "theirs.json");
   environment.set("HOROVOD_TIMELINE_MARK_CYCLES", "1");
   EXPECT_EQ(settings_from(environment, nullptr).value().engine.timeline.path, "theirs.json");

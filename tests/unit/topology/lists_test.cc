@@ -166,6 +166,11 @@ TEST(GpuList, RefusesMoreRanksThanGpusWithTheRemedy) {
   EXPECT_EQ(choose(sharing, 4, 3, 4).value(), 0);
 }
 
+TEST(GpuList, AnIndexHasSixDigitsAtMost) {
+  const Environment six = environment({{"CUDA_VISIBLE_DEVICES", "999999"}});
+  EXPECT_EQ(visible_gpus(six, 0).value().entries.front().text, "999999");
+}
+
 TEST(GpuList, RefusesWhatIsNone) {
   for (const std::string list : {"x", "0,,1", "0,0", "GPU-", "-2", "0;1", "1234567"}) {
     const auto result = visible_gpus(environment({{"CUDA_VISIBLE_DEVICES", list}}), 0);

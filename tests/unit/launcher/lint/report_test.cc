@@ -47,7 +47,12 @@ TEST(LintReport, TextSaysWhereWhyFixAndSource) {
             "    hint: write NVL\n"
             "2 errors, 0 warnings, 1 note\n");
   EXPECT_EQ(report_text({{.path = "x", .site = "", .findings = {}}}, false), "nothing is wrong\n");
-  EXPECT_NE(report_text(example(), true).find("\033[1;31merror"), std::string::npos);
+  std::vector<LintedFile> files = example();
+  files[1].findings[0].severity = Severity::kWarning;
+  const std::string colored = report_text(files, true);
+  for (const char* const word : {"\033[1;31merror", "\033[33mwarning", "\033[36mnote"}) {
+    EXPECT_NE(colored.find(word), std::string::npos) << word << " in " << colored;
+  }
 }
 
 TEST(LintReport, GithubEscapesWhatWorkflowCommandsNeed) {

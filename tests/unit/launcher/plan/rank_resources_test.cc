@@ -161,6 +161,18 @@ TEST(RankResources, ARankThatAnotherLauncherHasBoundFarFromItsGpuGetsThatLaunche
   EXPECT_THAT(far.warnings[0], HasSubstr("have Open MPI bind nothing (as mpirun --bind-to none)"));
 }
 
+TEST(RankResources, AGpuOfWhichOnlyTheNumaNodeIsKnownMayBeFar) {
+  const auto placed_with = [](int numa) {
+    Allocation allocation = task_with(0, 1, {{"CUDA_VISIBLE_DEVICES", "0"}}, {6, 7});
+    allocation.node.gpus[0].near_cpus.clear();
+    allocation.node.gpus[0].numa = numa;
+    return place({}, allocation).value();
+  };
+  EXPECT_THAT(placed_with(0).warnings, Contains(HasSubstr("far from its GPU 0")));
+  EXPECT_THAT(placed_with(3).warnings, IsEmpty());
+  EXPECT_THAT(placed_with(-1).warnings, IsEmpty()) << "nobody knows";
+}
+
 TEST(RankResources, AnotherNumaNodeOfTheSocketIsOnlyNoted) {
   const Variables step{{"CUDA_VISIBLE_DEVICES", "0"}};
   const Placement placement = place({}, task_with(0, 1, step, {4, 5})).value();
