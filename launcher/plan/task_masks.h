@@ -14,8 +14,8 @@ namespace hvd {
 std::vector<CpuSet> task_masks(const Environment& environment, const CpuSet& mine, int local_rank,
                                int local_size);
 
-/// The same for ranks of another launcher, which has the CPUs `launcher`: where it has given this one
-/// fewer it has bound them all, and as many as there must be, by count, have the same ones; the
+/// The same for ranks of another launcher, which has the CPUs `launcher`: where it has given this
+/// one fewer it has bound them all, and as many as there must be, by count, have the same ones; the
 /// masks of the others are not known. Empty `launcher`: nobody knows, and all have `mine`.
 std::vector<CpuSet> masks_by_launcher(const CpuSet& launcher, const CpuSet& mine, int local_rank,
                                       int local_size);

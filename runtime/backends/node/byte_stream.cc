@@ -2,10 +2,9 @@
 #include "backends/node/byte_stream.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
-#include "base/past_cache.h"
+#include "base/copy_bytes.h"
 
 namespace hvd {
 
@@ -34,7 +33,7 @@ void ByteStream::copy_to(std::byte* destination, std::size_t offset, std::size_t
     const Range range = at(offset);
     const std::size_t n = std::min(bytes, range.bytes);
     HVD_CHECK(range.data != nullptr);
-    std::memcpy(destination, range.data, n);
+    copy_bytes(destination, range.data, n);
     destination += n;
     offset += n;
     bytes -= n;
@@ -49,7 +48,7 @@ void ByteStream::copy_from(const std::byte* source, std::size_t offset, std::siz
       if (past_cache_) {
         copy_past_cache(range.data, source, n);
       } else {
-        std::memcpy(range.data, source, n);
+        copy_bytes(range.data, source, n);
       }
     }
     source += n;

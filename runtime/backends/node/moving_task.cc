@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/copy_bytes.h"
 #include "collective/moving_counts.h"
 
 namespace hvd {
@@ -94,7 +95,7 @@ class MovingTask : public Task {
     place += row_bytes();
     for (std::size_t i = 0; i < counts_.segments() && fits_small(rank_); ++i) {
       const std::size_t bytes = counts_.sent(rank_, i) * element_;
-      if (bytes > 0) std::memcpy(place, batch_.segments[i].input, bytes);
+      if (bytes > 0) copy_bytes(place, batch_.segments[i].input, bytes);
       place += bytes;
     }
     plane_.publish_small(small_);

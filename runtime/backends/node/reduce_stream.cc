@@ -2,8 +2,8 @@
 #include "backends/node/reduce_stream.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/copy_bytes.h"
 #include "base/rounding.h"
 
 namespace hvd {
@@ -125,7 +125,7 @@ void ReduceStream::reduce_to_output(std::size_t offset, std::size_t offset_in_pi
   std::byte* const target = out != nullptr ? out : shared;  // nowhere: for the others only
   if (target == nullptr) return;
   reduce_into(reduction_, ReduceStage::kWhole, target, sources_, count);
-  if (shared != nullptr && target != shared) std::memcpy(shared, target, bytes);
+  if (shared != nullptr && target != shared) copy_bytes(shared, target, bytes);
 }
 
 bool ReduceStream::try_reduce() {
@@ -148,7 +148,7 @@ void ReduceStream::give_result(const std::byte* result, std::size_t begin, std::
   if (end > begin) {
     output_.copy_from(result + begin, piece_begin(given_, mine) + begin, end - begin);
     if (plane_.local_size() > 1) {
-      std::memcpy(result_slot(given_, mine) + begin, result + begin, end - begin);
+      copy_bytes(result_slot(given_, mine) + begin, result + begin, end - begin);
     }
   }
   ++given_;

@@ -2,9 +2,9 @@
 #include "backends/shm/small_task.h"
 
 #include <array>
-#include <cstring>
 #include <vector>
 
+#include "base/copy_bytes.h"
 #include "collective/wire_cast.h"
 
 namespace hvd {
@@ -47,7 +47,7 @@ class SmallTask : public Task {
       if (cast_.is_cast()) {
         cast_.narrow(place, segment.input, segment.count);
       } else if (bytes > 0) {
-        std::memcpy(place, segment.input, bytes);
+        copy_bytes(place, segment.input, bytes);
       }
       place += bytes;
     }

@@ -2,8 +2,8 @@
 #include "backends/shm/zero_copy.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/copy_bytes.h"
 #include "base/rounding.h"
 
 namespace hvd {
@@ -84,8 +84,8 @@ void ZeroCopy::reduce_chunk() {
     reduce_into(reduction_, ReduceStage::kWhole, result, sources_, count);
     for (int rank = 0; rank < plane_.local_size(); ++rank) {
       if (rank == mine) continue;
-      std::memcpy(arena_.at(rank, place_of(rank, segment_).output + within), result,
-                  count * element);
+      copy_bytes(arena_.at(rank, place_of(rank, segment_).output + within), result,
+                 count * element);
     }
     next_ += count;
   }

@@ -2,7 +2,8 @@
 #include "backends/tcp/frame_link.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "base/copy_bytes.h"
 
 namespace hvd {
 
@@ -65,7 +66,7 @@ Status FrameLink::unexpected(const FrameHeader& header, const Status& reason) co
 
 std::size_t FrameLink::take_staged(std::byte* destination, std::size_t bytes) {
   const std::size_t n = std::min(bytes, staged());
-  if (n > 0) std::memcpy(destination, staged_.get() + staged_begin_, n);
+  if (n > 0) copy_bytes(destination, staged_.get() + staged_begin_, n);
   staged_begin_ += n;
   if (staged_begin_ == staged_end_) staged_begin_ = staged_end_ = 0;
   return n;
