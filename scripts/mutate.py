@@ -66,7 +66,8 @@ def wider(tree: pathlib.Path, folder: str) -> list[str]:
         return []
     if folder.startswith("launcher"):
         folders = ("options", "site", "plan", "run", "job", "env", "check", "lint")
-        return [f"tests/unit_{name}" for name in folders]
+        of_jobs = ["supervision", "follow", "binding"] if folder != "launcher/lint" else []
+        return [f"tests/unit_{name}" for name in folders] + [BY_MESON + name for name in of_jobs]
     if folder in ("runtime/c", "runtime/optim"):
         wanted = [
             "operations_oracle_3_ranks_1_nodes",
@@ -214,8 +215,8 @@ def draw(folder: str, chance: random.Random) -> list[Mutant]:
 
 def build(tree: pathlib.Path, programs: list[str]) -> bool:
     """True when the programs compile."""
-    targets = [name for name in programs if not name.startswith((BY_MESON, SUITE))]
-    command = ["ninja", "-C", str(tree), *targets]  # without targets: everything
+    by_meson = any(name.startswith((BY_MESON, SUITE)) for name in programs)
+    command = ["ninja", "-C", str(tree), *([] if by_meson else programs)]  # none: everything
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

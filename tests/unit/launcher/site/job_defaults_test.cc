@@ -129,7 +129,8 @@ TEST(JobDefaults, AreToldAllThatIsWrongWithThem) {
 
 TEST(JobDefaults, OfASiteThatNobodyKnowsAreSaidToBe) {
   const DefaultsTree tree(
-      R"({"sites": {"jeanzai": {"account": "a"}, "lumi": {"account": "b"}, "qqqqq": {}}})");
+      R"({"sites": {"frontier": {}, "jeanzai": {"account": "a"}, "lumi": {"account": "b"},
+                    "qqqqq": {}}})");
   const DefaultedOptions result = filled(tree, "lumi", {});
   EXPECT_EQ(result.options.account, "b");
   EXPECT_THAT(result.warnings,
