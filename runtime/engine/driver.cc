@@ -149,6 +149,7 @@ Status Driver::sleep() {
 
 void Driver::drive(const PendingRequest& pending, Until until, Deadline deadline) {
   parts_.doorbell.set_asleep(false);
+  parts_.watch.leave_links();
   int idle = 0;
   Clock::time_point spin_end;
   Clock::time_point give_up;
@@ -172,7 +173,17 @@ void Driver::drive(const PendingRequest& pending, Until until, Deadline deadline
     }
   }
   // Leave nothing behind that only we would do: what is ready now goes to the thread.
-  if (!park()) ring();
+  const bool has_told = tell_of_links();
+  if (!park() || !has_told) ring();
+  parts_.watch.hear_links();
+}
+
+bool Driver::tell_of_links() {
+  Watch::Events events;
+  const auto told = parts_.watch.look_at_links(events);
+  if (!told.is_ok()) return false;
+  for (const Watch::Event& event : told.value()) driven_.handle(event);
+  return true;
 }
 
 bool Driver::await(const PendingRequest& pending, Until until, Deadline deadline) {

@@ -132,6 +132,8 @@ class Driver {
   void drive_until_idle();
   void drive(const PendingRequest& pending, Until until, Deadline deadline)
       HVD_REQUIRES(driven_.progress());
+  /// What the links have told the caller that drives; false where they cannot be looked at.
+  bool tell_of_links() HVD_REQUIRES(driven_.progress());
   bool step() HVD_REQUIRES(driven_.progress());
   void tick_if_due() HVD_REQUIRES(driven_.progress());
   void urge_if_due(Clock::time_point now, bool in_any_case) HVD_REQUIRES(driven_.progress());

@@ -3,12 +3,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace hvd {
 namespace {
 
-enum class Tag : std::uint64_t { kBell, kProcess, kTree, kLane };
+enum class Tag : std::uint64_t { kBell, kProcess, kTree, kLane, kLinks };
+
+constexpr std::uint64_t kLinksTag = static_cast<std::uint64_t>(Tag::kLinks) << 56;
 
 std::uint64_t make_tag(Tag tag, int process_set, std::size_t index) {
   return (static_cast<std::uint64_t>(tag) << 56) | (static_cast<std::uint64_t>(process_set) << 24) |
@@ -19,7 +22,10 @@ std::uint64_t make_tag(Tag tag, int process_set, std::size_t index) {
 
 Result<std::unique_ptr<Watch>> Watch::open(const Wiring& wiring) {
   HVD_TRY_ASSIGN(Poller poller, Poller::create());
-  std::unique_ptr<Watch> watch(new Watch(std::move(poller), *wiring.node.doorbell));
+  HVD_TRY_ASSIGN(Poller links, Poller::create());
+  std::unique_ptr<Watch> watch(
+      new Watch(std::move(poller), std::move(links), *wiring.node.doorbell));
+  HVD_TRY(watch->poller_.add(watch->links_, kLinksTag));
   HVD_TRY(watch->add_job(wiring));
   watch->publish();
   return watch;
@@ -38,7 +44,8 @@ Status Watch::add_job(const Wiring& wiring) {
   const auto watch_tree = [&](const Link* link) -> Status {
     if (link == nullptr) return Status::ok();
     job_.push_back(link->fd());
-    return poller_.add_edge(link->fd(), make_tag(Tag::kTree, 0, 0));
+    has_links_ = true;
+    return links_.add_edge(link->fd(), make_tag(Tag::kTree, 0, 0));
   };
   HVD_TRY(watch_tree(wiring.parent.get()));
   for (const auto& child : wiring.children) HVD_TRY(watch_tree(child.get()));
@@ -49,7 +56,8 @@ Status Watch::add_lanes(int process_set, std::span<const std::unique_ptr<Link>> 
   std::vector<int>& descriptors = lanes_[process_set];
   for (std::size_t i = 0; i < lane.size(); ++i) {
     if (lane[i] == nullptr) continue;
-    HVD_TRY(poller_.add_edge(lane[i]->fd(), make_tag(Tag::kLane, process_set, i)));
+    HVD_TRY(links_.add_edge(lane[i]->fd(), make_tag(Tag::kLane, process_set, i)));
+    has_links_ = true;
     descriptors.push_back(lane[i]->fd());
   }
   publish();
@@ -58,7 +66,7 @@ Status Watch::add_lanes(int process_set, std::span<const std::unique_ptr<Link>> 
 
 void Watch::remove_lanes(int process_set, std::span<const std::unique_ptr<Link>> lane) {
   for (const auto& link : lane) {
-    if (link != nullptr) poller_.remove(link->fd());
+    if (link != nullptr) links_.remove(link->fd());
   }
   lanes_.erase(process_set);
   publish();
@@ -73,7 +81,7 @@ void Watch::publish() {
   list_ = std::move(list);
 }
 
-std::span<const Watch::Event> Watch::translate(std::span<const Poller::Event> raw, Events& events) {
+std::size_t Watch::translate(std::span<const Poller::Event> raw, std::span<Event> events) {
   std::size_t count = 0;
   for (const Poller::Event& event : raw) {
     const auto tag = static_cast<Tag>(event.tag >> 56);
@@ -88,20 +96,54 @@ std::span<const Watch::Event> Watch::translate(std::span<const Poller::Event> ra
       events[count++] = {Event::Kind::kLaneClosed, process_set, index};
     }
   }
-  return {events.data(), count};
+  return count;
+}
+
+Result<std::span<const Watch::Event>> Watch::told(std::span<const Poller::Event> raw,
+                                                  Events& events) {
+  std::size_t count = translate(raw, events);
+  const bool has_links = std::any_of(
+      raw.begin(), raw.end(), [](const Poller::Event& event) { return event.tag == kLinksTag; });
+  // The set of the links is one of `raw` itself, so that there is room.
+  if (has_links) {
+    HVD_TRY_ASSIGN(const std::size_t more, take_links(std::span(events).subspan(count)));
+    count += more;
+  }
+  return std::span<const Event>(events).first(count);
+}
+
+Result<std::size_t> Watch::take_links(std::span<Event> events) {
+  std::array<Poller::Event, std::tuple_size_v<Events>> raw;
+  const auto room = std::span(raw).first(events.size());
+  HVD_TRY_ASSIGN(const std::size_t count, links_.wait(room, Deadline::at(Clock::now())));
+  return translate(room.first(count), events);
 }
 
 Result<std::span<const Watch::Event>> Watch::wait(Events& events, Deadline deadline) {
   std::array<Poller::Event, std::tuple_size_v<Events>> raw;
   HVD_TRY_ASSIGN(const std::size_t count, poller_.wait(raw, deadline));
-  return translate({raw.data(), count}, events);
+  return told({raw.data(), count}, events);
 }
 
 Result<std::span<const Watch::Event>> Watch::wait_briefly(Events& events,
                                                           std::chrono::nanoseconds duration) {
   std::array<Poller::Event, std::tuple_size_v<Events>> raw;
   HVD_TRY_ASSIGN(const std::size_t count, poller_.wait_briefly(raw, duration));
-  return translate({raw.data(), count}, events);
+  return told({raw.data(), count}, events);
+}
+
+void Watch::leave_links() {
+  if (has_links_) poller_.hear(links_, kLinksTag, false);
+}
+
+Result<std::span<const Watch::Event>> Watch::look_at_links(Events& events) {
+  if (!has_links_) return std::span<const Event>();
+  HVD_TRY_ASSIGN(const std::size_t count, take_links(events));
+  return std::span<const Event>(events).first(count);
+}
+
+void Watch::hear_links() {
+  if (has_links_) poller_.hear(links_, kLinksTag, true);
 }
 
 void Watch::close_in_child() const {

@@ -10,10 +10,15 @@
 namespace hvd {
 namespace {
 
-Status control(int epoll, int fd, std::uint32_t interest, std::uint64_t tag) {
+epoll_event event_of(std::uint32_t interest, std::uint64_t tag) {
   epoll_event event{};
   event.events = interest;
   event.data.u64 = tag;
+  return event;
+}
+
+Status control(int epoll, int fd, std::uint32_t interest, std::uint64_t tag) {
+  epoll_event event = event_of(interest, tag);
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return Status::ok();
   return Status::system(format_text("cannot watch descriptor {} (epoll_ctl)", fd), errno);
 }
@@ -30,6 +35,11 @@ Status Poller::add(int fd, std::uint64_t tag) { return control(epoll_.get(), fd,
 
 Status Poller::add_edge(int fd, std::uint64_t tag) {
   return control(epoll_.get(), fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, tag);
+}
+
+void Poller::hear(const Poller& inner, std::uint64_t tag, bool is_heard) {
+  epoll_event event = event_of(is_heard ? std::uint32_t{EPOLLIN} : 0U, tag);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, inner.epoll_.get(), &event);
 }
 
 void Poller::remove(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }

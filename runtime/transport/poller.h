@@ -22,6 +22,10 @@ class Poller {
   /// Adds a non-blocking socket, edge-triggered for reading and writing: it wakes the sleeper when
   /// it changes, and stays quiet while nobody has a use for its bytes yet.
   Status add_edge(int fd, std::uint64_t tag);
+  /// Adds another set, which is readable while it holds events.
+  Status add(const Poller& inner, std::uint64_t tag) { return add(inner.epoll_.get(), tag); }
+  /// Whether a set that was added wakes the sleeper: at once, if it holds events as it begins to.
+  void hear(const Poller& inner, std::uint64_t tag, bool is_heard);
   void remove(int fd);
 
   struct Event {

@@ -223,7 +223,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(names))
     parser.add_argument("--rounds", type=int, default=2, help="turns of each library (default: 2)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="file of all figures")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     unknown = [name for name in options.tables if name not in names]
     if unknown:
         sys.exit(f"compare.py: no table '{unknown[0]}'; there are: {', '.join(names)}")
