@@ -57,7 +57,7 @@ def plot(measured: Measured, operation: str, file: pathlib.Path) -> None:
     from matplotlib import pyplot  # noqa: PLC0415
 
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "hvd", "font.size": 9})
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(7.2, 3.6), layout="constrained")
     for column in measured.columns:
         points = [
             (_BYTES[case.rpartition("_")[2]], statistics.median(values))
@@ -68,7 +68,7 @@ def plot(measured: Measured, operation: str, file: pathlib.Path) -> None:
         axes.plot(*zip(*sorted(points)), style, markersize=3, linewidth=1.2, label=column.name)
     axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel="µs", title=operation)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, frameon=False)
+    axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     figure.savefig(file, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
 

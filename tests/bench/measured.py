@@ -45,7 +45,8 @@ class Measured:
                 if not got:
                     failed.add(column.name)  # said by then
                 for case, value in got.items():
-                    column.values.setdefault(case, []).append(value)
+                    if value > 0:  # below: what DDP adds to a step is lost in the step
+                        column.values.setdefault(case, []).append(value)
         self.columns = [column for column in self.columns if column.values]
         return self
 
