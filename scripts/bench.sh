@@ -16,6 +16,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[ $page = no ] || [ $# -eq 0 ] || fail "--page is of all tables" "leave out $*"
 
 "$root/scripts/packages.sh" build torch test bench
 configure "$build" -Dbuildtype=release -Dtests=enabled -Dpython="$HVD_PYTHON"

@@ -15,9 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 # Open MPI refuses to run as root unless told twice.
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-_OVER_TCP = {
-    "Open MPI": ("--mca", "pml", "ob1", "--mca", "btl", "self,tcp"),
-}
+_OVER_TCP = ("--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo")
 
 
 def figures(text: str) -> dict[str, float]:
@@ -92,10 +90,8 @@ class Mpi:
             }
 
     def run(self, suites: list[str], ranks: int = 2, over_tcp: bool = False) -> dict[str, float]:
-        """The figures of the suites."""
-        options = ()
-        if over_tcp:
-            options = (*_OVER_TCP["Open MPI"], "--mca", "btl_tcp_if_include", "lo")
+        """The figures of the suites. `over_tcp`: Open MPI alone can be told so."""
+        options = _OVER_TCP if over_tcp else ()
         command = [*self.launcher, *options, "-np", str(ranks), self._program, *suites]
         return outcome(self.name, [command], 300, self.environment)
 
