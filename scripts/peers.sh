@@ -6,7 +6,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 [ $# -eq 1 ] || fail "one folder is needed" "use: scripts/peers.sh build/peers"
-folder=$1
+folder=$(realpath -m "$1")
 source_dir=$root/tests/bench
 mkdir -p "$folder"
 
@@ -18,6 +18,7 @@ install() {
   say "installing $*"
   if quietly "$folder/$name.install.log" "$HVD_PYTHON" -m venv "$folder/$name" &&
     quietly "$folder/$name.install.log" "$folder/$name/bin/pip" install --quiet "$@"; then
+    rm -f "$folder/mpi_$name" # of another version, Debian's for one
     printf '%s\n' "${first#*==}" >"$folder/$name.version"
   else
     say "$first cannot be installed: Debian's is taken where it is there"

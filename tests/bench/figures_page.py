@@ -58,14 +58,17 @@ def plot(measured: Measured, operation: str, file: pathlib.Path) -> None:
 
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "hvd", "font.size": 9})
     figure, axes = pyplot.subplots(figsize=(7.2, 3.6), layout="constrained")
-    for column in measured.columns:
+    for index, column in enumerate(measured.columns):
         points = [
             (_BYTES[case.rpartition("_")[2]], statistics.median(values))
             for case, values in column.values.items()
             if case.startswith(f"{operation}_")
         ]
+        if not points:
+            continue
         style = {OURS: "-o", PEER: "--s", LIMIT: ":"}[column.kind]
-        axes.plot(*zip(*sorted(points)), style, markersize=3, linewidth=1.2, label=column.name)
+        looks = {"color": f"C{index}", "markersize": 3, "linewidth": 1.2, "label": column.name}
+        axes.plot(*zip(*sorted(points)), style, **looks)
     axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel="µs", title=operation)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))

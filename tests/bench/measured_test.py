@@ -77,6 +77,9 @@ class TestMeasured(unittest.TestCase):
 
     def test_a_page_has_what_was_measured(self) -> None:
         measured, _ = example()
+        for column in measured.columns:
+            if column.name in ("hvd", "quick"):
+                column.values["gather_1KB"] = [7.0]
         with tempfile.TemporaryDirectory() as folder:
             source, page = pathlib.Path(folder, "facts.json"), pathlib.Path(folder, "page.md")
             facts = {"machine": "2 CPUs", "tables": [measured.facts()]}
@@ -88,11 +91,14 @@ class TestMeasured(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             text = page.read_text()
             plot = pathlib.Path(folder, "figures", "allreduce_allreduce.svg").read_text()
+            other = pathlib.Path(folder, "figures", "allreduce_gather.svg").read_text()
         self.assertIn("from one run: 2 CPUs.", text)
         self.assertIn("| allreduce 8B | 3 | 9 | 1.5 |  | **2.00** |  |", text)
         self.assertIn("| allreduce 1MB | 60 |  | 100 | 30 | 0.60 | 2.00 |", text)
         self.assertIn("(figures/allreduce_allreduce.svg)", text)
         self.assertIn("hvd torch", plot)
+        self.assertIn("quick", other)
+        self.assertNotIn("hvd torch", other, "which has no gather")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,9 @@ PlainNccl::~PlainNccl() {
   if (comm_ == nullptr) return;
   static_cast<void>(calls_->comm_finalize(comm_));
   ncclResult_t state = ncclInProgress;
-  while (state == ncclInProgress) static_cast<void>(calls_->comm_get_async_error(comm_, &state));
+  while (state == ncclInProgress) {
+    if (calls_->comm_get_async_error(comm_, &state) != ncclSuccess) break;
+  }
   static_cast<void>(calls_->comm_destroy(comm_));
 }
 

@@ -124,6 +124,8 @@ class Bound(unittest.TestCase):
                 bound = f"CPUs {CPUS[1]}: as Open MPI has bound this rank"
                 self.assertIn(bound, done.stderr)
         done = hvdrun("-v", **variables)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("rank 1 of 2 by Open MPI", done.stderr)
         self.assertNotIn("as Open MPI", done.stderr)
 
     @unittest.skipUnless(len(CPUS) >= 2, "one CPU is not enough to leave one out")
