@@ -9,13 +9,13 @@
 #include <memory>
 
 #include "bootstrap/local_host.h"
-#include "bootstrap/method.h"
 #include "launcher/node/affinity_mask.h"
 #include "launcher/node/launcher_mask.h"
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
 #include "launcher/plan/slurm_job.h"
 #include "topology/hostlist.h"
+#include "topology/identity.h"
 #include "topology/launch_source.h"
 
 namespace hvd {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "bootstrap/method.h"
 #include "launcher/plan/binding.h"
+#include "topology/identity.h"
 #include "topology/launch_source.h"
 
 namespace hvd {

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "base/read_setting.h"
-#include "bootstrap/method.h"
 #include "launcher/node/matching.h"
 #include "launcher/plan/binding.h"
 #include "launcher/plan/gpu_choice.h"
 #include "launcher/plan/placement_checks.h"
 #include "launcher/plan/task_masks.h"
+#include "topology/identity.h"
 #include "topology/launch_env.h"
 #include "topology/launch_source.h"
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/format.h"
-#include "bootstrap/method.h"
 #include "bootstrap/rendezvous.h"
 
 namespace hvd {

@@ -44,11 +44,4 @@ Result<MethodOffer> meet_by_named_file(const MethodInput& input, std::string how
   return offer;
 }
 
-std::string launcher_of(const Identity& identity) {
-  for (const IdentityClaim& claim : identity.details) {
-    if (claim.source != "hvdrun") return claim.source;
-  }
-  return identity.source;
-}
-
 }  // namespace hvd

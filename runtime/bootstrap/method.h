@@ -51,9 +51,6 @@ Result<MethodOffer> meet_by_pmix(const MethodInput& input);
 /// names the job or no folder can hold the file.
 Result<MethodOffer> meet_by_named_file(const MethodInput& input, std::string how);
 
-/// The launcher that made this process a rank, hvdrun aside: "Slurm step", "Open MPI", ...
-std::string launcher_of(const Identity& identity);
-
 inline MethodOffer decline(std::string why) { return {.declined = std::move(why)}; }
 
 }  // namespace hvd

@@ -363,6 +363,13 @@ std::string describe_identity(const Identity& identity) {
                      identity.size > 0 ? std::to_string(identity.size) : "?", same, around);
 }
 
+std::string launcher_of(const Identity& identity) {
+  for (const IdentityClaim& claim : identity.details) {
+    if (claim.source != "hvdrun") return claim.source;
+  }
+  return identity.source;
+}
+
 bool is_started_by(const Identity& identity, std::string_view source) {
   return std::any_of(
       identity.details.begin(), identity.details.end(),

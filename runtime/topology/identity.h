@@ -46,6 +46,9 @@ Result<std::optional<Identity>> derive_identity(const Environment& environment);
 /// aside.
 std::string describe_identity(const Identity& identity);
 
+/// The launcher that made this process a rank, hvdrun aside: "Slurm step", "Open MPI", ...
+std::string launcher_of(const Identity& identity);
+
 /// True where the launcher of that name describes this process itself.
 bool is_started_by(const Identity& identity, std::string_view source);
 
