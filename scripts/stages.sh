@@ -13,6 +13,7 @@ sanitized_options=(-Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db
 
 # What runs under sanitizers. The launcher's programs do not: its threads only write output, and its readers are fuzzed.
 sanitized=(--suite unit --suite world --no-suite launcher)
+not_with_tsan=(--no-suite arithmetic --no-suite long_with_tsan)
 
 # sanitized_tests DIR command-prefix... -- option of meson test...
 sanitized_tests() {
@@ -53,9 +54,18 @@ stage_tsan() {
   configure "$dir" -Dexamples=disabled -Dwerror=false -Db_sanitize=thread -Doptimization=1 \
     "${sanitized_options[@]}" || return 1
   compile "$dir" build.ninja # an older tree learns of new tests before they are listed
-  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" "${sanitized[@]}" --no-suite arithmetic)
+  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" "${sanitized[@]}" "${not_with_tsan[@]}")
   step compile compile "$dir" "${targets[@]}" || return 1
-  step run sanitized_tests "$dir" setarch -R -- "${sanitized[@]}" --no-suite arithmetic
+  step run sanitized_tests "$dir" setarch -R -- "${sanitized[@]}" "${not_with_tsan[@]}"
+}
+
+# After stage_tsan, whose tree it takes.
+stage_tsan_long() {
+  local dir=$root/build-tsan targets
+  [ -d "$dir" ] || return 77
+  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" --suite long_with_tsan)
+  compile "$dir" "${targets[@]}" || return 1
+  sanitized_tests "$dir" setarch -R -- --suite long_with_tsan
 }
 
 # hvdrun alone, without a library: tried in a root where nothing else is. Each file alone: what loads libraries at run

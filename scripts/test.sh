@@ -8,12 +8,12 @@ set -euo pipefail
 
 usage="usage: scripts/test.sh [--all|--deep] [--suite unit|world|process|slurm|python|style|examples|long]...
   --all         also: every example (suite examples), clang without warnings, a static hvdrun, a wheel, sanitizers,
-                clang-tidy, fuzzing, the newest PyTorch, the newest TensorFlow
-  --deep        also what seldom finds anything: fuzzing of the launcher's parsers, TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
+                fuzzing, the newest PyTorch, the newest TensorFlow
+  --deep        also what seldom finds anything: clang-tidy, long programs with ThreadSanitizer, fuzzing of the launcher's parsers, TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(clang asan fuzz tidy static wheel tsan newest_torch tensorflow)
-deep_stages=(fuzz_launcher tensorflow_oldest rocm long)
+stages=(clang asan fuzz static wheel tsan newest_torch tensorflow)
+deep_stages=(tidy tsan_long fuzz_launcher tensorflow_oldest rocm long)
 suites=()
 all=no
 deep=no

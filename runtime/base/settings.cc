@@ -121,6 +121,16 @@ constexpr auto kSettings = std::to_array<Setting>({
      .fails_start = true,
      .note = "it is in bytes, without a unit",
      .meaning = "bytes that one batch may hold; also `HOROVOD_FUSION_THRESHOLD`"},
+    {.name = "HVD_DIRECT",
+     .kind = SettingKind::kSwitch,
+     .lowest = 0,
+     .highest = 1,
+     .initial = 1,
+     .read_by = Reader::kLibhvd,
+     .fails_start = true,
+     .meaning = "`0`: every request is negotiated, also a small one that all ranks of a node make "
+                "again and again (see [the protocol](../explanation/protocol.md#direct-rounds)); "
+                "so is it for all where one rank says so"},
     {.name = "HVD_CHECK_REPLICAS",
      .kind = SettingKind::kInteger,
      .lowest = 0,

@@ -95,6 +95,7 @@ Result<Settings> read_settings(const Environment& environment) {
   engine.gpu_driver = GpuDriverSettings::from(environment);
   HVD_TRY_ASSIGN(engine.timeline, timeline_of(environment));
   HVD_TRY_ASSIGN(engine.fusion_bytes, read_bytes(environment, "HVD_FUSION_THRESHOLD"));
+  HVD_TRY_ASSIGN(engine.direct, read_switch(environment, "HVD_DIRECT"));
   HVD_TRY_ASSIGN(engine.stall_warning, read_seconds(environment, "HVD_STALL_CHECK_TIME_SECONDS"));
   HVD_TRY_ASSIGN(engine.link_timeout, read_seconds(environment, "HVD_LINK_TIMEOUT_SECONDS"));
   HVD_TRY_ASSIGN(engine.silence_timeout, read_seconds(environment, "HVD_SILENCE_TIMEOUT_SECONDS"));

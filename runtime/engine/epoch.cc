@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/ieee_arithmetic.h"
 #include "engine/place.h"
+#include "engine/plane/direct_operation.h"
 
 namespace hvd {
 namespace {
@@ -78,6 +79,8 @@ Status Epoch::open_world() {
       .arena = {node.arena, everyone}};
   auto plane = std::make_unique<SetPlane>(std::move(parts), table_, options_);
   HVD_TRY(watch_->add_lanes(0, plane->lane()));
+  if (DirectRounds* rounds = plane->direct_rounds())
+    negotiation_.open_direct(plane->communicator(), *rounds);
   sets_.open_world(*plane);
   planes_.open_world(std::move(plane));
   return Status::ok();
@@ -157,6 +160,22 @@ void Epoch::start_batches(SetPlane& plane, RunTogether& run) {
   }
 }
 
+void Epoch::apply(RunDirect& run) {
+  SetPlane* const plane = planes_.find(run.process_set);
+  HVD_CHECK(plane != nullptr);  // no request of it is in flight when a set is removed
+  PendingRequest& pending = *run.request;
+  ++statistics_.requests;
+  ++statistics_.direct;
+  statistics_.bytes += pending.description.bytes();
+  const std::uint64_t number = plane->next_batch();
+  if (parts_.timeline.is_on()) parts_.timeline.decided_batch(number, run.process_set, 1);
+  pending.trace.decided(number);
+  pending.trace.started();
+  take_direct(pending, plane->communicator(), run.places);
+  negotiation_.end_direct(run.process_set);
+  finish(run.request, Status::ok());
+}
+
 void Epoch::apply(FailRequest& fail) { finish(fail.request, fail.status); }
 
 void Epoch::apply(PeerLeft& left) { left_.add(left.rank); }
@@ -168,6 +187,9 @@ void Epoch::apply(SetFormed& formed) {
   if (plane != nullptr) {
     const Status watched = watch_->add_lanes(formed.process_set, plane->lane());
     if (!watched.is_ok()) return end(watched);
+    if (DirectRounds* rounds = plane->direct_rounds()) {
+      negotiation_.open_direct(plane->communicator(), *rounds);
+    }
   }
   sets_.add(formed.process_set, formed.ranks.ranks(), plane);
 }
@@ -294,6 +316,7 @@ void Epoch::add_set(const RankSet& ranks) {
 
 std::unique_ptr<SetPlane> Epoch::remove_set(int process_set) {
   sets_.erase(process_set);
+  negotiation_.close_direct(process_set);  // its memory goes with the plane
   auto plane = planes_.retire(process_set);
   if (plane != nullptr) watch_->remove_lanes(process_set, plane->lane());
   negotiation_.remove_set(process_set);

@@ -123,6 +123,7 @@ class Epoch final : public Driven {
 
   void take_submissions() HVD_REQUIRES(progress_);
   void apply(RunTogether& run) HVD_REQUIRES(progress_);
+  void apply(RunDirect& run) HVD_REQUIRES(progress_);
   void apply(FailRequest& fail) HVD_REQUIRES(progress_);
   void apply(PeerLeft& left) HVD_REQUIRES(progress_);
   void apply(PeerLost& lost) HVD_REQUIRES(progress_);
@@ -141,8 +142,8 @@ class Epoch final : public Driven {
 
   /// True where this rank is on the way out, and nothing of it is missing.
   bool end_quietly() HVD_REQUIRES(progress_);
-  /// Every rank has left: ends as soon as devices have done what is under way. Callers of
-  /// wait_stream() think of it as done, and other ranks need what nobody here waits for.
+  /// Every rank has left: ends as soon as what is under way is done. Callers of wait_stream() think
+  /// of it as done, and other ranks need what nobody here waits for.
   void end_if_left() HVD_REQUIRES(progress_);
   void process_ended(std::size_t local_rank) HVD_REQUIRES(progress_);
   void peer_gone(int rank, const std::string& cause, bool certain) HVD_REQUIRES(progress_);
@@ -175,7 +176,7 @@ class Epoch final : public Driven {
   RankSet lost_ HVD_GUARDED_BY(progress_);
   std::vector<PendingPtr> broken_ HVD_GUARDED_BY(progress_);  ///< Fail with the epoch.
   std::size_t in_progress_ HVD_GUARDED_BY(progress_) = 0;     ///< Requests, stand-ins as well.
-  /// Every rank has left; what devices still do for this one comes first.
+  /// Every rank has left; what is still under way comes first.
   bool log_is_over_ HVD_GUARDED_BY(progress_) = false;
   EngineStatistics statistics_ HVD_GUARDED_BY(progress_);
 };

@@ -134,7 +134,7 @@ bool Epoch::end_quietly() {
 }
 
 void Epoch::end_if_left() {
-  if (planes_.has_gpu_work()) return;
+  if (planes_.has_gpu_work() || planes_.has_batches()) return;
   ending_.leave_together();
   end(error(Code::kAborted, "rank {}: every rank has shut down", world_.rank));
 }

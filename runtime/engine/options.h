@@ -30,12 +30,16 @@ struct EngineOptions {
   /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
   std::function<void(int)> on_loss;
   std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.
+  bool direct = true;        ///< HVD_DIRECT: small requests in a node need no negotiation.
   TimelineOptions timeline;  ///< HVD_TIMELINE: on from the start; without a path: off.
   NcclSettings nccl = {};    ///< For the backend of that name.
   GpuDriverSettings gpu_driver = {};  ///< That of `gpus`, for what describe() says.
   Gpus* gpus = nullptr;               ///< For tensors of GPU memory; null: they are refused.
   /// A process that starts another engine gives it other handles, so that the old are unknown.
   std::uint64_t first_handle = 1;
+
+  /// Who chose another backend than that of a node wants it to do all.
+  bool has_direct() const { return direct && (backend.empty() || backend == "shm"); }
 };
 
 }  // namespace hvd

@@ -12,6 +12,7 @@ struct EngineStatistics {
   std::uint64_t batches = 0;
   std::uint64_t requests = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t direct = 0;            ///< Requests that needed no negotiation.
   std::uint64_t frozen_buckets = 0;    ///< Runs that were a bucket of a frozen schedule.
   std::uint64_t thaws = 0;             ///< Frozen schedules that something did not fit.
   std::chrono::nanoseconds waited{0};  ///< Time callers spent in wait().

@@ -46,6 +46,11 @@ bool Planes::has_gpu_work() const {
                      [](const auto& plane) { return plane->has_gpu_work(); });
 }
 
+bool Planes::has_batches() const {
+  return std::any_of(planes_.begin(), planes_.end(),
+                     [](const auto& plane) { return plane->has_batches(); });
+}
+
 bool Planes::has_batch_with(int rank) const {
   return std::any_of(planes_.begin(), planes_.end(), [rank](const auto& plane) {
     return plane->has_batches() && plane->has_member(rank);

@@ -41,6 +41,7 @@ class Planes {
   }
   bool needs_polling() const;
   bool has_gpu_work() const;
+  bool has_batches() const;
   /// True while something runs in which the rank takes part.
   bool has_batch_with(int rank) const;
   /// A connection whose host has not answered for `limit`, of sets with work under way, or of all;

@@ -4,11 +4,12 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "engine/plane/direct_rounds.h"
 
 namespace hvd {
 
 std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_size) {
-  std::size_t bytes = 0;
+  std::size_t bytes = whole_pages(DirectRounds::memory_bytes(local_size));
   for (const BackendEntry& entry : table) bytes += whole_pages(entry.memory_bytes(local_size));
   return bytes;
 }
@@ -19,7 +20,15 @@ SetPlane::SetPlane(Parts parts, std::span<const BackendEntry> table, const Engin
       doorbell_(std::move(parts.doorbell)) {
   std::vector<Link*> lane;
   for (const auto& link : links_.lane) lane.push_back(link.get());
-  std::span<std::byte> memory = links_.memory;
+  const std::size_t direct_bytes =
+      whole_pages(DirectRounds::memory_bytes(communicator_.local_size()));
+  HVD_CHECK(direct_bytes <= links_.memory.size());
+  if (communicator_.node_count() == 1) {
+    direct_rounds_.emplace(links_.memory.first(direct_bytes), communicator_.rank,
+                           communicator_.size, &doorbell_);
+    if (!options.has_direct()) direct_rounds_->stop();  // the others must not wait for this rank
+  }
+  std::span<std::byte> memory = links_.memory.subspan(direct_bytes);
   std::vector<Reducer::Candidate> candidates;
   for (const BackendEntry& entry : table) {
     const std::size_t bytes = whole_pages(entry.memory_bytes(communicator_.local_size()));

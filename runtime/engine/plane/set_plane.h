@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "bootstrap/set_wiring.h"
 #include "collective/backend.h"
 #include "engine/options.h"
+#include "engine/plane/direct_rounds.h"
 #include "engine/plane/reduction.h"
 #include "transport/doorbell.h"
 
@@ -43,6 +45,8 @@ class SetPlane {
   /// As Wiring::lane, over the nodes of the set.
   std::span<const std::unique_ptr<Link>> lane() const { return links_.lane; }
   bool has_member(int world_rank) const;
+  /// Null where the set is not on one node.
+  DirectRounds* direct_rounds() { return direct_rounds_ ? &*direct_rounds_ : nullptr; }
 
   // Batches, in log order.
 
@@ -105,6 +109,7 @@ class SetPlane {
   Communicator communicator_;  ///< Backends refer to it.
   SetLinks links_;
   Doorbell doorbell_;
+  std::optional<DirectRounds> direct_rounds_;
   std::unique_ptr<Reducer> reducer_;
   std::uint64_t batches_ = 0;
   std::uint64_t schedules_ = 0;

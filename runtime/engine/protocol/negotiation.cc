@@ -89,7 +89,11 @@ void Negotiation::submit(PendingPtr pending) {
   announce(*set, entry);
 }
 
-void Negotiation::announce(const Set& set, NameEntry& entry) {
+void Negotiation::announce(Set& set, NameEntry& entry) {
+  if (!offer_direct(set, entry)) announce_in_log(set, entry);
+}
+
+void Negotiation::announce_in_log(const Set& set, NameEntry& entry) {
   const Name& name = entry.second;
   const PendingRequest& pending = *name.current;
   // A bit may overtake what was said before it, and must not overtake the last word.
@@ -120,7 +124,14 @@ void Negotiation::say_up(ControlMessage message) {
 }
 
 void Negotiation::leave() {
-  has_left_ = true;
+  is_leaving_ = true;
+  for (Set* set : direct_sets_) set->direct->rounds.want_back();
+  if (!has_offers()) say_farewell();
+}
+
+void Negotiation::say_farewell() {
+  if (std::exchange(has_left_, true)) return;
+  for (Set* set : direct_sets_) set->direct->rounds.stop();
   Leave leave{place_.rank};
   for (std::size_t id = 0; id < sets_.size(); ++id) {
     if (sets_[id] != nullptr) append_owed(*sets_[id], static_cast<int>(id), leave.owed);
@@ -132,6 +143,11 @@ void Negotiation::join(Set& set, PendingPtr pending) {
   if (!set.missed_joins.empty()) {
     decisions_.emplace_back(FailRequest{std::move(pending), std::move(set.missed_joins.front())});
     set.missed_joins.pop_front();
+    return;
+  }
+  if (set.direct != nullptr && set.direct->offered != nullptr) {
+    set.direct->join = std::move(pending);
+    set.direct->rounds.want_back();
     return;
   }
   set.joining = std::move(pending);
@@ -199,6 +215,7 @@ bool Negotiation::step() {
   } else {
     moved = read_log();
   }
+  moved = step_direct() || moved;
   flush();
   return moved || !decisions_.empty() || tree_.has_losses();
 }
@@ -302,6 +319,7 @@ void Negotiation::tick(Clock::time_point now) {
   // Who was stopped, and the job with it, has waited for nobody meanwhile.
   now_ += std::min<Clock::duration>(now - ticked_, kMostTick);
   ticked_ = now;
+  want_old_offers_back();
   if (!is_leader()) return;
   // What arrived while this process was held up counts before anybody is called silent.
   tree_.set_time(now_);
@@ -335,6 +353,10 @@ std::vector<PendingPtr> Negotiation::take_all_requests() {
   for (const auto& set : sets_) {
     if (set == nullptr) continue;
     if (set->joining != nullptr) all.push_back(std::move(set->joining));
+    if (set->direct != nullptr) {
+      if (set->direct->join != nullptr) all.push_back(std::move(set->direct->join));
+      set->direct->offered = nullptr;
+    }
     for (auto& [text, name] : set->names) {
       if (name.current != nullptr) all.push_back(std::move(name.current));
       for (PendingPtr& queued : name.queued) all.push_back(std::move(queued));

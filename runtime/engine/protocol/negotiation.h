@@ -4,12 +4,14 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <variant>
 #include <vector>
 
+#include "engine/plane/direct_rounds.h"
 #include "engine/protocol/board.h"
 #include "engine/protocol/control_tree.h"
 #include "engine/protocol/coordinator.h"
@@ -25,6 +27,12 @@ struct RunTogether {
   int divisor = 0;           ///< As Run::divisor.
   std::uint32_t bucket = 0;  ///< As Run::bucket.
   std::vector<PendingPtr> requests;
+};
+/// All ranks have brought the request with its bytes (see DirectRounds); ends with end_direct().
+struct RunDirect {
+  int process_set = 0;
+  PendingPtr request;
+  std::span<const void* const> places;  ///< What each rank has brought.
 };
 struct FailRequest {
   PendingPtr request;
@@ -57,8 +65,8 @@ struct BucketsChanged {
 struct GivenUp {
   std::string text;
 };
-using Decision = std::variant<RunTogether, FailRequest, PeerLeft, PeerLost, AllLeft, GivenUp,
-                              SetFormed, PassedOver, BucketsChanged>;
+using Decision = std::variant<RunTogether, RunDirect, FailRequest, PeerLeft, PeerLost, AllLeft,
+                              GivenUp, SetFormed, PassedOver, BucketsChanged>;
 
 /// Stage two, submitted -> negotiated: agrees with the other ranks on what runs next.
 ///
@@ -83,6 +91,12 @@ class Negotiation {
 
   /// Announces the request; one whose name is in flight on this rank queues behind it.
   void submit(PendingPtr pending);
+  /// From now on small requests of the process set, which lives on this node, may go by `rounds`.
+  /// Both outlive that, until close_direct() or the end.
+  void open_direct(const Communicator& communicator, DirectRounds& rounds);
+  void close_direct(int process_set);
+  /// What the others brought to the RunDirect has been read.
+  void end_direct(int process_set);
   /// Says farewell; what is queued will still be announced.
   void leave();
   /// At the root, once all ranks have agreed: the log tells every rank that the process set is
@@ -142,9 +156,24 @@ class Negotiation {
     /// The last use failed, maybe before the leader saw its bit: a second toggle would undo the
     /// first, and both go unseen. So the next one is announced in full.
     bool in_full = false;
+    std::uint32_t key = 0;  ///< In direct rounds, where it has an id.
+    /// Direct rounds in a row that came to nothing because of it, and the position of the set from
+    /// which it is offered again.
+    std::uint32_t misses = 0;
+    std::uint64_t offer_from = 0;
   };
   using Names = std::unordered_map<std::string, Name>;
   using NameEntry = Names::value_type;
+  /// The direct rounds of a process set.
+  struct Direct {
+    const Communicator& communicator;
+    DirectRounds& rounds;
+    std::vector<const void*> places;  ///< By rank; of the round that is agreed.
+    NameEntry* offered = nullptr;     ///< By this rank.
+    bool is_agreed = false;           ///< RunDirect is out.
+    int ticks = 0;                    ///< Since it was offered.
+    PendingPtr join = {};             ///< Of this rank, until the offer is decided.
+  };
   /// A process set as this rank knows it.
   struct Set {
     bool is_member = false;
@@ -155,6 +184,9 @@ class Negotiation {
     std::deque<Status> missed_joins;  ///< Joins that failed before this rank called them.
     std::vector<std::vector<std::uint32_t>> buckets;  ///< Of the frozen schedule.
     bool has_urged = false;                           ///< Since it was frozen.
+    std::unique_ptr<Direct> direct;                   ///< Null: there are no direct rounds.
+    std::uint32_t position = 0;                       ///< Uses that the log has ended.
+    std::unordered_map<std::uint32_t, NameEntry*> by_key;
   };
   /// Result of find_overdue(): undecided requests of this rank past their deadline.
   struct Overdue {
@@ -168,7 +200,16 @@ class Negotiation {
 
   Set* find_set(int process_set);
   NameEntry* find_name(int process_set, const std::string& text);
-  void announce(const Set& set, NameEntry& entry);
+  void announce(Set& set, NameEntry& entry);
+  void announce_in_log(const Set& set, NameEntry& entry);
+  bool offer_direct(Set& set, NameEntry& entry);
+  bool is_announced(Set& set, const DirectRounds::Offer& theirs);
+  static void miss(const Set& set, Name& name);
+  bool step_direct();
+  bool step_direct(Set& set);
+  void want_old_offers_back();
+  bool has_offers() const;
+  void say_farewell();
   void join(Set& set, PendingPtr pending);
   static void append_owed(const Set& set, int process_set, std::vector<Owed>& owed);
   void apply_failure(const Failure& failure);
@@ -218,10 +259,13 @@ class Negotiation {
   RingWriter up_;
   RingReader log_;
   std::vector<Decision> decisions_;
-  int frozen_sets_ = 0;  ///< Of those with this rank.
+  std::vector<Set*> direct_sets_;
+  std::uint32_t keys_ = 0;  ///< Definitions in the log.
+  int frozen_sets_ = 0;     ///< Of those with this rank.
   std::uint64_t announced_in_full_ = 0;
   std::uint64_t evictions_ = 0;
-  bool has_left_ = false;  ///< Has said farewell.
+  bool is_leaving_ = false;  ///< Says farewell once its offers are decided.
+  bool has_left_ = false;    ///< Has said farewell.
   bool lost_ = false;
   bool ring_leader_ = false;
 

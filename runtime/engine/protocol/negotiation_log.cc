@@ -63,6 +63,7 @@ void Negotiation::apply(const ControlMessage& entry) {
 }
 
 void Negotiation::apply_define(const Define& define) {
+  ++keys_;
   if (define.id >= Board::kMaxIds) return;
   if (define.id >= by_id_.size()) by_id_.resize(define.id + 1);
   Set* set = find_set(define.description.process_set);
@@ -74,6 +75,8 @@ void Negotiation::apply_define(const Define& define) {
   by_id_[define.id] = {set, &entry};
   entry.second.id = define.id;
   entry.second.described = define.description;
+  set->by_key.erase(std::exchange(entry.second.key, keys_));
+  set->by_key[keys_] = &entry;
 }
 
 void Negotiation::apply_evict(const Evict& evict) {
@@ -83,6 +86,11 @@ void Negotiation::apply_evict(const Evict& evict) {
     const IdName evicted = std::exchange(by_id_[id], {});
     if (evicted.entry == nullptr) continue;
     evicted.entry->second.id.reset();
+    evicted.set->by_key.erase(std::exchange(evicted.entry->second.key, 0));
+    if (Direct* direct = evicted.set->direct.get(); direct != nullptr) {
+      // The others do not know any more what it stands for.
+      if (direct->offered == evicted.entry) direct->rounds.want_back();
+    }
     if (evicted.entry->second.current == nullptr) {
       evicted.set->names.erase(std::string(evicted.entry->first));
     }
@@ -92,6 +100,7 @@ void Negotiation::apply_evict(const Evict& evict) {
 }
 
 void Negotiation::apply_run(const Run& run) {
+  if (Set* set = find_set(run.process_set)) ++set->position;
   RunTogether together;
   together.process_set = run.process_set;
   together.divisor = run.divisor;
@@ -122,7 +131,8 @@ void Negotiation::apply_run(const Run& run) {
 }
 
 void Negotiation::apply_failure(const Failure& failure) {
-  const Set* set = find_set(failure.process_set);
+  Set* set = find_set(failure.process_set);
+  if (set != nullptr) ++set->position;
   NameEntry* found = find_name(failure.process_set, failure.name);
   if (found != nullptr) found->second.in_full = true;
   if (PendingPtr pending = take_current(failure.process_set, failure.name)) {
@@ -212,6 +222,7 @@ void Negotiation::apply_set_removed(int process_set) {
   for (IdName& name : by_id_) {
     if (name.set == sets_[index].get()) name = {};
   }
+  close_direct(process_set);
   sets_[index] = nullptr;
 }
 

@@ -83,6 +83,18 @@ TEST(Settings, ReadTheTimelineUnderBothNames) {
   EXPECT_EQ(settings_from(environment, nullptr).value().engine.timeline.path, "");
 }
 
+TEST(Settings, DirectRoundsCanBeTurnedOff) {
+  Environment environment;
+  EXPECT_TRUE(settings_from(environment, nullptr).value().engine.has_direct());
+  environment.set("HVD_BACKEND", "shm");
+  EXPECT_TRUE(settings_from(environment, nullptr).value().engine.has_direct());
+  environment.set("HVD_BACKEND", "tcp");
+  EXPECT_FALSE(settings_from(environment, nullptr).value().engine.has_direct()) << "tcp does all";
+  Environment off;
+  off.set("HVD_DIRECT", "0");
+  EXPECT_FALSE(settings_from(off, nullptr).value().engine.has_direct());
+}
+
 TEST(Settings, OptionsPrecedeTheEnvironment) {
   Environment environment;
   environment.set("HVD_FUSION_THRESHOLD", "2000");

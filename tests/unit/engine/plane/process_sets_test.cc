@@ -28,6 +28,7 @@ class ProcessSetsTest : public testing::Test {
     sets_.open_world(world_plane_);
     SetPlane::Parts parts;
     parts.communicator = part_of(world_, {1, 3});
+    parts.links.memory = plane_memory_;
     plane_ = std::make_unique<SetPlane>(std::move(parts), std::span<const BackendEntry>(),
                                         EngineOptions{});
     plane_->set_number(1);
@@ -45,13 +46,19 @@ class ProcessSetsTest : public testing::Test {
     return one;
   }
   Status enter(Request one) { return sets_.enter(one); }
+  SetLinks links() {
+    SetLinks of_world;
+    of_world.memory = plane_memory_;
+    return of_world;
+  }
   static std::string message(const Status& status) { return std::string(status.message()); }
 
   const Communicator world_ = four();
+  alignas(64) std::array<std::byte, std::size_t{256} << 10> plane_memory_{};  ///< Nothing moves.
   Timeline timeline_{1, "a"};
   Completion completion_{1};
   Submission submission_{timeline_};
-  SetPlane world_plane_{{.communicator = world_, .links = {}, .doorbell = {}, .arena = {}},
+  SetPlane world_plane_{{.communicator = world_, .links = links(), .doorbell = {}, .arena = {}},
                         std::span<const BackendEntry>(),
                         EngineOptions{}};
   std::unique_ptr<SetPlane> plane_;

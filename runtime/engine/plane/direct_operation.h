@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "collective/communicator.h"
+#include "engine/request/pending_request.h"
+
+namespace hvd {
+
+/// What a rank does with the bytes of a small request that all ranks bring to a direct round (see
+/// DirectRounds): nothing of it waits, and the results are those of the backends, bit for bit.
+
+/// True where the request can be done so, within `room` bytes of each rank.
+bool fits_direct(const PendingRequest& pending, const Communicator& communicator, std::size_t room);
+/// Writes what this rank brings.
+void bring_direct(const PendingRequest& pending, const Communicator& communicator,
+                  std::byte* place);
+/// Makes the results of this rank from the bytes of all, by rank.
+void take_direct(PendingRequest& pending, const Communicator& communicator,
+                 std::span<const void* const> places);
+
+}  // namespace hvd

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small requests that the ranks of a node bring to direct rounds instead of announcing them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include "captured_errors.h"
+#include "world.h"
+
+namespace hvd {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+Request request_of(std::string name, Operation operation, std::vector<float>& values) {
+  Request request = allreduce_request(std::move(name), values);
+  request.operation = operation;
+  return request;
+}
+
+Request barrier_request(std::string name) {
+  Request request;
+  request.name = std::move(name);
+  request.operation = Barrier{};
+  return request;
+}
+
+/// Both ranks know the name by an id from here on.
+void learn(Engine& engine, const std::string& name, std::vector<float>& values) {
+  for (int use = 0; use < 3; ++use) {
+    ASSERT_TRUE(run_request(engine, allreduce_request(name, values)).is_ok());
+  }
+}
+
+TEST(Direct, ALoopIsNegotiatedOnceAndSumsAreRight) {
+  World world({3});
+  world.run([](int rank, Engine& engine) {
+    for (int step = 0; step < 200; ++step) {
+      std::vector<float> values{static_cast<float>(rank + step), 1.5F};
+      ASSERT_TRUE(run_request(engine, allreduce_request("t", values)).is_ok());
+      EXPECT_EQ(values, (std::vector<float>{static_cast<float>(3 * step + 3), 4.5F}));
+    }
+    const EngineStatistics statistics = engine.statistics();
+    EXPECT_EQ(statistics.requests, 200U);
+    EXPECT_GT(statistics.direct, 190U);
+    EXPECT_LE(statistics.in_full, 2U);
+  });
+}
+
+TEST(Direct, BroadcastsAndBarriersNeedNoNegotiationEither) {
+  World world({3});
+  world.run([](int rank, Engine& engine) {
+    for (int step = 0; step < 50; ++step) {
+      std::vector<float> values(5, static_cast<float>(10 * rank + step));
+      ASSERT_TRUE(run_request(engine, request_of("b", Broadcast{1}, values)).is_ok());
+      EXPECT_EQ(values, std::vector<float>(5, static_cast<float>(10 + step)));
+      ASSERT_TRUE(run_request(engine, barrier_request("wait")).is_ok());
+    }
+    EXPECT_GT(engine.statistics().direct, 80U);
+  });
+}
+
+TEST(Direct, ResultsAreThoseOfTheBackendBitForBit) {
+  const Allreduce operations[] = {{.op = ReduceOp::kAverage},
+                                  {.op = ReduceOp::kMax},
+                                  {.prescale = 0.3, .postscale = 3.0},
+                                  {.wire = Wire::kBfloat16},
+                                  {.op = ReduceOp::kProduct}};
+  std::vector<std::vector<std::vector<float>>> results;
+  for (const bool direct : {false, true}) {
+    EngineOptions options = World::quick_options();
+    options.direct = direct;
+    World world({4}, options);
+    auto& of_run = results.emplace_back(std::size(operations) * 4);
+    world.run([&](int rank, Engine& engine) {
+      for (std::size_t i = 0; i < std::size(operations); ++i) {
+        for (int use = 0; use < 4; ++use) {
+          std::vector<float> values(37);
+          for (std::size_t k = 0; k < values.size(); ++k) {
+            values[k] = 1.0F / static_cast<float>(3 * rank + 7 * static_cast<int>(k) + use + 1);
+          }
+          const std::string name = format_text("t{}", i);
+          ASSERT_TRUE(run_request(engine, allreduce_request(name, values, operations[i])).is_ok());
+          if (rank == 2) of_run[4 * i + static_cast<std::size_t>(use)] = values;
+        }
+      }
+      EXPECT_EQ(engine.statistics().direct > 0, direct);
+    });
+  }
+  EXPECT_EQ(results.front(), results.back());
+}
+
+TEST(Direct, AGroupCompletesAsOne) {
+  World world({2});
+  world.run([](int rank, Engine& engine) {
+    for (int step = 0; step < 10; ++step) {
+      std::vector<float> one(3, static_cast<float>(rank));
+      std::vector<float> other(70, static_cast<float>(step));
+      Request request = allreduce_request("group", one);
+      request.tensors.push_back(allreduce_request("", other).tensors.front());
+      ASSERT_TRUE(run_request(engine, std::move(request)).is_ok());
+      EXPECT_EQ(one, std::vector<float>(3, 1.0F));
+      EXPECT_EQ(other, std::vector<float>(70, static_cast<float>(2 * step)));
+    }
+    EXPECT_GT(engine.statistics().direct, 5U);
+  });
+}
+
+TEST(Direct, RanksThatSubmitInOtherOrdersAreServedAllTheSame) {
+  World world({3});
+  world.run([](int rank, Engine& engine) {
+    for (int step = 0; step < 100; ++step) {
+      std::vector<std::vector<float>> values(5, {static_cast<float>(step)});
+      std::vector<Engine::Handle> handles;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::size_t which = (i * static_cast<std::size_t>(rank + 1)) % values.size();
+        const auto handle =
+            engine.submit(allreduce_request(format_text("t{}", which), values[which]));
+        ASSERT_TRUE(handle.is_ok());
+        handles.push_back(handle.value());
+      }
+      for (const Engine::Handle handle : handles) {
+        ASSERT_TRUE(engine.wait(handle, soon()).is_ok());
+        engine.release(handle);
+      }
+      for (const auto& one : values) EXPECT_EQ(one.front(), static_cast<float>(3 * step));
+    }
+  });
+}
+
+TEST(Direct, AChangedShapeIsComparedAsEver) {
+  World world({2});
+  world.run([](int rank, Engine& engine) {
+    std::vector<float> values(4, 1.0F);
+    learn(engine, "t", values);
+    std::vector<float> other(rank == 0 ? 4 : 5, 1.0F);
+    const Status status = run_request(engine, allreduce_request("t", other));
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_THAT(status.message(), HasSubstr("'t'"));
+    std::vector<float> again(4, 1.0F);
+    ASSERT_TRUE(run_request(engine, allreduce_request("t", again)).is_ok());
+    EXPECT_EQ(again, std::vector<float>(4, 2.0F));
+  });
+}
+
+TEST(Direct, WaitsForALateRankAndGivesUpInTime) {
+  World world({2});
+  world.run([](int rank, Engine& engine) {
+    std::vector<float> values(1, 1.0F);
+    learn(engine, "t", values);
+    values.assign(1, 1.0F);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(700));
+    const auto handle = engine.submit(allreduce_request("t", values));
+    ASSERT_TRUE(handle.is_ok());
+    if (rank == 0) {
+      EXPECT_EQ(engine.wait(handle.value(), Deadline::after(milliseconds(50))).code(),
+                Code::kTimeout);
+    }
+    ASSERT_TRUE(engine.wait(handle.value(), soon()).is_ok());
+    engine.release(handle.value());
+    EXPECT_EQ(values.front(), 2.0F);
+  });
+}
+
+TEST(Direct, AStallNamesWhatWasOffered) {
+  EngineOptions options = World::quick_options();
+  options.stall_warning = milliseconds(1000);
+  CapturedErrors errors;
+  World world({2}, options);
+  world.run([](int rank, Engine& engine) {
+    std::vector<float> values(1, 1.0F);
+    learn(engine, "late", values);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(2500));
+    ASSERT_TRUE(run_request(engine, allreduce_request("late", values)).is_ok());
+  });
+  EXPECT_THAT(errors.text(), HasSubstr("'late'"));
+}
+
+TEST(Direct, GoesOnWithoutARankThatHasJoined) {
+  World world({3});
+  world.run([](int rank, Engine& engine) {
+    std::vector<float> values(1, 1.0F);
+    learn(engine, "t", values);
+    for (int step = 0; rank != 1 && step < 30; ++step) {
+      values.assign(1, 1.0F);
+      ASSERT_TRUE(run_request(engine, allreduce_request("t", values)).is_ok());
+      EXPECT_EQ(values.front(), 2.0F);
+    }
+    ASSERT_TRUE(engine.join(0, false, soon()).is_ok());
+    values.assign(1, 1.0F);
+    ASSERT_TRUE(run_request(engine, allreduce_request("t", values)).is_ok());
+    EXPECT_EQ(values.front(), 3.0F);
+  });
+}
+
+TEST(Direct, AJoinComesAfterWhatIsOffered) {
+  World world({2});
+  world.run([](int rank, Engine& engine) {
+    std::vector<float> values(1, 1.0F);
+    learn(engine, "t", values);
+    values.assign(1, 1.0F);
+    if (rank == 1) {
+      std::this_thread::sleep_for(milliseconds(100));
+      ASSERT_TRUE(run_request(engine, allreduce_request("t", values)).is_ok());
+      ASSERT_TRUE(engine.join(0, false, soon()).is_ok());
+    } else {
+      const auto handle = engine.submit(allreduce_request("t", values));
+      ASSERT_TRUE(handle.is_ok());
+      ASSERT_TRUE(engine.join(0, false, soon()).is_ok());
+      ASSERT_TRUE(engine.wait(handle.value(), soon()).is_ok());
+    }
+    EXPECT_EQ(values.front(), 2.0F);
+  });
+}
+
+TEST(Direct, WhatAllHaveSubmittedAtAShutdownIsDone) {
+  for (const bool direct : {true, false}) {
+    EngineOptions options = World::quick_options();
+    options.direct = direct;
+    World world({2}, options);
+    world.run([](int rank, Engine& engine) {
+      std::vector<float> values(1, 1.0F);
+      learn(engine, "t", values);
+      values.assign(1, 1.0F);
+      if (rank == 1) std::this_thread::sleep_for(milliseconds(100));
+      const auto handle = engine.submit(allreduce_request("t", values));
+      ASSERT_TRUE(handle.is_ok());
+      EXPECT_TRUE(engine.shutdown(soon()).is_ok());
+      const Status done = engine.wait(handle.value(), soon());
+      EXPECT_TRUE(done.is_ok()) << done.message();
+      EXPECT_EQ(values.front(), 2.0F);
+    });
+  }
+}
+
+TEST(Direct, WhatARankThatHasLeftDoesNotBringFails) {
+  World world({2});
+  world.run([](int rank, Engine& engine) {
+    std::vector<float> values(1, 1.0F);
+    learn(engine, "t", values);
+    if (rank == 1) return static_cast<void>(engine.shutdown(soon()));
+    const Status status = run_request(engine, allreduce_request("t", values));
+    EXPECT_EQ(status.code(), Code::kAborted);
+    EXPECT_TRUE(engine.shutdown(soon()).is_ok());
+  });
+}
+
+TEST(Direct, ProcessSetsHaveRoundsOfTheirOwn) {
+  World world({3});
+  world.run([](int rank, Engine& engine) {
+    const auto set = engine.add_process_set({0, 2}, soon());
+    ASSERT_TRUE(set.is_ok());
+    for (int step = 0; step < 50; ++step) {
+      std::vector<float> values(1, static_cast<float>(rank + 1));
+      if (rank != 1) {
+        Request request = allreduce_request("t", values);
+        request.process_set = set.value();
+        ASSERT_TRUE(run_request(engine, std::move(request)).is_ok());
+        EXPECT_EQ(values.front(), 4.0F);
+      }
+      values.assign(1, static_cast<float>(rank + 1));
+      ASSERT_TRUE(run_request(engine, allreduce_request("t", values)).is_ok());
+      EXPECT_EQ(values.front(), 6.0F);
+    }
+    EXPECT_GT(engine.statistics().direct, rank == 1 ? 40U : 80U);
+    ASSERT_TRUE(engine.remove_process_set(set.value(), soon()).is_ok());
+    std::vector<float> values(1, 1.0F);
+    ASSERT_TRUE(run_request(engine, allreduce_request("t", values)).is_ok());
+  });
+}
+
+}  // namespace
+}  // namespace hvd
