@@ -233,6 +233,8 @@ PendingPtr Negotiation::take_current(int process_set, const std::string& text) {
 }
 
 PendingPtr Negotiation::take_current(Set& set, NameEntry& entry) {
+  // Offered, so not announced: the log ends a use of the others, which a rank that left owed.
+  if (set.direct != nullptr && set.direct->offered == &entry) return nullptr;
   Name& name = entry.second;
   PendingPtr pending = std::exchange(name.current, nullptr);
   if (!name.queued.empty()) {
