@@ -171,9 +171,9 @@ void Epoch::apply(RunDirect& run) {
   if (parts_.timeline.is_on()) parts_.timeline.decided_batch(number, run.process_set, 1);
   pending.trace.decided(number);
   pending.trace.started();
-  take_direct(pending, plane->communicator(), run.places);
+  const Status taken = take_direct(pending, plane->communicator(), run.places);
   negotiation_.end_direct(run.process_set);
-  finish(run.request, Status::ok());
+  finish(run.request, taken);
 }
 
 void Epoch::apply(FailRequest& fail) { finish(fail.request, fail.status); }

@@ -64,6 +64,35 @@ TEST(Direct, BroadcastsAndBarriersNeedNoNegotiationEither) {
   });
 }
 
+TEST(Direct, RowsOfOtherNumbersComeFromEachRank) {
+  World world({3});
+  world.run([](int rank, Engine& engine) {
+    for (int step = 0; step < 40; ++step) {
+      // Rank r gives r + step % 2 rows of two; in some steps the last one more than a round holds.
+      const bool is_large = rank == 2 && step % 8 == 7;
+      const auto rows = static_cast<std::size_t>(is_large ? 5000 : rank + step % 2);
+      std::vector<float> values(2 * rows, static_cast<float>(10 * rank + step));
+      Request request = request_of("gather", Allgather{}, values);
+      request.tensors.front().shape = {static_cast<std::int64_t>(rows), 2};
+      request.tensors.front().output = nullptr;
+      const auto handle = engine.submit(std::move(request));
+      ASSERT_TRUE(handle.is_ok()) << handle.status().message();
+      ASSERT_TRUE(engine.wait(handle.value(), soon()).is_ok());
+      const GatherResult& result = *engine.gathered(handle.value(), 0).value();
+      const std::int64_t last = step % 8 == 7 ? 5000 : 2 + step % 2;
+      EXPECT_EQ(result.rows, (std::vector<std::int64_t>{step % 2, 1 + step % 2, last}));
+      const auto* floats = reinterpret_cast<const float*>(result.begin());
+      for (int from = 0, at = 0; from < 3; ++from) {
+        for (std::int64_t i = 0; i < 2 * result.rows[static_cast<std::size_t>(from)]; ++i) {
+          ASSERT_EQ(floats[at++], static_cast<float>(10 * from + step));
+        }
+      }
+      engine.release(handle.value());
+    }
+    EXPECT_GT(engine.statistics().direct, 0U);
+  });
+}
+
 TEST(Direct, ResultsAreThoseOfTheBackendBitForBit) {
   const Allreduce operations[] = {{.op = ReduceOp::kAverage},
                                   {.op = ReduceOp::kMax},
@@ -92,6 +121,62 @@ TEST(Direct, ResultsAreThoseOfTheBackendBitForBit) {
     });
   }
   EXPECT_EQ(results.front(), results.back());
+}
+
+/// Runs `operation` on seven rows of two; what this rank has of it.
+std::vector<float> result_of(Engine& engine, int rank, const std::string& name,
+                             const Operation& operation, int use) {
+  std::vector<float> values(14);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    values[k] = 1.0F / static_cast<float>(3 * rank + 7 * static_cast<int>(k) + use + 1);
+  }
+  std::vector<float> output(14, -1.0F);
+  Request request = request_of(name, operation, values);
+  request.tensors.front().shape = {7, 2};
+  const bool is_made = kind_of(operation).output == Memory::kLibrary;
+  request.tensors.front().output = is_made ? nullptr : output.data();
+  if (std::holds_alternative<Alltoall>(operation)) request.tensors.front().splits = {1, 4, 2};
+  const auto handle = engine.submit(std::move(request));
+  if (!handle.is_ok()) return {};
+  const Status done = engine.wait(handle.value(), soon());
+  EXPECT_TRUE(done.is_ok()) << name << ": " << done.message();
+  if (is_made) {
+    const GatherResult& result = *engine.gathered(handle.value(), 0).value();
+    const auto* floats = reinterpret_cast<const float*>(result.begin());
+    output.assign(floats, floats + 2 * (result.shape.empty() ? 0 : result.shape.front()));
+    for (const std::int64_t rows : result.rows) output.push_back(static_cast<float>(rows));
+  }
+  engine.release(handle.value());
+  return output;
+}
+
+TEST(Direct, EveryKindGivesWhatTheBackendGives) {
+  const Operation operations[] = {
+      Allreduce{},       Allgather{},
+      Broadcast{1},      Reducescatter{.op = ReduceOp::kAverage, .prescale = 0.7},
+      Alltoall{},        Reduce{.root = 2, .op = ReduceOp::kMin},
+      Gather{.root = 1}, Scatter{.root = 0}};
+  std::vector<std::vector<std::vector<float>>> by_rank[2];
+  for (const bool direct : {false, true}) {
+    EngineOptions options = World::quick_options();
+    options.direct = direct;
+    World world({3}, options);
+    auto& of_run = by_rank[direct ? 1 : 0];
+    of_run.resize(3);
+    world.run([&](int rank, Engine& engine) {
+      for (const Operation& operation : operations) {
+        const std::string name(kind_name(operation));
+        const std::uint64_t before = engine.statistics().direct;
+        for (int use = 0; use < 5; ++use) {
+          of_run[static_cast<std::size_t>(rank)].push_back(
+              result_of(engine, rank, name, operation, use));
+        }
+        EXPECT_EQ(engine.statistics().direct > before, direct) << name;
+      }
+    });
+  }
+  EXPECT_EQ(by_rank[0], by_rank[1]);
+  for (const auto& results : by_rank[1]) EXPECT_EQ(results.size(), std::size(operations) * 5);
 }
 
 TEST(Direct, AGroupCompletesAsOne) {

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "base/copy_bytes.h"
+#include "collective/moving_counts.h"
 #include "collective/reduce.h"
 #include "collective/wire_cast.h"
 #include "engine/plane/direct_rounds.h"
+#include "engine/plane/fusion.h"
 
 namespace hvd {
 namespace {
@@ -24,6 +27,15 @@ std::size_t count_of(const Tensor& tensor) {
 
 const void* beyond(const void* place, std::size_t bytes) {
   return static_cast<const std::byte*>(place) + bytes;
+}
+
+/// The tensors of a request of one type.
+Batch batch_of(const Request& request) {
+  Batch batch;
+  batch.operation = request.operation;
+  batch.dtype = request.tensors.front().dtype;
+  for (const Tensor& tensor : request.tensors) append_segment(batch, tensor);
+  return batch;
 }
 
 void bring(const Allreduce& allreduce, const Request& request, std::byte* place) {
@@ -59,6 +71,42 @@ void take(const Allreduce& allreduce, const Request& request, const Communicator
   }
 }
 
+/// A reduce or a reducescatter: the elements that are due on this rank.
+Status take_due(const Allreduce& allreduce, PendingRequest& pending,
+                const Communicator& communicator, std::span<const void* const> places) {
+  const Request& request = pending.request;
+  const auto* reduce = std::get_if<Reduce>(&request.operation);
+  if (reduce != nullptr && reduce->root != communicator.rank) return Status::ok();
+  const Batch batch = batch_of(request);
+  const auto reduction = Reduction::of(allreduce, batch.dtype, communicator.size);
+  const auto size = static_cast<std::size_t>(communicator.size);
+  const auto rank = static_cast<std::size_t>(communicator.rank);
+  if (reduce == nullptr) pending.gathered.resize(request.tensors.size());
+  std::vector<const void*> sources(size);
+  std::size_t before = 0;  // elements of the tensors before
+  for (std::size_t i = 0; i < batch.segments.size(); ++i) {
+    const Segment& segment = batch.segments[i];
+    std::size_t begin = 0;
+    std::size_t count = segment.count;
+    void* output = segment.output;
+    if (reduce == nullptr) {
+      const std::size_t rows = segment.row_count == 0 ? 0 : segment.count / segment.row_count;
+      begin = first_row_of(rows, size, rank) * segment.row_count;
+      count = first_row_of(rows, size, rank + 1) * segment.row_count - begin;
+      if (output == nullptr) {
+        const std::array<std::size_t, 1> counts{count};
+        HVD_TRY_ASSIGN(output, allocate_gathered(pending, i, segment.row_count, counts));
+      }
+    }
+    for (std::size_t source = 0; source < size; ++source) {
+      sources[source] = beyond(places[source], (before + begin) * reduction.element_bytes());
+    }
+    if (count > 0) reduce_into(reduction, ReduceStage::kWhole, output, sources, count);
+    before += segment.count;
+  }
+  return Status::ok();
+}
+
 void bring(const Broadcast& broadcast, const Request& request, const Communicator& communicator,
            std::byte* place) {
   if (broadcast.root != communicator.rank) return;
@@ -82,41 +130,112 @@ void take(const Broadcast& broadcast, const Request& request, const Communicator
   }
 }
 
+bool moves_rows(const Operation& operation) {
+  return is_one_of<Allgather, Alltoall, Gather, Scatter>(operation);
+}
+
+std::size_t row_bytes(const MovingCounts& counts) {
+  return counts.row_length() * sizeof(std::size_t);
+}
+
+/// What a rank brings: its counts and its rows.
+std::size_t moved_bytes(const Request& request, const Communicator& communicator) {
+  const Batch batch = batch_of(request);
+  const MovingCounts counts(batch, communicator);
+  std::size_t elements = 0;
+  for (std::size_t i = 0; i < counts.segments(); ++i) {
+    elements += counts.sent(static_cast<std::size_t>(communicator.rank), i);
+  }
+  return row_bytes(counts) + elements * size_of(batch.dtype);
+}
+
+void bring_rows(const Request& request, const Communicator& communicator, std::byte* place) {
+  const Batch batch = batch_of(request);
+  const auto rank = static_cast<std::size_t>(communicator.rank);
+  const MovingCounts counts(batch, communicator);
+  std::memcpy(place, counts.row(rank), row_bytes(counts));
+  place += row_bytes(counts);
+  for (std::size_t i = 0; i < counts.segments(); ++i) {
+    const std::size_t bytes = counts.sent(rank, i) * size_of(batch.dtype);
+    if (bytes > 0) copy_bytes(place, batch.segments[i].input, bytes);
+    place += bytes;
+  }
+}
+
+Status take_rows(PendingRequest& pending, const Communicator& communicator,
+                 std::span<const void* const> places) {
+  const Batch batch = batch_of(pending.request);
+  const auto rank = static_cast<std::size_t>(communicator.rank);
+  const std::size_t element = size_of(batch.dtype);
+  MovingCounts counts(batch, communicator);
+  std::vector<const void*> sources;
+  for (std::size_t source = 0; source < counts.size(); ++source) {
+    std::memcpy(counts.row(source), places[source], row_bytes(counts));
+    sources.push_back(beyond(places[source], row_bytes(counts)));
+  }
+  pending.gathered.resize(pending.request.tensors.size());
+  std::vector<std::size_t> from(counts.size());
+  for (std::size_t i = 0; i < counts.segments(); ++i) {
+    for (std::size_t source = 0; source < from.size(); ++source) {
+      from[source] = counts.at(source, i, rank);
+    }
+    HVD_TRY_ASSIGN(void* const memory,
+                   allocate_gathered(pending, i, batch.segments[i].row_count, from));
+    auto* target = static_cast<std::byte*>(memory);
+    for (std::size_t source = 0; source < from.size(); ++source) {
+      const std::size_t bytes = from[source] * element;
+      const void* const rows =
+          beyond(sources[source], counts.sent_before(source, i, rank) * element);
+      if (bytes > 0) copy_bytes(target, rows, bytes);
+      if (bytes > 0) target += bytes;
+      sources[source] = beyond(sources[source], counts.sent(source, i) * element);
+    }
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 bool fits_direct(const PendingRequest& pending, const Communicator& communicator,
                  std::size_t room) {
   const Request& request = pending.request;
   if (request.device.kind != DeviceKind::kCpu) return false;
-  const bool is_fit = is_one_of<Allreduce, Broadcast, Barrier>(request.operation);
-  if (!is_fit) return false;
-  if (const auto* allreduce = std::get_if<Allreduce>(&request.operation)) {
-    if (allreduce->op == ReduceOp::kAdasum) return false;
-  }
+  const bool moves = moves_rows(request.operation);
+  const auto reduction = reduction_of(request.operation);
+  if (!moves && !reduction && !is_one_of<Broadcast, Barrier>(request.operation)) return false;
+  if (reduction && reduction->op == ReduceOp::kAdasum) return false;
   if (request.tensors.empty()) return true;
   const auto size = static_cast<std::size_t>(communicator.size);
-  return pending.description.has_single_dtype() &&
-         pending.description.bytes() <= std::min(room, kMostBytes / size);
+  if (!pending.description.has_single_dtype()) return false;
+  const std::size_t bytes =
+      moves ? moved_bytes(request, communicator) : pending.description.bytes();
+  return bytes <= std::min(room, kMostBytes / size);
 }
 
 void bring_direct(const PendingRequest& pending, const Communicator& communicator,
                   std::byte* place) {
   const Request& request = pending.request;
-  if (const auto* allreduce = std::get_if<Allreduce>(&request.operation)) {
-    bring(*allreduce, request, place);
+  if (const auto reduction = reduction_of(request.operation)) {
+    bring(*reduction, request, place);
   } else if (const auto* broadcast = std::get_if<Broadcast>(&request.operation)) {
     bring(*broadcast, request, communicator, place);
+  } else if (moves_rows(request.operation)) {
+    bring_rows(request, communicator, place);
   }
 }
 
-void take_direct(PendingRequest& pending, const Communicator& communicator,
-                 std::span<const void* const> places) {
+Status take_direct(PendingRequest& pending, const Communicator& communicator,
+                   std::span<const void* const> places) {
   const Request& request = pending.request;
+  if (moves_rows(request.operation)) return take_rows(pending, communicator, places);
   if (const auto* allreduce = std::get_if<Allreduce>(&request.operation)) {
     take(*allreduce, request, communicator, places);
   } else if (const auto* broadcast = std::get_if<Broadcast>(&request.operation)) {
     take(*broadcast, request, communicator, places);
+  } else if (const auto reduction = reduction_of(request.operation)) {
+    return take_due(*reduction, pending, communicator, places);
   }
+  return Status::ok();
 }
 
 }  // namespace hvd

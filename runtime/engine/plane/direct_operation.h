@@ -17,8 +17,8 @@ bool fits_direct(const PendingRequest& pending, const Communicator& communicator
 /// Writes what this rank brings.
 void bring_direct(const PendingRequest& pending, const Communicator& communicator,
                   std::byte* place);
-/// Makes the results of this rank from the bytes of all, by rank.
-void take_direct(PendingRequest& pending, const Communicator& communicator,
-                 std::span<const void* const> places);
+/// Makes the results of this rank from the bytes of all, by rank. kSystem: no memory for them.
+Status take_direct(PendingRequest& pending, const Communicator& communicator,
+                   std::span<const void* const> places);
 
 }  // namespace hvd

@@ -32,50 +32,6 @@ Segment make_segment(const Tensor& tensor) {
   return segment;
 }
 
-void append_segment(Batch& batch, const Tensor& tensor) {
-  const Segment segment = make_segment(tensor);
-  batch.segments.push_back(segment);
-  if (!kind_of(batch.operation).has_splits) return;
-  for (const std::int64_t rows : tensor.splits) {
-    batch.splits.push_back(static_cast<std::size_t>(rows) * segment.row_count);
-  }
-}
-
-/// Memory for the rows of all ranks; called by the backend once it knows the counts.
-Result<void*> allocate_gathered(const Source& source, std::size_t row_count,
-                                std::span<const std::size_t> counts) {
-  const Tensor& tensor = source.pending->request.tensors[source.tensor];
-  GatherResult& result = source.pending->gathered[source.tensor];
-  result.shape = tensor.shape;
-  if (result.shape.empty()) result.shape.push_back(1);
-  std::size_t total = 0;
-  std::int64_t rows = 0;
-  for (const std::size_t count : counts) {
-    result.rows.push_back(static_cast<std::int64_t>(row_count == 0 ? 0 : count / row_count));
-    rows += result.rows.back();
-    total += count;
-  }
-  result.shape.front() = rows;
-  if (total == 0) return static_cast<void*>(nullptr);
-  const std::size_t bytes = total * size_of(tensor.dtype);
-  if (bytes <= tensor.output_bytes) {
-    result.given = static_cast<std::byte*>(tensor.output);
-    return tensor.output;
-  }
-  if (source.pending->gpu.ready != nullptr) {
-    Gpu& gpu = source.pending->gpu.ready->gpu();
-    HVD_TRY_ASSIGN(void* const memory, gpu.allocate(bytes));
-    result.data = {static_cast<std::byte*>(memory), FreeRows{&gpu, source.pending->gpu.reaper}};
-    return memory;
-  }
-  result.data.reset(new (std::nothrow) std::byte[bytes]);
-  if (result.data == nullptr) {
-    return error(Code::kSystem, "tensor '{}': no memory for the {} bytes of the gathered rows",
-                 source.pending->request.name, bytes);
-  }
-  return static_cast<void*>(result.data.get());
-}
-
 /// The indices of the requests, urgent ones first, else as they came; nothing when none is more
 /// urgent than another.
 std::vector<std::size_t> by_priority(std::span<const Description* const> complete) {
@@ -92,6 +48,49 @@ std::vector<std::size_t> by_priority(std::span<const Description* const> complet
 }
 
 }  // namespace
+
+void append_segment(Batch& batch, const Tensor& tensor) {
+  const Segment segment = make_segment(tensor);
+  batch.segments.push_back(segment);
+  if (!kind_of(batch.operation).has_splits) return;
+  for (const std::int64_t rows : tensor.splits) {
+    batch.splits.push_back(static_cast<std::size_t>(rows) * segment.row_count);
+  }
+}
+
+Result<void*> allocate_gathered(PendingRequest& pending, std::size_t index, std::size_t row_count,
+                                std::span<const std::size_t> counts) {
+  const Tensor& tensor = pending.request.tensors[index];
+  GatherResult& result = pending.gathered[index];
+  result.shape = tensor.shape;
+  if (result.shape.empty()) result.shape.push_back(1);
+  std::size_t total = 0;
+  std::int64_t rows = 0;
+  for (const std::size_t count : counts) {
+    result.rows.push_back(static_cast<std::int64_t>(row_count == 0 ? 0 : count / row_count));
+    rows += result.rows.back();
+    total += count;
+  }
+  result.shape.front() = rows;
+  if (total == 0) return static_cast<void*>(nullptr);
+  const std::size_t bytes = total * size_of(tensor.dtype);
+  if (bytes <= tensor.output_bytes) {
+    result.given = static_cast<std::byte*>(tensor.output);
+    return tensor.output;
+  }
+  if (pending.gpu.ready != nullptr) {
+    Gpu& gpu = pending.gpu.ready->gpu();
+    HVD_TRY_ASSIGN(void* const memory, gpu.allocate(bytes));
+    result.data = {static_cast<std::byte*>(memory), FreeRows{&gpu, pending.gpu.reaper}};
+    return memory;
+  }
+  result.data.reset(new (std::nothrow) std::byte[bytes]);
+  if (result.data == nullptr) {
+    return error(Code::kSystem, "tensor '{}': no memory for the {} bytes of the gathered rows",
+                 pending.request.name, bytes);
+  }
+  return static_cast<void*>(result.data.get());
+}
 
 std::vector<std::vector<std::size_t>> fuse(std::span<const Description* const> complete,
                                            std::size_t fusion_bytes) {
@@ -160,7 +159,8 @@ std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run) {
       row_counts.push_back(segment.row_count);
     batches[i].batch.allocate = [from = sources[i], row_counts = std::move(row_counts)](
                                     std::size_t segment, std::span<const std::size_t> counts) {
-      return allocate_gathered(from[segment], row_counts[segment], counts);
+      return allocate_gathered(*from[segment].pending, from[segment].tensor, row_counts[segment],
+                               counts);
     };
   }
   return batches;

@@ -29,6 +29,13 @@ struct FusedBatch {
 };
 std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run);
 
+/// Appends the tensor, with its splits where the operation has them.
+void append_segment(Batch& batch, const Tensor& tensor);
+/// Memory for the rows that come from all ranks to tensor `index`, in elements by rank: what
+/// Batch::allocate() of make_batches() does. kSystem: there is none.
+Result<void*> allocate_gathered(PendingRequest& pending, std::size_t index, std::size_t row_count,
+                                std::span<const std::size_t> counts);
+
 /// GPU memory: where the inputs of these requests are ready, one event for each stream. Records
 /// those that have not been.
 Result<std::vector<GpuEventPtr>> ready_events(const std::vector<PendingPtr>& requests);
