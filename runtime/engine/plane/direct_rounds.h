@@ -55,7 +55,6 @@ class DirectRounds {
   /// Where my bytes of the next round belong: kRoom, aligned for vectors.
   std::byte* my_place();
   void offer(const Offer& mine);
-  bool has_offer() const { return has_offer_; }
 
   /// What became of my offer.
   Verdict judge();
