@@ -79,8 +79,9 @@ Status Epoch::open_world() {
       .arena = {node.arena, everyone}};
   auto plane = std::make_unique<SetPlane>(std::move(parts), table_, options_);
   HVD_TRY(watch_->add_lanes(0, plane->lane()));
-  if (DirectRounds* rounds = plane->direct_rounds())
+  if (DirectRounds* rounds = plane->direct_rounds()) {
     negotiation_.open_direct(plane->communicator(), *rounds);
+  }
   sets_.open_world(*plane);
   planes_.open_world(std::move(plane));
   return Status::ok();

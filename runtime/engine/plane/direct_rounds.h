@@ -21,10 +21,10 @@ namespace hvd {
 /// What is written stays until then, so all ranks judge a round alike: it is *agreed* where all
 /// offer the same key, else *void*, and what was offered is announced. A rank never waits for its
 /// own later call: it declines a round in which another one offers what it has announced itself.
-/// Two slots per rank suffice: who writes round n has seen all others in n - 1, so they have left n
-/// - 2.
+/// Two slots per rank suffice: who writes round n has seen all others in n - 1, so they have left
+/// the one before that.
 ///
-/// Pure but for the shared memory. One thread at a time.
+/// Pure except for the shared memory. One thread at a time.
 class DirectRounds {
  public:
   static constexpr std::size_t kSlotBytes = (std::size_t{16} << 10) + 64;

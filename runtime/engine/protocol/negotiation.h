@@ -185,7 +185,7 @@ class Negotiation {
     std::vector<std::vector<std::uint32_t>> buckets;  ///< Of the frozen schedule.
     bool has_urged = false;                           ///< Since it was frozen.
     std::unique_ptr<Direct> direct;                   ///< Null: there are no direct rounds.
-    std::uint32_t position = 0;                       ///< Uses that the log has ended.
+    std::uint64_t position = 0;                       ///< Uses that the log has ended.
     std::unordered_map<std::uint32_t, NameEntry*> by_key;
   };
   /// Result of find_overdue(): undecided requests of this rank past their deadline.

@@ -22,7 +22,8 @@ constexpr std::uint32_t kMostDoublings = 10;
 
 void Negotiation::open_direct(const Communicator& communicator, DirectRounds& rounds) {
   Set* set = find_set(communicator.process_set);
-  if (set == nullptr || has_left_) return;
+  if (set == nullptr) return;
+  if (has_left_) return rounds.stop();
   const auto size = static_cast<std::size_t>(communicator.size);
   set->direct =
       std::make_unique<Direct>(Direct{communicator, rounds, std::vector<const void*>(size)});
@@ -42,9 +43,9 @@ bool Negotiation::offer_direct(Set& set, NameEntry& entry) {
   const PendingRequest& pending = *name.current;
   Direct& direct = *set.direct;
   if (is_leaving_ || set.joining != nullptr || direct.join != nullptr || set.joined) return false;
-  if (!fits_direct(pending, direct.communicator, DirectRounds::kRoom)) return false;
-  if (name.described != pending.description) return false;
   if (set.position < name.offer_from) return false;
+  if (name.described != pending.description) return false;
+  if (!fits_direct(pending, direct.communicator, DirectRounds::kRoom)) return false;
   if (!direct.rounds.may_offer()) return false;
   bring_direct(pending, direct.communicator, direct.rounds.my_place());
   direct.rounds.offer({.key = name.key, .position = static_cast<std::uint32_t>(set.position)});
@@ -56,8 +57,8 @@ bool Negotiation::offer_direct(Set& set, NameEntry& entry) {
 /// Whether this rank has announced what another one offers: that round can come to nothing.
 bool Negotiation::is_announced(Set& set, const DirectRounds::Offer& theirs) {
   // Behind them in the log: what is in flight here may be the use before, which they have ended.
-  if (static_cast<std::int32_t>(static_cast<std::uint32_t>(set.position) - theirs.position) < 0)
-    return false;
+  const auto ahead = static_cast<std::uint32_t>(set.position) - theirs.position;
+  if (static_cast<std::int32_t>(ahead) < 0) return false;
   if (set.joining != nullptr || set.joined) return true;
   const auto found = set.by_key.find(theirs.key);
   if (found == set.by_key.end()) return true;  // evicted here
