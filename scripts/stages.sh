@@ -3,7 +3,7 @@
 # Sourced by test.sh: what --all adds to the suites. A stage returns 0 (passed), 77 (skipped, reason printed) or
 # anything else (failed). The build trees are kept for the next run.
 #   build-clang  clang: warnings, AddressSanitizer, UndefinedBehaviorSanitizer, the fuzz targets, all from one tree
-#   build-tidy   the commands that clang-tidy reads; nothing is compiled
+#   build-tidy   clang's commands for each file, for the stages alone and tidy; no code is made
 #   build-tsan   gcc's ThreadSanitizer, without the launcher
 #   build-static a static hvdrun
 # shellcheck disable=SC2154  # root and build come from lib.sh
@@ -97,10 +97,20 @@ stage_wheel() {
   step test "$root/tests/process/wheel_test.sh" "${wheels[0]}" "$HVD_PYTHON" "$root/runtime/horovod"
 }
 
+# Sets build-tidy up.
+commands_of_clang() {
+  CC=clang-14 CXX=clang++-14 configure "$root/build-tidy" -Dbuildtype=release -Dunity=off || return 1
+  compile "$root/build-tidy" launcher/options/revision.h
+}
+
+stage_alone() {
+  commands_of_clang || return 1
+  nice "$HVD_PYTHON" -B "$root/scripts/alone.py" "$root/build-tidy" "$root/runtime" "$root/launcher" "$root/examples"
+}
+
 stage_tidy() {
   local tree=$root/build-tidy files
-  CC=clang-14 CXX=clang++-14 configure "$tree" -Dbuildtype=release -Dunity=off || return 1
-  compile "$tree" launcher/options/revision.h || return 1
+  commands_of_clang || return 1
   cd "$root" || return 1
   mapfile -t files < <(git ls-files 'runtime/*.cc' 'launcher/*.cc' 'examples/*.cc' ':!examples/cpp/torch_*.cc')
   nice "$HVD_PYTHON" "$root/scripts/tidy.py" "$tree" "${files[@]}"

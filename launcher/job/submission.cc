@@ -9,6 +9,7 @@
 #include "launcher/plan/master_mark.h"
 #include "launcher/site/secret.h"
 #include "topology/launch_env.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "launcher/lint/python_rules.h"
 #include "launcher/lint/word_table.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
@@ -103,15 +104,18 @@ class GpuRule {
     return line.tokens[at].text == "local_rank" && is_of_hvd(owner_of_call(line, at));
   }
 
+  static bool is_variable_of_rank(std::string_view name) {
+    return name == "HOROVOD_RANK" ||
+           std::any_of(kLaunchSources.begin(), kLaunchSources.end(),
+                       [&](const LaunchSource& source) { return name == source.rank; });
+  }
+
   /// hvd.rank(), torch.distributed.get_rank(), os.environ["RANK"]: `at` is the name, or the string.
   bool asks_for_rank(const PythonLine& line, std::size_t at) const {
-    constexpr std::array<std::string_view, 6> kVariables{
-        "RANK", "HVD_RANK", "HOROVOD_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
     constexpr std::array<std::string_view, 4> kReaders{"environ", "get", "getenv", "pop"};
     const PythonToken& token = line.tokens[at];
     if (token.kind == PythonTokenKind::kString) {
-      return at >= 2 && is_listed(kVariables, token.text) &&
-             step_of_depth(line.tokens[at - 1]) > 0 &&
+      return at >= 2 && is_variable_of_rank(token.text) && step_of_depth(line.tokens[at - 1]) > 0 &&
              is_listed(kReaders, line.tokens[at - 2].text);
     }
     if (token.text == "rank") return is_of_hvd(owner_of_call(line, at));

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "launcher/lint/word_table.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
@@ -105,9 +106,10 @@ bool is_share_name(std::string_view name) {
 }
 
 bool is_rank_variable(std::string_view name) {
-  constexpr std::array<std::string_view, 4> kOthers{"SLURM_PROCID", "SLURM_LOCALID", "PMI_ID",
-                                                    "MPI_LOCALRANKID"};
-  return is_listed(kOthers, name) || is_rank_name(name);
+  const bool is_launchers = std::any_of(
+      kLaunchSources.begin(), kLaunchSources.end(),
+      [&](const LaunchSource& source) { return name == source.rank || name == source.local_rank; });
+  return (is_launchers && !name.empty()) || name == "PMI_ID" || is_rank_name(name);
 }
 
 bool is_name_for_one_rank(std::string_view name) {

@@ -8,16 +8,15 @@
 #include "launcher/plan/master_mark.h"
 #include "launcher/site/secret.h"
 #include "topology/launch_env.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
 
-/// By which an outer launcher names its ranks; ours are others. A '*' ends a prefix.
-constexpr std::array<std::string_view, 25> kReplaced{"SLURM_STEP_*",
+/// Beside what topology/launch_source.h has: what an outer launcher says more of its ranks, and
+/// what an outer hvdrun says of its GPUs; ours are others. A '*' ends a prefix.
+constexpr std::array<std::string_view, 14> kReplaced{"SLURM_STEP_*",
                                                      "SLURM_STEPID",
-                                                     "SLURM_PROCID",
-                                                     "SLURM_LOCALID",
-                                                     "SLURM_NODEID",
                                                      "SLURM_GTIDS",
                                                      "SLURM_TASK_PID",
                                                      "SLURM_CPU_BIND*",
@@ -26,18 +25,10 @@ constexpr std::array<std::string_view, 25> kReplaced{"SLURM_STEP_*",
                                                      "PALS_*",
                                                      "OMPI_COMM_WORLD_*",
                                                      "OMPI_MCA_orte_*",
-                                                     "MPI_LOCALRANKID",
-                                                     "MPI_LOCALNRANKS",
                                                      "FLUX_TASK_*",
-                                                     "RANK",
-                                                     "WORLD_SIZE",
-                                                     "LOCAL_RANK",
-                                                     "LOCAL_WORLD_SIZE",
-                                                     "GROUP_RANK",
-                                                     "TORCHELASTIC_RUN_ID",
-                                                     "HVD_LOCAL_DEVICE",
-                                                     "HVD_GPU_ID",
-                                                     "HVD_VIRTUAL_NODE"};
+                                                     launch_env::kLocalDevice,
+                                                     launch_env::kGpuId,
+                                                     launch_env::kVirtualNode};
 
 constexpr std::string_view kThreads = "OMP_NUM_THREADS";
 
@@ -50,15 +41,23 @@ bool matches(std::string_view pattern, std::string_view name) {
 }
 
 template <std::size_t kCount>
-std::vector<std::string> inherited_of(const Environment& environment,
-                                      const std::array<std::string_view, kCount>& patterns) {
+bool is_one_of(std::string_view name, const std::array<std::string_view, kCount>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](std::string_view pattern) { return matches(pattern, name); });
+}
+
+/// A variable by which a launcher other than hvdrun tells who its ranks are.
+bool is_of_launcher(std::string_view name) {
+  return std::any_of(kLaunchSources.begin(), kLaunchSources.end(), [&](const LaunchSource& source) {
+    return source.layer != LauncherLayer::kHvdrun && is_one_of(name, source.variables());
+  });
+}
+
+template <typename Test>
+std::vector<std::string> inherited(const Environment& environment, Test is_wanted) {
   std::vector<std::string> names;
   for (const auto& [name, value] : environment.variables()) {
-    const std::string_view candidate = name;
-    if (std::any_of(patterns.begin(), patterns.end(),
-                    [&](std::string_view pattern) { return matches(pattern, candidate); })) {
-      names.push_back(name);
-    }
+    if (is_wanted(name)) names.push_back(name);
   }
   return names;
 }
@@ -260,9 +259,11 @@ void offer_defaults(const Environment& user, const Placement& placement, Environ
 
 std::vector<std::string> cleared_variables(const Allocation& allocation) {
   const Environment& user = allocation.environment;
-  if (allocation.local() != nullptr) return inherited_of(user, kReplaced);
-  if (allocation.srun() != nullptr) return inherited_of(user, kReplacedForSrun);
-  return inherited_of(user, std::array{kStepRequest});
+  return inherited(user, [&](std::string_view name) {
+    if (allocation.local() != nullptr) return is_of_launcher(name) || is_one_of(name, kReplaced);
+    if (allocation.srun() != nullptr) return is_one_of(name, kReplacedForSrun);
+    return name == kStepRequest;
+  });
 }
 
 /// The name of the step whose tasks the ranks are, or the marker of the hvdrun that forked this

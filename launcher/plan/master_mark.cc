@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "topology/identity.h"
 #include "topology/launch_env.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {

@@ -13,9 +13,6 @@ namespace hvd {
 
 inline constexpr std::string_view kMasterAddress = "MASTER_ADDR";
 inline constexpr std::string_view kMasterPort = "MASTER_PORT";
-/// Who a rank is, by the names that torchrun gives.
-inline constexpr std::array<std::string_view, 4> kTorchIdentity{"RANK", "WORLD_SIZE", "LOCAL_RANK",
-                                                                "LOCAL_WORLD_SIZE"};
 
 /// What HVD_MASTER_OF and HVD_RANK_OF mark as hvdrun's own for another step than `step`, and the
 /// marks themselves. A value that was changed since is its user's. `step` empty: of any step.

@@ -27,7 +27,7 @@ std::optional<std::string> Environment::get(std::string_view name) const {
 Result<std::optional<long long>> Environment::get_int(std::string_view name, long long lowest,
                                                       long long highest) const {
   const auto text = get(name);
-  if (!text) return std::optional<long long>();
+  if (!text || text->empty()) return std::optional<long long>();
   long long value = 0;
   const char* end = text->data() + text->size();
   const auto parsed = std::from_chars(text->data(), end, value);

@@ -20,8 +20,8 @@ class Environment {
 
   std::optional<std::string> get(std::string_view name) const;
   bool has(std::string_view name) const { return variables_.find(name) != variables_.end(); }
-  /// Absent: nothing. Not a whole decimal number in [lowest, highest]: kInvalidArgument naming the
-  /// variable, its value and the range.
+  /// Absent or empty, as `export NAME=$OTHER` may leave it: nothing. Not a whole decimal number in
+  /// [lowest, highest]: kInvalidArgument naming the variable, its value and the range.
   Result<std::optional<long long>> get_int(std::string_view name, long long lowest,
                                            long long highest) const;
   void set(std::string name, std::string value) {

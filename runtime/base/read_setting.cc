@@ -26,7 +26,8 @@ Found find_value(const Environment& environment, std::string_view name,
   bool is_one = false;
   for (const SettingKind kind : kinds) is_one = is_one || kind == setting->kind;
   HVD_CHECK(is_one);
-  if (auto own = environment.get(setting->name); own || setting->also.empty()) {
+  auto own = environment.get(setting->name);
+  if ((own && !own->empty()) || setting->also.empty()) {
     return {*setting, setting->name, std::move(own)};
   }
   return {*setting, setting->also, environment.get(setting->also)};
@@ -39,7 +40,7 @@ Status refuse(const Found& found) {
 }
 
 Result<std::optional<std::int64_t>> number_of(const Found& found) {
-  if (!found.text) return found.setting.initial;
+  if (!found.text || found.text->empty()) return found.setting.initial;
   std::int64_t value = 0;
   const char* const end = found.text->data() + found.text->size();
   const auto parsed = std::from_chars(found.text->data(), end, value);

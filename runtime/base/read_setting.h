@@ -14,8 +14,9 @@
 namespace hvd {
 
 // One reader for each kind of setting. `name` is that of a row of base/settings.h of this kind: any
-// other is a broken invariant. A variable that is unset has the row's default. A value that does
-// not fit is kInvalidArgument with one sentence: variable, value, what it takes, what to do.
+// other is a broken invariant. A variable that is unset or empty has the row's default. A value
+// that does not fit is kInvalidArgument with one sentence: variable, value, what it takes, what to
+// do.
 //
 // Read settings at the edges only (the style check `settings` lists them), and pass their values.
 

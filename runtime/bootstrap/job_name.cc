@@ -14,6 +14,7 @@
 
 #include "base/format.h"
 #include "bootstrap/rendezvous.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
@@ -31,7 +32,7 @@ struct NameSource {
 // TORCHELASTIC_RESTART_COUNT: each agent counts the failures that it saw itself, and all workers of
 // a round have ended before the next.
 constexpr std::array<NameSource, 8> kNameSources{{
-    {"Slurm step",
+    {kSlurmStep,
      "slurm",
      "",
      {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_CLUSTER_NAME"}},
@@ -41,10 +42,10 @@ constexpr std::array<NameSource, 8> kNameSources{{
      "torchrun",
      "TORCHELASTIC_RUN_ID",
      {"MASTER_PORT", "MASTER_ADDR", "TORCHELASTIC_RUN_ID", ""}},
-    {"RANK and WORLD_SIZE", "env", "", {"MASTER_PORT", "MASTER_ADDR", "", ""}},
+    {kByHand.name, "env", "", {"MASTER_PORT", "MASTER_ADDR", "", ""}},
     {"Flux", "flux", "", {"FLUX_JOB_ID", "FLUX_JOB_ID_PATH", "FLUX_ENCLOSING_ID", "SLURM_JOB_ID"}},
     {"PALS", "pals", "", {"PALS_APID", "", "", ""}},
-    {"PMI", "pals", "", {"PALS_APID", "", "", ""}},
+    {kPmi, "pals", "", {"PALS_APID", "", "", ""}},
 }};
 
 constexpr std::string_view kMpich = "MPICH";
@@ -108,7 +109,7 @@ Status add_variables(const Environment& environment, const NameSource& source, s
   }
   // Clusters of one name count jobs alike; a part of a heterogeneous job lists its own nodes only.
   const auto nodes = environment.get("SLURM_STEP_NODELIST");
-  if (nodes && source.launcher == "Slurm step" && !environment.has("SLURM_HET_SIZE")) {
+  if (nodes && source.launcher == kSlurmStep && !environment.has("SLURM_HET_SIZE")) {
     full += format_text("nodes={}\n", *nodes);
   }
   return Status::ok();

@@ -132,11 +132,16 @@ bool is_mpi_singleton(const LaunchSource& source, const Environment& environment
          is_number(environment.get("PMIX_NAMESPACE").value_or(""));
 }
 
+/// An empty value, as a script's `export RANK=$OTHER` may leave it, tells nothing.
+bool tells(const Environment& environment, std::string_view name) {
+  return !environment.get(name).value_or("").empty();
+}
+
 bool speaks(const LaunchSource& source, const Environment& environment) {
-  if (!environment.has(source.rank)) return false;
+  if (!tells(environment, source.rank)) return false;
   if (source.name == kSlurmStep) return in_slurm_step(environment);
-  if (!source.size.empty() && !environment.has(source.size)) return false;
-  return source.mark.empty() || environment.has(source.mark);
+  if (!source.size.empty() && !tells(environment, source.size)) return false;
+  return source.mark.empty() || tells(environment, source.mark);
 }
 
 /// True where hvdrun has set RANK and its like for a task of another step, from which this process
@@ -311,7 +316,7 @@ Status check_whole(const Identity& identity, const Heard& heard) {
 }  // namespace
 
 bool in_slurm_step(const Environment& environment) {
-  if (!environment.has("SLURM_STEP_NUM_TASKS")) return false;
+  if (!tells(environment, "SLURM_STEP_NUM_TASKS")) return false;
   auto text = environment.get("SLURM_STEP_ID");
   if (!text) text = environment.get("SLURM_STEPID");
   if (!text) return false;
@@ -340,7 +345,7 @@ RankMark read_rank_mark(const Environment& environment) {
 std::string_view size_without_rank(const Environment& environment) {
   for (const LaunchSource& source : kLaunchSources) {
     if (source.size.empty() || source.layer == LauncherLayer::kFlux) continue;
-    if (environment.has(source.rank)) continue;
+    if (tells(environment, source.rank)) continue;
     const auto size = environment.get_int(source.size, 0, 1LL << 31);
     if (!size.is_ok() || size.value().value_or(1) > 1) return source.size;
   }

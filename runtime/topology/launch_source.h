@@ -24,11 +24,22 @@ struct LaunchSource {
   /// Only there when this launcher started the process; empty: `rank` and `size` tell.
   std::string_view mark;
   LauncherLayer layer;
+
+  /// All of them.
+  constexpr std::array<std::string_view, 7> variables() const {
+    return {rank, size, local_rank, local_size, node, node_count, mark};
+  }
 };
 
 inline constexpr std::string_view kSlurmStep = "Slurm step";
 inline constexpr std::string_view kPmix = "PMIx";
 inline constexpr std::string_view kPmi = "PMI";
+/// The names that torchrun gives, as hvdrun gives them too and others set them by hand.
+inline constexpr LaunchSource kByHand{"RANK and WORLD_SIZE",  "RANK", "WORLD_SIZE", "LOCAL_RANK",
+                                      "LOCAL_WORLD_SIZE",     "",     "",           "",
+                                      LauncherLayer::kManager};
+inline constexpr std::array<std::string_view, 4> kTorchIdentity{
+    kByHand.rank, kByHand.size, kByHand.local_rank, kByHand.local_size};
 
 /// In order of trust. Where launchers share names (PMI, RANK), the more telling row stands first.
 inline constexpr std::array<LaunchSource, 11> kLaunchSources{{
@@ -51,8 +62,7 @@ inline constexpr std::array<LaunchSource, 11> kLaunchSources{{
      LauncherLayer::kManager},
     {kPmi, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "", "", "",
      LauncherLayer::kManager},
-    {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "", "", "",
-     LauncherLayer::kManager},
+    kByHand,
 }};
 
 }  // namespace hvd

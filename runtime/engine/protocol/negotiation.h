@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "collective/communicator.h"
 #include "engine/plane/direct_rounds.h"
 #include "engine/protocol/board.h"
 #include "engine/protocol/control_tree.h"

@@ -36,6 +36,17 @@ TEST(ReadSetting, HasTheDefaultOfTheRowWhereItIsUnset) {
   EXPECT_EQ(read_text({}, "HVD_RENDEZVOUS_DIR"), "");
 }
 
+TEST(ReadSetting, AnEmptyValueIsNone) {
+  const auto empty = [](const char* name) { return with(name, ""); };
+  EXPECT_EQ(read_seconds(empty("HVD_LINK_TIMEOUT_SECONDS"), "HVD_LINK_TIMEOUT_SECONDS").value(),
+            seconds(3));
+  EXPECT_TRUE(read_switch(empty("HVD_NCCL_REGISTER"), "HVD_NCCL_REGISTER").value());
+  EXPECT_FALSE(read_integer(empty("HVD_TCP_SOCKETS"), "HVD_TCP_SOCKETS").value().has_value());
+  Environment both = empty("HVD_FUSION_THRESHOLD");
+  both.set("HOROVOD_FUSION_THRESHOLD", "1");
+  EXPECT_EQ(read_bytes(both, "HVD_FUSION_THRESHOLD").value(), 1U);
+}
+
 TEST(ReadSetting, TakesTheEndsOfTheRange) {
   const char* const link = "HVD_LINK_TIMEOUT_SECONDS";
   EXPECT_EQ(read_seconds(with(link, "1"), link).value(), seconds(1));
@@ -47,7 +58,7 @@ TEST(ReadSetting, TakesTheEndsOfTheRange) {
 }
 
 TEST(ReadSetting, RefusesSecondsThatAreNone) {
-  for (const char* value : {"0", "3601", "", "3s", "1.5", " 3", "-1", "99999999999999999999"}) {
+  for (const char* value : {"0", "3601", "3s", "1.5", " 3", "-1", "99999999999999999999"}) {
     EXPECT_EQ(refusal(read_seconds, "HVD_LINK_TIMEOUT_SECONDS", value),
               "HVD_LINK_TIMEOUT_SECONDS='" + std::string(value) +
                   "' is not a whole number of seconds from 1 to 3600; give digits alone, such as "
@@ -68,7 +79,7 @@ TEST(ReadSetting, RefusesNumbersOutOfRange) {
 }
 
 TEST(ReadSetting, RefusesSwitchesThatAreWords) {
-  for (const char* value : {"yes", "", "2", "01x"}) {
+  for (const char* value : {"yes", "2", "01x"}) {
     EXPECT_EQ(refusal(read_switch, "HVD_SHARE_GPU", value),
               "HVD_SHARE_GPU='" + std::string(value) +
                   "' is not 0 or 1; give 0 for off or 1 for on, or unset it");

@@ -23,6 +23,37 @@ TEST(Settings, HaveDefaultsWithoutOptionsAndEnvironment) {
   EXPECT_EQ(settings.meeting.start_timeout, milliseconds(120'000));
 }
 
+TEST(Settings, AreByDefaultWhatAnEngineHasWithoutAny) {
+  const EngineOptions read = settings_from(Environment(), nullptr).value().engine;
+  const EngineOptions made;
+  EXPECT_EQ(read.fusion_bytes, made.fusion_bytes);
+  EXPECT_EQ(read.direct, made.direct);
+  EXPECT_EQ(read.stall_warning, made.stall_warning);
+  EXPECT_EQ(read.stall_shutdown, made.stall_shutdown);
+  EXPECT_EQ(read.link_timeout, made.link_timeout);
+  EXPECT_EQ(read.silence_timeout, made.silence_timeout);
+  EXPECT_EQ(read.backend, made.backend);
+  EXPECT_EQ(read.timeline.path, made.timeline.path);
+  EXPECT_EQ(read.timeline.mark_batches, made.timeline.mark_batches);
+  EXPECT_EQ(read.nccl.shares_gpu, made.nccl.shares_gpu);
+  EXPECT_EQ(read.nccl.registers, made.nccl.registers);
+  EXPECT_EQ(read.nccl.uses_graphs, made.nccl.uses_graphs);
+}
+
+TEST(Settings, AnEmptyValueIsNone) {
+  Environment environment;
+  for (const char* name : {"HVD_FUSION_THRESHOLD", "HVD_STALL_CHECK_TIME_SECONDS", "HVD_DIRECT",
+                           "HVD_BACKEND", "HVD_TCP_SOCKETS"}) {
+    environment.set(name, "");
+  }
+  environment.set("HOROVOD_FUSION_THRESHOLD", "1000");
+  const auto settings = settings_from(environment, nullptr);
+  ASSERT_TRUE(settings.is_ok()) << settings.status().message();
+  EXPECT_EQ(settings.value().engine.fusion_bytes, 1000u) << "so Horovod's name counts";
+  EXPECT_EQ(settings.value().engine.stall_warning, milliseconds(60'000));
+  EXPECT_TRUE(settings.value().engine.direct);
+}
+
 TEST(Settings, ReadBothNamesAndPreferOurs) {
   Environment environment;
   environment.set("HOROVOD_FUSION_THRESHOLD", "1000");

@@ -63,6 +63,7 @@ std::vector<IdentityCase> cases() {
   const Variables batch = batch_shell();
   return {
       {"LoginShell", {{"HOME", "/root"}}, ""},
+      {"EmptyVariables", {{"RANK", ""}, {"WORLD_SIZE", ""}, {"SLURM_PROCID", ""}}, ""},
       {"BatchShell", batch, ""},
       {"BatchShellOfNewSlurm",
        with(batch, {{"SLURM_STEP_ID", "-5"}, {"SLURM_STEP_NUM_TASKS", "1"}}), ""},
@@ -271,6 +272,8 @@ TEST(Identity, FindsASizeThatCameWithoutARank) {
   EXPECT_EQ(found({{"WORLD_SIZE", "1"}, {"PMI_SIZE", "0"}}), "");
   EXPECT_EQ(found({{"WORLD_SIZE", "2"}}), "WORLD_SIZE");
   EXPECT_EQ(found({{"WORLD_SIZE", "2"}, {"RANK", "0"}}), "");
+  EXPECT_EQ(found({{"WORLD_SIZE", "2"}, {"RANK", ""}}), "WORLD_SIZE");
+  EXPECT_EQ(found({{"WORLD_SIZE", ""}}), "") << "an empty value tells nothing";
   EXPECT_EQ(found({{"HVD_SIZE", "4"}}), "HVD_SIZE");
   EXPECT_EQ(found({{"PMI_SIZE", "x"}}), "PMI_SIZE");
   EXPECT_EQ(found({{"FLUX_JOB_SIZE", "4"}}), "") << "shells of its jobs have it";

@@ -13,6 +13,7 @@
 #include "launcher/plan/environment_plan.h"
 #include "launcher/plan/placement.h"
 #include "topology/identity.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
@@ -55,14 +56,23 @@ TEST(NestedRun, RanksOfNpAreHvdrunsInEverySituation) {
     ASSERT_TRUE(placement.is_ok()) << placement.status().message();
     const EnvironmentPlan plan =
         plan_environment(options, allocation, MachineEnvironment{}, placement.value(), JobFacts{});
-    const auto identity =
-        derive_identity(of_lines(rank_environment(plan, allocation.environment, 2)));
+    const Environment inner = of_lines(rank_environment(plan, allocation.environment, 2));
+    const auto identity = derive_identity(inner);
     ASSERT_TRUE(identity.is_ok()) << identity.status().message();
     ASSERT_TRUE(identity.value().has_value());
     EXPECT_EQ(identity.value()->source, "hvdrun");
     EXPECT_EQ(identity.value()->rank, 2);
     EXPECT_EQ(identity.value()->size, 3);
     EXPECT_EQ(identity.value()->details.size(), 2U) << "hvdrun, RANK and WORLD_SIZE, and no other";
+    for (const LaunchSource& source : kLaunchSources) {
+      if (source.layer == LauncherLayer::kHvdrun) continue;
+      for (const std::string_view name : source.variables()) {
+        if (std::find(kTorchIdentity.begin(), kTorchIdentity.end(), name) != kTorchIdentity.end()) {
+          continue;
+        }
+        EXPECT_FALSE(inner.has(name)) << name;
+      }
+    }
   }
   EXPECT_GE(count, 60U);
 }
