@@ -188,8 +188,8 @@ std::optional<Finding> check_quotes(const SetVariable& variable) {
 std::optional<Finding> check_value(const SetVariable& variable, const KnownVariable& known) {
   if (!variable.value) return std::nullopt;
   if (auto finding = check_quotes(variable)) return finding;
-  // Empty is as good as unset for every reader, except for the numbers that libhvd reads.
-  if (variable.value->empty() && !known.fails_start) return std::nullopt;
+  // Empty is as good as unset for every reader.
+  if (variable.value->empty()) return std::nullopt;
   switch (known.kind) {
     case ValueKind::kAny:
       return std::nullopt;

@@ -107,18 +107,18 @@ class Variables(jobs.JobCase):
         checked = numbers_that_fail_start()
         self.assertGreater(len(checked), 10)
         for name, (lowest, highest) in checked.items():
-            for value in ("64MB", "", "0x1", str(lowest - 1), str(highest + 1)):
+            for value in ("64MB", "0x1", str(lowest - 1), str(highest + 1)):
                 with self.subTest(variable=name, value=value):
                     done = self.run_two(FAILS, **{name: value})
                     for rank in (0, 1):
                         said = f"rank {rank}: {name}='{value}' is not "
                         self.assertEqual(done.stdout.count(said), 1, done.stdout + done.stderr)
-            for value in (str(lowest), str(highest)):
+            for value in ("", str(lowest), str(highest)):
                 with self.subTest(variable=name, value=value):
                     if (name, value) == ("HVD_ARENA_BYTES", str(highest)):
                         continue  # more addresses than some machines give
                     done = self.run_two(FAILS, **{name: value})
-                    self.assertNotIn(f"{name}='{value}'", done.stdout)
+                    self.assertNotIn(f"{name}='{value}'", done.stdout + done.stderr)
 
     def test_a_word_that_the_log_does_not_know_is_said_once(self) -> None:
         done = self.run_two(WORKS, HVD_LOG="nccl,infoo")
