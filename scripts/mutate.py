@@ -89,9 +89,12 @@ def wider(tree: pathlib.Path, folder: str) -> list[str]:
         text=True,
         check=True,
     ).stdout
-    names = re.findall(r"(?m)^(tests/world/world_\w+): cpp_LINKER", listed)
-    # What needs the doubles of GPUs is run with their variables, by Meson alone; and world_counts takes 5 GiB.
-    return [name for name in names if not re.search("nccl|gpu|counts", name)]
+    names = re.findall(r"(?m)^(tests/world/world_(\w+)): cpp_LINKER", listed)
+    plain = [path for path, name in names if not re.search("nccl|gpu|counts", name)]
+    # What needs the doubles of GPUs is run with their variables, by Meson; world_counts takes 5 GiB.
+    of_gpus = [BY_MESON + f"world_{name}" for _, name in names if re.search("nccl|gpu", name)]
+    pages = ["tests/unit_lint"] if folder == "runtime/base" else []  # made from the table of settings
+    return pages + plain + (of_gpus if folder in ("runtime/backends", "runtime/collective") else [])
 
 
 # What to look for, and what it becomes; the first group is what is replaced.

@@ -100,6 +100,16 @@ run_stage() {
 }
 
 unset HVD_TEST_PYTHON # each stage has its own
+# What tests and the scripts of users that they run leave behind goes with this folder; other users' ranks write there.
+TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/hvd-test.XXXXXX")
+export TMPDIR
+chmod 1777 "$TMPDIR"
+frameworks= # the process group that installs them
+clean_up() {
+  [ -z "$frameworks" ] || kill -- -"$frameworks" 2>/dev/null || true
+  rm -rf "$TMPDIR"
+}
+trap clean_up EXIT
 started=$SECONDS
 began=$root/build-began # the logs of this run are newer
 touch "$began"
@@ -120,7 +130,6 @@ if [ "$all" = yes ]; then
   install_frameworks "$deep" >"$root/build-tools/frameworks.log" 2>&1 </dev/null &
   frameworks=$!
   set +m
-  trap 'kill -- -"$frameworks" 2>/dev/null || true' EXIT
 fi
 start=$SECONDS
 configure "$build" -Dbuildtype=release -Dtests=enabled -Dgpu=auto -Dpython="$HVD_PYTHON"
@@ -130,7 +139,7 @@ if [ "$all" = yes ]; then # before the first test: nothing else shall run beside
   start=$SECONDS
   say "frameworks"
   wait "$frameworks" || true # a stage says what is missing
-  trap - EXIT
+  frameworks=
   record "frameworks" $((SECONDS - start)) 0 0 0
 fi
 
