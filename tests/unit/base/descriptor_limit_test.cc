@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/unique_fd.h"
+
 namespace hvd {
 namespace {
 
@@ -16,10 +18,10 @@ TEST(DescriptorLimit, IsRaisedWhereNeededAndNoFurtherThanUseful) {
     std::size_t soft;  ///< 0: refused.
   };
   constexpr std::size_t kBillion = 1'000'000'000;
-  for (const Case& each :
-       {Case{{1024, 4096, 20}, 100, 1024}, Case{{64, 4096, 20}, 100, 4096},
-        Case{{1024, kBillion, 20}, 2000, 4104}, Case{{1024, kBillion, 20}, 1000, 4096},
-        Case{{64, 200, 20}, 100, 200}, Case{{64, 100, 20}, 100, 0}}) {
+  for (const Case& each : {Case{{1024, 4096, 20}, 100, 1024}, Case{{64, 4096, 20}, 100, 4096},
+                           Case{{1024, kBillion, 20}, 2000, 4104},
+                           Case{{1024, kBillion, 20}, 1000, 4096}, Case{{152, 4096, 20}, 100, 152},
+                           Case{{64, 200, 20}, 100, 200}, Case{{64, 100, 20}, 100, 0}}) {
     const auto soft = choose_soft_limit(each.now, each.more);
     EXPECT_EQ(soft.value_or(0), each.soft) << each.now.hard << " " << each.more;
     if (each.soft != 0) continue;
@@ -27,6 +29,13 @@ TEST(DescriptorLimit, IsRaisedWhereNeededAndNoFurtherThanUseful) {
               std::string::npos)
         << soft.status().message();
   }
+}
+
+TEST(DescriptorLimit, CountsWhatIsOpen) {
+  const std::size_t before = descriptor_limit().open;
+  const UniqueFd one(::dup(2));
+  const UniqueFd other(::dup(2));
+  EXPECT_EQ(descriptor_limit().open, before + 2);
 }
 
 TEST(DescriptorLimit, IsRaisedInThisProcess) {

@@ -86,6 +86,13 @@ TEST(PackPlan, SaysWhichWay) {
   EXPECT_EQ(plan_scale(all, kFloat32, 0.5)[0].arguments.direction, kernels::Direction::kInPlace);
 }
 
+TEST(PackPlan, ScalesIntegersWhereThereIsSomethingToDo) {
+  const auto all = segments(1, 10);
+  EXPECT_TRUE(plan_integer_scale(all, DataType::kInt32, 1.0, 1).empty());
+  EXPECT_EQ(plan_integer_scale(all, DataType::kInt32, 0.5, 1).size(), 1U);
+  EXPECT_EQ(plan_integer_scale(all, DataType::kInt32, 1.0, 2).size(), 1U);
+}
+
 TEST(PackPlan, ScalesComplexNumbersPartByPart) {
   const auto launches = plan_scale(segments(1, 10), DataType::kComplex64, 0.5);
   EXPECT_EQ(launches[0].kernel, "hvd_float32_to_float32");
@@ -150,6 +157,8 @@ TEST(AdasumPlan, CutsLongVectorsAndAddsAllTheirParts) {
     }
     partials += std::size_t{launch.shape.blocks} * kernels::kThreads;
   }
+  EXPECT_EQ(plan.products.front().kernel, "hvd_dot_float32");
+  EXPECT_EQ(plan.combinations.front().kernel, "hvd_combine_float32");
   EXPECT_EQ(pieces, 1U + 4U + 1U);
   EXPECT_EQ(elements, 10 + pairs[1].count);
   const kernels::SumDotsArguments& first = plan.sums.front().arguments;
@@ -157,6 +166,13 @@ TEST(AdasumPlan, CutsLongVectorsAndAddsAllTheirParts) {
   EXPECT_EQ(plan.sums.back().arguments.to, plan.dots);
   EXPECT_EQ(plan.combinations.front().arguments.pairs.pairs[1], 1U);
   EXPECT_EQ(plan.combinations.back().arguments.pairs.pairs[0], 2U);
+}
+
+TEST(AdasumPlan, AddsTheDotsOfEveryPair) {
+  kernels::Dots both[6] = {};
+  EXPECT_TRUE(plan_adding_dots(both, 0).empty());
+  EXPECT_EQ(plan_adding_dots(both, 1).size(), 1U);
+  EXPECT_EQ(plan_adding_dots(both, 3).front().arguments.to, both + 3);
 }
 
 TEST(AdasumPlan, SumsPairsOfSeveralLaunchesBehindEachOther) {

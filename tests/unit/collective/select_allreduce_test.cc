@@ -37,8 +37,11 @@ TEST(SelectAllreduce, FoldsHalfTypesOnTheWireAtOnce) {
     for (const std::size_t bytes : {8U, 1U << 20}) {
       NodeWork work = work_of(nodes, bytes);
       work.at_once = true;
-      const auto algorithm = select_allreduce(work).algorithm;
-      EXPECT_TRUE(algorithm == NodeAlgorithm::kDirect || algorithm == NodeAlgorithm::kPairwise);
+      const NodeSelection selection = select_allreduce(work);
+      const bool is_small = nodes == 2 || bytes == 8;
+      EXPECT_EQ(selection.algorithm, is_small ? NodeAlgorithm::kDirect : NodeAlgorithm::kPairwise)
+          << nodes << " nodes, " << bytes << " bytes";
+      EXPECT_GT(selection.estimate_ns, 0);
     }
   }
 }

@@ -48,7 +48,7 @@ class CoordinatorTest : public testing::Test {
         lines.push_back("fail " + failure->name);
         text_ = failure->text;
       } else if (const auto* left = std::get_if<Left>(&entry)) {
-        lines.push_back(format_text("left {}", left->rank));
+        lines.push_back(format_text("left {}{}", left->rank, left->owes ? " owing" : ""));
       } else if (std::holds_alternative<Shutdown>(entry)) {
         lines.emplace_back("shutdown");
       }
@@ -186,6 +186,20 @@ TEST_F(CoordinatorTest, ALeftRankFailsWhatItHadNotAnnounced) {
   announce("z", {0});
   EXPECT_EQ(decide(), Lines{"fail z"});
   EXPECT_THAT(text_, HasSubstr("rank 2 on host c left"));
+}
+
+TEST_F(CoordinatorTest, ARankThatOwesHasLeftOnceItHasPaidForEveryUse) {
+  coordinator_.add_set(ranks({0, 1}));
+  coordinator_.remove_set(1);
+  decide();
+  coordinator_.leave({1, {{0, "x", 2}, {0, "y", 1}}});
+  EXPECT_EQ(decide(), Lines{"left 1 owing"});
+  announce("x", {0, 1, 2});
+  EXPECT_EQ(decide(), (Lines{"define x=0", "run 0"}));
+  announce("x", {0, 1, 2});
+  EXPECT_EQ(decide(), Lines{"run 0"}) << "it owes y";
+  announce("y", {0, 1, 2});
+  EXPECT_EQ(decide(), (Lines{"left 1", "define y=1", "run 1"}));
 }
 
 TEST_F(CoordinatorTest, ShutsDownWhenAllHaveLeft) {
