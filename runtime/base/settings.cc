@@ -128,7 +128,7 @@ constexpr auto kSettings = std::to_array<Setting>({
      .initial = 1,
      .read_by = Reader::kLibhvd,
      .fails_start = true,
-     .meaning = "`0`: every request is negotiated, also a small one that all ranks of a node make "
+     .meaning = "`0`: every request is negotiated, also a small one that all ranks make "
                 "again and again (see [the protocol](../explanation/protocol.md#direct-rounds)); "
                 "so is it for all where one rank says so"},
     {.name = "HVD_CHECK_REPLICAS",

@@ -29,7 +29,7 @@ Negotiation make_negotiation(const Communicator& world, Wiring& wiring,
 }  // namespace
 
 std::size_t node_memory_bytes(std::span<const BackendEntry> table, int local_size) {
-  return whole_pages(Board::bytes(local_size)) + plane_memory_bytes(table, local_size);
+  return whole_pages(Board::bytes(local_size)) + plane_memory_bytes(table, true, local_size);
 }
 
 Result<std::unique_ptr<Epoch>> Epoch::open(Wiring wiring, std::span<const BackendEntry> table,
@@ -297,7 +297,9 @@ Result<std::unique_ptr<SetPlane>> Epoch::connect_set(SetWiring::Plan plan,
   SetPlane::Parts parts;
   parts.communicator = part_of(world_, ranks);
   plan.nodes = world_ranks_by_node(parts.communicator);
-  plan.memory_bytes = [this](int local_size) { return plane_memory_bytes(table_, local_size); };
+  plan.memory_bytes = [this](int local_size) {
+    return plane_memory_bytes(table_, false, local_size);
+  };
   HVD_TRY_ASSIGN(parts.links, wiring_.sets->connect(plan));
   std::vector<int> neighbours;
   const std::vector<int>& node = world_.nodes[static_cast<std::size_t>(world_.node)];

@@ -30,7 +30,7 @@ struct EngineOptions {
   /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
   std::function<void(int)> on_loss;
   std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.
-  bool direct = true;        ///< HVD_DIRECT: small requests in a node need no negotiation.
+  bool direct = true;        ///< HVD_DIRECT: small known requests need no negotiation.
   TimelineOptions timeline;  ///< HVD_TIMELINE: on from the start; without a path: off.
   NcclSettings nccl = {};    ///< For the backend of that name.
   GpuDriverSettings gpu_driver = {};  ///< That of `gpus`, for what describe() says.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -38,7 +39,9 @@ Batch batch_of(const Request& request) {
   return batch;
 }
 
-void bring(const Allreduce& allreduce, const Request& request, std::byte* place) {
+// Each of these returns where it has ended.
+
+std::byte* bring(const Allreduce& allreduce, const Request& request, std::byte* place) {
   for (const Tensor& tensor : request.tensors) {
     const WireCast cast = WireCast::of(allreduce, tensor.dtype);
     const std::size_t count = count_of(tensor);
@@ -49,6 +52,38 @@ void bring(const Allreduce& allreduce, const Request& request, std::byte* place)
     }
     place += count * size_of(cast.wire);
   }
+  return place;
+}
+
+/// Folds nodes first to last in the tree over nodes, whose left half has as many as the largest
+/// power of two below their number; the result is where the first was.
+void fold_tree(const Reduction& reduction, std::span<void* const> nodes, std::size_t count) {
+  if (nodes.size() < 2) return;
+  const std::size_t left = std::bit_floor(nodes.size() - 1);
+  fold_tree(reduction, nodes.first(left), count);
+  fold_tree(reduction, nodes.subspan(left), count);
+  const std::array<const void*, 2> both{nodes[0], nodes[left]};
+  reduce_into(reduction, ReduceStage::kCombine, nodes[0], both, count);
+}
+
+/// `sources`: of each rank. In the order of the backends: the ranks of a node, then the nodes.
+void fold(const Reduction& reduction, const Communicator& communicator, void* destination,
+          std::span<const void* const> sources, std::size_t count) {
+  if (communicator.node_count() == 1) {
+    return reduce_into(reduction, ReduceStage::kWhole, destination, sources, count);
+  }
+  std::vector<std::byte> partials(communicator.nodes.size() * count * reduction.partial_bytes());
+  std::vector<void*> nodes;
+  std::vector<const void*> of_node;
+  for (const std::vector<int>& ranks : communicator.nodes) {
+    of_node.clear();
+    for (const int rank : ranks) of_node.push_back(sources[static_cast<std::size_t>(rank)]);
+    nodes.push_back(partials.data() + nodes.size() * count * reduction.partial_bytes());
+    reduce_into(reduction, ReduceStage::kPartial, nodes.back(), of_node, count);
+  }
+  fold_tree(reduction, nodes, count);
+  const std::array<const void*, 1> total{nodes.front()};
+  reduce_into(reduction, ReduceStage::kFinish, destination, total, count);
 }
 
 void take(const Allreduce& allreduce, const Request& request, const Communicator& communicator,
@@ -65,7 +100,7 @@ void take(const Allreduce& allreduce, const Request& request, const Communicator
       reduce_into(reduction, ReduceStage::kWhole, wire.data(), sources, count);
       cast.widen(tensor.output, wire.data(), count);
     } else {
-      reduce_into(reduction, ReduceStage::kWhole, tensor.output, sources, count);
+      fold(reduction, communicator, tensor.output, sources, count);
     }
     for (const void*& source : sources) source = beyond(source, count * reduction.element_bytes());
   }
@@ -101,20 +136,21 @@ Status take_due(const Allreduce& allreduce, PendingRequest& pending,
     for (std::size_t source = 0; source < size; ++source) {
       sources[source] = beyond(places[source], (before + begin) * reduction.element_bytes());
     }
-    if (count > 0) reduce_into(reduction, ReduceStage::kWhole, output, sources, count);
+    if (count > 0) fold(reduction, communicator, output, sources, count);
     before += segment.count;
   }
   return Status::ok();
 }
 
-void bring(const Broadcast& broadcast, const Request& request, const Communicator& communicator,
-           std::byte* place) {
-  if (broadcast.root != communicator.rank) return;
+std::byte* bring(const Broadcast& broadcast, const Request& request,
+                 const Communicator& communicator, std::byte* place) {
+  if (broadcast.root != communicator.rank) return place;
   for (const Tensor& tensor : request.tensors) {
     const std::size_t bytes = count_of(tensor) * size_of(tensor.dtype);
     if (bytes > 0) copy_bytes(place, tensor.input, bytes);
     place += bytes;
   }
+  return place;
 }
 
 void take(const Broadcast& broadcast, const Request& request, const Communicator& communicator,
@@ -149,7 +185,7 @@ std::size_t moved_bytes(const Request& request, const Communicator& communicator
   return row_bytes(counts) + elements * size_of(batch.dtype);
 }
 
-void bring_rows(const Request& request, const Communicator& communicator, std::byte* place) {
+std::byte* bring_rows(const Request& request, const Communicator& communicator, std::byte* place) {
   const Batch batch = batch_of(request);
   const auto rank = static_cast<std::size_t>(communicator.rank);
   const MovingCounts counts(batch, communicator);
@@ -160,6 +196,7 @@ void bring_rows(const Request& request, const Communicator& communicator, std::b
     if (bytes > 0) copy_bytes(place, batch.segments[i].input, bytes);
     place += bytes;
   }
+  return place;
 }
 
 Status take_rows(PendingRequest& pending, const Communicator& communicator,
@@ -207,21 +244,28 @@ bool fits_direct(const PendingRequest& pending, const Communicator& communicator
   if (request.tensors.empty()) return true;
   const auto size = static_cast<std::size_t>(communicator.size);
   if (!pending.description.has_single_dtype()) return false;
+  // A node's sum of what is narrowed is rounded once more to travel: that is the backends' to do.
+  if (reduction && communicator.node_count() > 1 &&
+      WireCast::of(*reduction, request.tensors.front().dtype).is_cast()) {
+    return false;
+  }
   const std::size_t bytes =
       moves ? moved_bytes(request, communicator) : pending.description.bytes();
   return bytes <= std::min(room, kMostBytes / size);
 }
 
-void bring_direct(const PendingRequest& pending, const Communicator& communicator,
-                  std::byte* place) {
+std::size_t bring_direct(const PendingRequest& pending, const Communicator& communicator,
+                         std::byte* place) {
   const Request& request = pending.request;
+  const std::byte* end = place;
   if (const auto reduction = reduction_of(request.operation)) {
-    bring(*reduction, request, place);
+    end = bring(*reduction, request, place);
   } else if (const auto* broadcast = std::get_if<Broadcast>(&request.operation)) {
-    bring(*broadcast, request, communicator, place);
+    end = bring(*broadcast, request, communicator, place);
   } else if (moves_rows(request.operation)) {
-    bring_rows(request, communicator, place);
+    end = bring_rows(request, communicator, place);
   }
+  return static_cast<std::size_t>(end - place);
 }
 
 Status take_direct(PendingRequest& pending, const Communicator& communicator,

@@ -14,9 +14,9 @@ namespace hvd {
 
 /// True where the request can be done so, within `room` bytes of each rank.
 bool fits_direct(const PendingRequest& pending, const Communicator& communicator, std::size_t room);
-/// Writes what this rank brings.
-void bring_direct(const PendingRequest& pending, const Communicator& communicator,
-                  std::byte* place);
+/// Writes what this rank brings; returns how many bytes.
+std::size_t bring_direct(const PendingRequest& pending, const Communicator& communicator,
+                         std::byte* place);
 /// Makes the results of this rank from the bytes of all, by rank. kSystem: no memory for them.
 Status take_direct(PendingRequest& pending, const Communicator& communicator,
                    std::span<const void* const> places);

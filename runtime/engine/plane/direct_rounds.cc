@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plane/direct_rounds.h"
 
+#include <cstring>
+
 #include "base/check.h"
 
 namespace hvd {
@@ -82,12 +84,45 @@ void DirectRounds::offer(const Offer& mine) {
 void DirectRounds::decline() { write({.key = kDeclined}); }
 
 void DirectRounds::write(const Offer& mine) {
-  Slot& place = slot(me_, next_);
-  place.offer = mine;
-  // seq_cst: publishes the offer and its bytes, and comes before the look who sleeps.
-  place.round.store(next_++);
+  publish(slot(me_, next_), next_, mine);
+  ++next_;
   written_by_ = 0;
+}
+
+void DirectRounds::publish(Slot& place, std::uint64_t round, const Offer& offer) {
+  place.offer = offer;
+  // seq_cst: publishes the offer and its bytes, and comes before the look who sleeps.
+  place.round.store(round);
   if (doorbell_ != nullptr) doorbell_->ring_others();
+}
+
+std::optional<DirectRounds::Written> DirectRounds::written(int rank, std::uint64_t round) const {
+  const Slot& theirs = slot(rank, round);
+  if (!has_written(theirs, round)) return std::nullopt;
+  return Written{theirs.offer, std::span(theirs.bytes).first(theirs.offer.bytes)};
+}
+
+std::uint64_t DirectRounds::wanted_back(int rank) const { return word(rank).wanted_back.load(); }
+
+bool DirectRounds::take_written(int rank, std::uint64_t round, const Written& theirs) {
+  if (rank >= ranks_ || theirs.bytes.size() > kRoom) return false;
+  Slot& place = slot(rank, round);
+  // Only its node's leader writes here, so it is as this process left it.
+  if (round == 0 || place.round.load() != (round > 2 ? round - 2 : 0)) return false;
+  if (!theirs.bytes.empty()) {
+    std::memcpy(place.bytes.data(), theirs.bytes.data(), theirs.bytes.size());
+  }
+  Offer offer = theirs.offer;
+  offer.bytes = static_cast<std::uint32_t>(theirs.bytes.size());
+  publish(place, round, offer);
+  return true;
+}
+
+bool DirectRounds::take_wanted_back(int rank, std::uint64_t round) {
+  if (rank >= ranks_) return false;
+  word(rank).wanted_back.store(round);
+  if (doorbell_ != nullptr) doorbell_->wake_others();
+  return true;
 }
 
 DirectRounds::Verdict DirectRounds::judge() {

@@ -24,11 +24,18 @@ namespace hvd {
 /// Two slots per rank suffice: who writes round n has seen all others in n - 1, so they have left
 /// the one before that.
 ///
+/// Ranks on several nodes have such memory on each of them, with slots for all. What a rank writes
+/// is carried to the other nodes as it stands, each rank's writes in their order (see DirectRelay):
+/// what makes a rank write on has reached its own node, so a slot that is written again there has
+/// been left by all, wherever they are.
+///
 /// Pure except for the shared memory. One thread at a time.
 class DirectRounds {
  public:
-  static constexpr std::size_t kSlotBytes = (std::size_t{16} << 10) + 64;
-  static constexpr std::size_t kHeaderBytes = 16;
+  static constexpr std::size_t kSlotBytes = (std::size_t{16} << 10) + 128;
+  static constexpr std::size_t kHeaderBytes = 32;
+  /// Over several nodes: beyond that the bytes that each may bring do not pay any more.
+  static constexpr int kMostRanksOverNodes = 64;
   /// Bytes that one rank can bring.
   static constexpr std::size_t kRoom = kSlotBytes - kHeaderBytes;
 
@@ -36,6 +43,7 @@ class DirectRounds {
   struct Offer {
     std::uint32_t key = 0;       ///< Of the name and its description; never kDeclined.
     std::uint32_t position = 0;  ///< How far the rank has followed the log.
+    std::uint32_t bytes = 0;     ///< That it brings.
   };
   static constexpr std::uint32_t kDeclined = ~std::uint32_t{0};
 
@@ -84,11 +92,24 @@ class DirectRounds {
   /// This rank writes no more: no round is agreed from here on.
   void stop();
 
+  /// What a rank has written into a round.
+  struct Written {
+    Offer offer;
+    std::span<const std::byte> bytes;
+  };
+  /// For the other nodes: what a rank of this one has written into a round; nothing: not yet.
+  std::optional<Written> written(int rank, std::uint64_t round) const;
+  /// Likewise the last round that it wants decided without it.
+  std::uint64_t wanted_back(int rank) const;
+  /// What a rank of another node has written. False: no rank writes such.
+  bool take_written(int rank, std::uint64_t round, const Written& theirs);
+  bool take_wanted_back(int rank, std::uint64_t round);
+
  private:
   struct Slot {
     alignas(64) std::atomic<std::uint64_t> round;  ///< Written last.
     Offer offer;
-    std::array<std::byte, kRoom> bytes;
+    alignas(kHeaderBytes) std::array<std::byte, kRoom> bytes;
   };
   struct alignas(64) Word {
     /// The last round that the rank wants decided without it.
@@ -107,6 +128,7 @@ class DirectRounds {
   bool has_stopped(int rank) const;
   void decline();
   void write(const Offer& mine);
+  void publish(Slot& place, std::uint64_t round, const Offer& offer);
 
   std::byte* memory_;
   int me_;

@@ -8,8 +8,18 @@
 
 namespace hvd {
 
-std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_size) {
-  std::size_t bytes = whole_pages(DirectRounds::memory_bytes(local_size));
+namespace {
+
+/// The world may have ranks on other nodes in its rounds.
+std::size_t direct_bytes(bool is_world, int local_size) {
+  const int ranks = is_world ? std::max(local_size, DirectRounds::kMostRanksOverNodes) : local_size;
+  return whole_pages(DirectRounds::memory_bytes(ranks));
+}
+
+}  // namespace
+
+std::size_t plane_memory_bytes(std::span<const BackendEntry> table, bool is_world, int local_size) {
+  std::size_t bytes = direct_bytes(is_world, local_size);
   for (const BackendEntry& entry : table) bytes += whole_pages(entry.memory_bytes(local_size));
   return bytes;
 }
@@ -20,15 +30,16 @@ SetPlane::SetPlane(Parts parts, std::span<const BackendEntry> table, const Engin
       doorbell_(std::move(parts.doorbell)) {
   std::vector<Link*> lane;
   for (const auto& link : links_.lane) lane.push_back(link.get());
-  const std::size_t direct_bytes =
-      whole_pages(DirectRounds::memory_bytes(communicator_.local_size()));
-  HVD_CHECK(direct_bytes <= links_.memory.size());
-  if (communicator_.node_count() == 1) {
-    direct_rounds_.emplace(links_.memory.first(direct_bytes), communicator_.rank,
-                           communicator_.size, &doorbell_);
+  const bool is_world = communicator_.process_set == 0;
+  const std::size_t of_rounds = direct_bytes(is_world, communicator_.local_size());
+  HVD_CHECK(of_rounds <= links_.memory.size());
+  if (communicator_.node_count() == 1 ||
+      (is_world && communicator_.size <= DirectRounds::kMostRanksOverNodes)) {
+    direct_rounds_.emplace(links_.memory.first(of_rounds), communicator_.rank, communicator_.size,
+                           &doorbell_);
     if (!options.has_direct()) direct_rounds_->stop();  // the others must not wait for this rank
   }
-  std::span<std::byte> memory = links_.memory.subspan(direct_bytes);
+  std::span<std::byte> memory = links_.memory.subspan(of_rounds);
   std::vector<Reducer::Candidate> candidates;
   for (const BackendEntry& entry : table) {
     const std::size_t bytes = whole_pages(entry.memory_bytes(communicator_.local_size()));

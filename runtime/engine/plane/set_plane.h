@@ -45,7 +45,7 @@ class SetPlane {
   /// As Wiring::lane, over the nodes of the set.
   std::span<const std::unique_ptr<Link>> lane() const { return links_.lane; }
   bool has_member(int world_rank) const;
-  /// Null where the set is not on one node.
+  /// Null where the set is on several nodes, unless it is the world of a small job.
   DirectRounds* direct_rounds() { return direct_rounds_ ? &*direct_rounds_ : nullptr; }
 
   // Batches, in log order.
@@ -121,8 +121,9 @@ class SetPlane {
 /// Memory is shared out by pages.
 constexpr std::size_t whole_pages(std::size_t bytes) { return round_up(bytes, std::size_t{4096}); }
 
-/// Bytes of shared memory that the backends want in a node with `local_size` members.
-std::size_t plane_memory_bytes(std::span<const BackendEntry> table, int local_size);
+/// Bytes of shared memory that the direct rounds and backends of the world, or of another process
+/// set, want in a node with `local_size` members.
+std::size_t plane_memory_bytes(std::span<const BackendEntry> table, bool is_world, int local_size);
 
 /// The communicator of some ranks of the job (ascending), seen by `world.rank`, which is one of
 /// them. Its process set has no number yet.

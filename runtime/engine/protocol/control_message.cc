@@ -59,6 +59,18 @@ struct Writer {
   void operator()(const Shutdown&) {}
   void operator()(const Heartbeat&) {}
   void operator()(const Farewell& m) { w.put_string(m.text); }
+  void operator()(const Brought& m) {
+    w.put(static_cast<std::int32_t>(m.rank));
+    w.put(m.round);
+    w.put(m.key);
+    w.put(m.position);
+    w.put(static_cast<std::uint32_t>(m.bytes.size()));
+    w.put_raw(m.bytes);
+  }
+  void operator()(const WantedBack& m) {
+    w.put(static_cast<std::int32_t>(m.rank));
+    w.put(m.round);
+  }
   void operator()(const SetAdded& m) {
     put_set(m.process_set);
     w.put_vector(m.ranks.words());
@@ -295,6 +307,23 @@ struct Reader {
     HVD_TRY_ASSIGN(auto text, r.get_string());
     return ControlMessage(Farewell{std::move(text)});
   }
+  Result<ControlMessage> brought() {
+    Brought m;
+    HVD_TRY_ASSIGN(m.rank, rank());
+    HVD_TRY_ASSIGN(m.round, r.get<std::uint64_t>());
+    HVD_TRY_ASSIGN(m.key, r.get<std::uint32_t>());
+    HVD_TRY_ASSIGN(m.position, r.get<std::uint32_t>());
+    HVD_TRY_ASSIGN(const auto count, r.get<std::uint32_t>());
+    HVD_TRY_ASSIGN(const auto raw, r.get_raw(count));
+    m.bytes.assign(raw.begin(), raw.end());
+    return ControlMessage(std::move(m));
+  }
+  Result<ControlMessage> wanted_back() {
+    WantedBack m;
+    HVD_TRY_ASSIGN(m.rank, rank());
+    HVD_TRY_ASSIGN(m.round, r.get<std::uint64_t>());
+    return ControlMessage(m);
+  }
 };
 
 using ReadKind = Result<ControlMessage> (Reader::*)();
@@ -304,7 +333,8 @@ constexpr std::array<ReadKind, std::variant_size_v<ControlMessage>> kReaders = {
     &Reader::lost,        &Reader::shutdown, &Reader::heartbeat, &Reader::set_added,
     &Reader::set_removed, &Reader::joining,  &Reader::joined,    &Reader::join_end,
     &Reader::urge,        &Reader::frozen,   &Reader::thawed,    &Reader::give_up,
-    &Reader::evict,       &Reader::evicted,  &Reader::farewell,
+    &Reader::evict,       &Reader::evicted,  &Reader::farewell,  &Reader::brought,
+    &Reader::wanted_back,
 };
 
 }  // namespace

@@ -148,11 +148,25 @@ struct Farewell {
   std::string text;
 };
 
+/// Between nodes: what a rank has written into a direct round of the world (see DirectRounds).
+struct Brought {
+  int rank = 0;
+  std::uint64_t round = 0;
+  std::uint32_t key = 0;
+  std::uint32_t position = 0;
+  Bytes bytes = {};
+};
+/// Between nodes: up to this direct round the rank wants its offers back.
+struct WantedBack {
+  int rank = 0;
+  std::uint64_t round = 0;
+};
+
 /// The messages between members, leaders and the root, over boards and tree links alike.
 using ControlMessage =
     std::variant<Announce, Ready, Partial, Leave, Define, Run, Failure, Left, Lost, Shutdown,
                  Heartbeat, SetAdded, SetRemoved, Joining, Joined, JoinEnd, Urge, Frozen, Thawed,
-                 GiveUp, Evict, Evicted, Farewell>;
+                 GiveUp, Evict, Evicted, Farewell, Brought, WantedBack>;
 
 Bytes encode(const ControlMessage& message);
 /// `size` is the number of ranks. Fails on anything that encode() does not write: the bytes come

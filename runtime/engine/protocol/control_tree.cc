@@ -35,9 +35,11 @@ void ControlTree::send_down(const ControlMessage& message) {
   }
 }
 
-void ControlTree::flood(const ControlMessage& message) {
+void ControlTree::flood(const ControlMessage& message, int except) {
   const Bytes bytes = encode(message);
-  for (Edge& edge : edges_) send(edge, bytes);
+  for (Edge& edge : edges_) {
+    if (edge.from != except) send(edge, bytes);
+  }
 }
 
 void ControlTree::send(Edge& edge, const Bytes& message) {

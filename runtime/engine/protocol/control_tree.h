@@ -39,8 +39,9 @@ class ControlTree {
   void send_up(const ControlMessage& message);
   /// To every child leader.
   void send_down(const ControlMessage& message);
-  /// To every neighbour.
-  void flood(const ControlMessage& message);
+  static constexpr int kNobody = -2;
+  /// To every neighbour except `except`.
+  void flood(const ControlMessage& message, int except = kNobody);
 
   /// Calls received(from, message) for each whole message; `from` is kParent or a child's index.
   /// True when anything came or was sent.

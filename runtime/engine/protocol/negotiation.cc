@@ -209,13 +209,15 @@ std::string Negotiation::farewell_of(int local_rank) const {
 bool Negotiation::step() {
   bool moved = false;
   if (is_leader()) {
-    moved = listen_to_members();
+    moved = relay_direct();  // what is submitted just now, before anything that takes time
+    moved = listen_to_members() || moved;
     moved = listen_to_tree() || moved;
     pass_up_or_decide();
   } else {
     moved = read_log();
   }
   moved = step_direct() || moved;
+  moved = relay_direct() || moved;
   flush();
   return moved || !decisions_.empty() || tree_.has_losses();
 }
@@ -265,6 +267,10 @@ bool Negotiation::listen_to_members() {
 void Negotiation::receive(int from, ControlMessage message) {
   if (const auto* lost = std::get_if<Lost>(&message)) {
     spread_loss(lost->rank, lost->text);
+  } else if (const auto* brought = std::get_if<Brought>(&message)) {
+    if (relay_ != nullptr && relay_->take(*brought)) tree_.flood(message, from);
+  } else if (const auto* wanted = std::get_if<WantedBack>(&message)) {
+    if (relay_ != nullptr && relay_->take(*wanted)) tree_.flood(message, from);
   } else if (from == ControlTree::kParent) {
     write_log(message);
   } else if (const auto* ready = std::get_if<Ready>(&message)) {

@@ -16,6 +16,7 @@
 #include "engine/protocol/board.h"
 #include "engine/protocol/control_tree.h"
 #include "engine/protocol/coordinator.h"
+#include "engine/protocol/direct_relay.h"
 #include "engine/protocol/leader.h"
 #include "engine/request/pending_request.h"
 #include "transport/doorbell.h"
@@ -210,6 +211,7 @@ class Negotiation {
   bool step_direct(Set& set);
   void want_old_offers_back();
   bool has_offers() const;
+  bool relay_direct();
   void say_farewell();
   void join(Set& set, PendingPtr pending);
   static void append_owed(const Set& set, int process_set, std::vector<Owed>& owed);
@@ -272,6 +274,7 @@ class Negotiation {
 
   // As a leader.
   std::unique_ptr<Leader> leader_;
+  std::unique_ptr<DirectRelay> relay_;        ///< Null: there is one node, or no direct rounds.
   std::vector<ReadyBitsReader> member_bits_;  ///< By local rank; mine is not used.
   std::vector<RingReader> member_up_;
   RingWriter down_;

@@ -23,6 +23,9 @@ constexpr std::uint32_t kMostDoublings = 10;
 void Negotiation::open_direct(const Communicator& communicator, DirectRounds& rounds) {
   Set* set = find_set(communicator.process_set);
   if (set == nullptr) return;
+  if (communicator.node_count() > 1 && is_leader()) {
+    relay_ = std::make_unique<DirectRelay>(rounds, place_.node_ranks);
+  }
   if (has_left_) return rounds.stop();
   const auto size = static_cast<std::size_t>(communicator.size);
   set->direct =
@@ -47,8 +50,10 @@ bool Negotiation::offer_direct(Set& set, NameEntry& entry) {
   if (name.described != pending.description) return false;
   if (!fits_direct(pending, direct.communicator, DirectRounds::kRoom)) return false;
   if (!direct.rounds.may_offer()) return false;
-  bring_direct(pending, direct.communicator, direct.rounds.my_place());
-  direct.rounds.offer({.key = name.key, .position = static_cast<std::uint32_t>(set.position)});
+  const std::size_t bytes = bring_direct(pending, direct.communicator, direct.rounds.my_place());
+  direct.rounds.offer({.key = name.key,
+                       .position = static_cast<std::uint32_t>(set.position),
+                       .bytes = static_cast<std::uint32_t>(bytes)});
   direct.offered = &entry;
   direct.ticks = 0;
   return true;
@@ -123,6 +128,14 @@ void Negotiation::end_direct(int process_set) {
   if (direct.join != nullptr && direct.offered == nullptr) {
     join(*set, std::exchange(direct.join, nullptr));
   }
+}
+
+/// True where there was anything to tell.
+bool Negotiation::relay_direct() {
+  if (relay_ == nullptr) return false;
+  const std::vector<ControlMessage> news = relay_->take_news();
+  for (const ControlMessage& message : news) tree_.flood(message);
+  return !news.empty();
 }
 
 void Negotiation::want_old_offers_back() {

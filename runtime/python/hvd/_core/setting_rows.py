@@ -187,7 +187,7 @@ ROWS: tuple[tuple[str, str, int, int, int | None, str, str, bool, str, str, str]
         True,
         "1",
         "libhvd",
-        "0: every request is negotiated, also a small one that all ranks of a node make again and again (see the protocol); so is it for all where one rank says so",
+        "0: every request is negotiated, also a small one that all ranks make again and again (see the protocol); so is it for all where one rank says so",
     ),
     (
         "HVD_CHECK_REPLICAS",

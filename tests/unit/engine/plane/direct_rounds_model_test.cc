@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -14,6 +18,7 @@
 
 #include "base/format.h"
 #include "engine/plane/direct_rounds.h"
+#include "engine/protocol/direct_relay.h"
 
 namespace hvd {
 namespace {
@@ -30,12 +35,29 @@ struct Plan {
   bool wants_back = false;   ///< At any moment, once each rank.
   bool stops = false;        ///< Each rank, when it has submitted all.
   bool ignores_conflicts = false;  ///< A mutant: nobody declines.
+  bool has_nodes = false;          ///< Each rank is on a node of its own.
 };
 
-enum class Act { kOffer, kAnnounce, kStep, kReadLog, kWantBack, kStop };
+enum class Act { kOffer, kAnnounce, kStep, kReadLog, kWantBack, kStop, kDeliver };
 struct Event {
   Act act;
   int rank;
+  int from;  ///< kDeliver: whose oldest message to `rank` arrives; else 0.
+};
+
+/// Shared memory of a node, aligned as it is there.
+class NodeMemory {
+ public:
+  explicit NodeMemory(int ranks)
+      : lines_((DirectRounds::memory_bytes(ranks) + sizeof(Line) - 1) / sizeof(Line)) {}
+  std::byte* data() { return reinterpret_cast<std::byte*>(lines_.data()); }
+  std::span<std::byte> bytes() { return {data(), lines_.size() * sizeof(Line)}; }
+
+ private:
+  struct alignas(64) Line {
+    std::array<std::byte, 64> bytes;
+  };
+  std::vector<Line> lines_;
 };
 
 constexpr int kNames = 3;
@@ -48,18 +70,28 @@ constexpr bool kIsSanitized = false;
 
 class Model {
  public:
-  Model(const Plan& plan, std::vector<std::byte>& memory)
+  /// `memory`: of each node.
+  Model(const Plan& plan, std::vector<NodeMemory>& memory)
       : plan_(plan), memory_(memory), size_(static_cast<int>(plan.ranks.size())) {
     // A slot's header, and the word: all that tells one state from another.
-    for (int rank = 0; rank < size_; ++rank) {
-      std::memset(word(rank), 0, 64);
-      for (int i = 0; i < 2; ++i) std::memset(slot(rank, i), 0, 64);
+    for (NodeMemory& node : memory_) {
+      for (int rank = 0; rank < size_; ++rank) {
+        std::memset(word(node, rank), 0, 64);
+        for (int i = 0; i < 2; ++i) std::memset(slot(node, rank, i), 0, 64);
+      }
     }
-    members_.reserve(static_cast<std::size_t>(size_));
     for (int rank = 0; rank < size_; ++rank) {
-      members_.push_back({.rounds = DirectRounds(memory_, rank, size_, nullptr)});
+      const auto node = static_cast<std::size_t>(plan_.has_nodes ? rank : 0);
+      members_.push_back({.rounds = DirectRounds(memory_[node].bytes(), rank, size_, nullptr)});
     }
+    for (int rank = 0; plan_.has_nodes && rank < size_; ++rank) {
+      relays_.emplace_back(at(rank).rounds, std::vector<int>{rank});
+    }
+    links_.resize(plan_.has_nodes ? static_cast<std::size_t>(size_ * size_) : 0);
   }
+  // Its relays refer to its members.
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
 
   /// False where the event is not possible, or changes nothing.
   bool can(const Event& event) const {
@@ -79,11 +111,23 @@ class Model {
         return plan_.wants_back && me.offered && !me.has_wanted;
       case Act::kStop:
         return plan_.stops && !me.has_stopped && me.submitted == uses.size() && !me.offered;
+      case Act::kDeliver:
+        return plan_.has_nodes && !link(event.from, event.rank).empty();
     }
     return false;
   }
 
   void act(const Event& event) {
+    apply(event);
+    if (!plan_.has_nodes) return;
+    for (const ControlMessage& message : relay(event.rank).take_news()) {
+      for (int peer = 0; peer < size_; ++peer) {
+        if (peer != event.rank) link(event.rank, peer).push_back(message);
+      }
+    }
+  }
+
+  void apply(const Event& event) {
     Member& me = at(event.rank);
     switch (event.act) {
       case Act::kOffer:
@@ -100,6 +144,8 @@ class Model {
       case Act::kStop:
         me.has_stopped = true;
         return me.rounds.stop();
+      case Act::kDeliver:
+        return deliver(event.from, event.rank);
     }
   }
 
@@ -118,9 +164,20 @@ class Model {
     const auto put = [&](const void* from, std::size_t bytes) {
       print.append(static_cast<const char*>(from), bytes);
     };
+    for (NodeMemory& node : memory_) {
+      for (int rank = 0; rank < size_; ++rank) {
+        put(word(node, rank), 8);
+        for (int i = 0; i < 2; ++i) put(slot(node, rank, i), DirectRounds::kHeaderBytes + 4);
+      }
+    }
+    for (const auto& messages : links_) {
+      for (const ControlMessage& message : messages) {
+        const Bytes bytes = encode(message);
+        put(bytes.data(), bytes.size());
+      }
+      print += '|';
+    }
     for (int rank = 0; rank < size_; ++rank) {
-      put(word(rank), 8);
-      for (int i = 0; i < 2; ++i) put(slot(rank, i), 24);
       const Member& me = at(rank);
       print += format_text("{}.{}.{}.{}{}{}", me.submitted, me.over, me.read,
                            me.offered.value_or(-1), me.has_wanted, me.has_stopped);
@@ -150,10 +207,17 @@ class Model {
     bool has_stopped = false;
   };
 
-  std::byte* word(int rank) const { return memory_.data() + 64 * rank; }
-  std::byte* slot(int rank, int which) const {
-    return memory_.data() + 64 * size_ +
+  static std::byte* word(NodeMemory& node, int rank) { return node.data() + 64 * rank; }
+  std::byte* slot(NodeMemory& node, int rank, int which) const {
+    return node.data() + 64 * size_ +
            DirectRounds::kSlotBytes * static_cast<std::size_t>(2 * rank + which);
+  }
+  DirectRelay& relay(int rank) { return relays_[static_cast<std::size_t>(rank)]; }
+  std::deque<ControlMessage>& link(int from, int to) {
+    return links_[static_cast<std::size_t>(from * size_ + to)];
+  }
+  const std::deque<ControlMessage>& link(int from, int to) const {
+    return links_[static_cast<std::size_t>(from * size_ + to)];
   }
   Member& at(int rank) { return members_[static_cast<std::size_t>(rank)]; }
   const Member& at(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
@@ -179,7 +243,8 @@ class Model {
     const int use = me.names[which].over;
     std::memcpy(me.rounds.my_place(), &use, sizeof(use));
     me.rounds.offer({.key = static_cast<std::uint32_t>(which),
-                     .position = static_cast<std::uint32_t>(me.read)});
+                     .position = static_cast<std::uint32_t>(me.read),
+                     .bytes = sizeof(use)});
     me.offered = which;
   }
 
@@ -190,6 +255,16 @@ class Model {
     if (announced_[which] != (1 << size_) - 1) return;
     announced_[which] = 0;
     log_.push_back(which);
+  }
+
+  void deliver(int from, int to) {
+    const ControlMessage message = std::move(link(from, to).front());
+    link(from, to).pop_front();
+    if (const auto* brought = std::get_if<Brought>(&message)) {
+      EXPECT_TRUE(relay(to).take(*brought)) << "a slot that is still in use";
+    } else {
+      EXPECT_TRUE(relay(to).take(std::get<WantedBack>(message)));
+    }
   }
 
   void step(int rank) {
@@ -243,9 +318,11 @@ class Model {
   }
 
   const Plan& plan_;
-  std::vector<std::byte>& memory_;
+  std::vector<NodeMemory>& memory_;
   int size_;
-  std::vector<Member> members_;
+  std::deque<Member> members_;
+  std::deque<DirectRelay> relays_;
+  std::vector<std::deque<ControlMessage>> links_;  ///< From each rank to each.
   std::vector<int> log_;
   int announced_[kNames] = {};
   int agreed_ = 0;
@@ -261,44 +338,45 @@ struct Found {
 /// Every course of events, by depth, from the beginning each time.
 Found explore(const Plan& plan) {
   const int size = static_cast<int>(plan.ranks.size());
-  std::vector<std::byte> memory(DirectRounds::memory_bytes(size) + 64);
-  void* start = memory.data();
-  std::size_t room = memory.size();
-  std::align(64, DirectRounds::memory_bytes(size), start, room);
-  memory.erase(memory.begin(), memory.begin() + (static_cast<std::byte*>(start) - memory.data()));
+  std::vector<NodeMemory> memory(plan.has_nodes ? plan.ranks.size() : 1, NodeMemory(size));
   Found found;
   std::unordered_set<std::string> seen;
   std::vector<Event> course;
+  std::vector<Event> events;
+  for (const Act act : {Act::kOffer, Act::kAnnounce, Act::kStep, Act::kReadLog, Act::kWantBack,
+                        Act::kStop, Act::kDeliver}) {
+    for (int rank = 0; rank < size; ++rank) {
+      for (int from = 0; from < (act == Act::kDeliver ? size : 1); ++from) {
+        events.push_back({act, rank, from});
+      }
+    }
+  }
   const auto replay = [&] {
-    Model model(plan, memory);
-    for (const Event& event : course) model.act(event);
+    auto model = std::make_unique<Model>(plan, memory);
+    for (const Event& event : course) model->act(event);
     return model;
   };
   std::vector<std::vector<Event>> open{{}};
   while (!open.empty() && !testing::Test::HasFailure() && !found.is_stuck) {
     course = std::move(open.back());
     open.pop_back();
-    const std::string before = replay().fingerprint();
+    const std::string before = replay()->fingerprint();
     bool moved = false;
-    for (const Act act :
-         {Act::kOffer, Act::kAnnounce, Act::kStep, Act::kReadLog, Act::kWantBack, Act::kStop}) {
-      for (int rank = 0; rank < size; ++rank) {
-        Model model = replay();
-        if (!model.can({act, rank})) continue;
-        model.act({act, rank});
-        std::string after = model.fingerprint();
-        if (after == before) continue;
-        moved = true;
-        if (!seen.insert(std::move(after)).second) continue;
-        found.most_agreed = std::max(found.most_agreed, model.agreed());
-        auto& longer = open.emplace_back(course);
-        longer.push_back({act, rank});
-      }
+    for (const Event& event : events) {
+      const auto model = replay();
+      if (!model->can(event)) continue;
+      model->act(event);
+      std::string after = model->fingerprint();
+      if (after == before) continue;
+      moved = true;
+      if (!seen.insert(std::move(after)).second) continue;
+      found.most_agreed = std::max(found.most_agreed, model->agreed());
+      auto& longer = open.emplace_back(course);
+      longer.push_back(event);
     }
     if (moved) continue;
-    const Model model = replay();
     ++found.ends;
-    found.is_stuck = !model.is_over();
+    found.is_stuck = !replay()->is_over();
   }
   found.states = seen.size();
   return found;
@@ -344,6 +422,44 @@ TEST(DirectRoundsModel, AnOfferThatIsWantedBackIsDecided) {
 
 TEST(DirectRoundsModel, ARankThatHasStoppedHoldsNobodyUp) {
   EXPECT_EQ(expect_all_end({.ranks = {{"abb", false}, {"abb"}}, .stops = true}), 6);
+}
+
+TEST(DirectRoundsModel, ALoopOfNodesGoesByRoundsAlone) {
+  EXPECT_EQ(
+      expect_all_end({.ranks = {{"abab"}, {"abab"}}, .may_announce = false, .has_nodes = true}), 8);
+}
+
+TEST(DirectRoundsModel, ANodeThatAnnouncesHoldsNobodyUp) {
+  EXPECT_EQ(expect_all_end({.ranks = {{"abab"}, {"abab"}}, .has_nodes = true}), 8);
+}
+
+TEST(DirectRoundsModel, OtherOrdersOfNodesGoByTheLog) {
+  EXPECT_GT(expect_all_end({.ranks = {{"abc", false}, {"cab", false}}, .has_nodes = true}), 0);
+}
+
+TEST(DirectRoundsModel, AnOfferThatANodeWantsBackIsDecided) {
+  EXPECT_EQ(expect_all_end({.ranks = {{"aba"}, {"aba"}}, .wants_back = true, .has_nodes = true}),
+            6);
+}
+
+TEST(DirectRoundsModel, ANodeThatHasStoppedHoldsNobodyUp) {
+  EXPECT_EQ(expect_all_end({.ranks = {{"abb", false}, {"abb"}}, .stops = true, .has_nodes = true}),
+            6);
+}
+
+TEST(DirectRoundsModel, ThreeNodesAgreeOrGoByTheLog) {
+  EXPECT_EQ(expect_all_end({.ranks = {{"a"}, {"a"}, {"a"}}, .has_nodes = true}), 3);
+  EXPECT_EQ(
+      expect_all_end(
+          {.ranks = {{"abab"}, {"abab"}, {"abab"}}, .may_announce = false, .has_nodes = true}),
+      12);
+}
+
+TEST(DirectRoundsModel, OtherOrdersOfThreeNodesGoByTheLog) {
+  EXPECT_GE(
+      expect_all_end(
+          {.ranks = {{"ab"}, {"ba", false}, {"ab"}}, .may_announce = false, .has_nodes = true}),
+      0);
 }
 
 TEST(DirectRoundsModel, WithoutDecliningItWouldBeStuck) {

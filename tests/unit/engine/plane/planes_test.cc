@@ -21,7 +21,7 @@ Communicator job_of_three() {
 std::unique_ptr<SetPlane> plane_of(Communicator communicator) {
   SetPlane::Parts parts;
   parts.communicator = std::move(communicator);
-  alignas(4096) static std::array<std::byte, std::size_t{256} << 10> memory;
+  alignas(4096) static std::array<std::byte, std::size_t{4} << 20> memory;
   parts.links.memory = memory;  // nothing moves here: all planes may have the same
   return std::make_unique<SetPlane>(std::move(parts), std::span<const BackendEntry>(),
                                     EngineOptions{});

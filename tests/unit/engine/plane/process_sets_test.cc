@@ -54,7 +54,7 @@ class ProcessSetsTest : public testing::Test {
   static std::string message(const Status& status) { return std::string(status.message()); }
 
   const Communicator world_ = four();
-  alignas(64) std::array<std::byte, std::size_t{256} << 10> plane_memory_{};  ///< Nothing moves.
+  alignas(64) std::array<std::byte, std::size_t{4} << 20> plane_memory_{};  ///< Nothing moves.
   Timeline timeline_{1, "a"};
   Completion completion_{1};
   Submission submission_{timeline_};

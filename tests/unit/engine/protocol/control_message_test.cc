@@ -35,7 +35,9 @@ std::vector<ControlMessage> one_of_each() {
           GiveUp{"text"},
           Evict{{18, 19}},
           Evicted{20},
-          Farewell{"its program ended with ValueError"}};
+          Farewell{"its program ended with ValueError"},
+          Brought{21, 22, 23, 24, {std::byte{1}, std::byte{2}}},
+          WantedBack{25, 26}};
 }
 
 TEST(ControlMessage, EveryKindReadsBackAsItWasWritten) {
