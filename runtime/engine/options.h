@@ -38,8 +38,10 @@ struct EngineOptions {
   /// A process that starts another engine gives it other handles, so that the old are unknown.
   std::uint64_t first_handle = 1;
 
-  /// Who chose another backend than that of a node wants it to do all.
-  bool has_direct() const { return direct && (backend.empty() || backend == "shm"); }
+  /// Who chose a backend wants it to do all; direct rounds in a node are as good as its own.
+  bool has_direct(int node_count) const {
+    return direct && (backend.empty() || (backend == "shm" && node_count == 1));
+  }
 };
 
 }  // namespace hvd

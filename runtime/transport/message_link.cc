@@ -19,7 +19,7 @@ constexpr std::size_t kSharedBytes = std::size_t{16} << 10;
 
 MessageLink::MessageLink(std::unique_ptr<Link> link) : link_(std::move(link)) {}
 
-Status MessageLink::send(Bytes message) {
+Status MessageLink::queue(Bytes message) {
   if (message.size() > kMaxMessageBytes) {
     return error(Code::kInternal, "a message of {} bytes to rank {} exceeds the limit of {}",
                  message.size(), link_->peer_rank(), kMaxMessageBytes);
@@ -31,12 +31,12 @@ Status MessageLink::send(Bytes message) {
         "its process is stopped (a signal, a debugger, a suspended job) or hangs",
         link_->peer_rank(), link_->peer_host(), unsent_bytes_ >> 20);
   }
-  queue(std::move(message));
-  return flush();
+  append(std::move(message));
+  return Status::ok();
 }
 
 /// Short messages share a buffer: each of its own would cost many times its bytes.
-void MessageLink::queue(Bytes message) {
+void MessageLink::append(Bytes message) {
   ByteWriter prefix;
   prefix.put(static_cast<std::uint32_t>(message.size()));
   unsent_bytes_ += kPrefixBytes + message.size();

@@ -23,10 +23,11 @@ class MessageLink {
 
   explicit MessageLink(std::unique_ptr<Link> link);
 
-  /// Queues the message and sends what the kernel takes now. kPeerLost, with rank, host and size,
-  /// where the peer has not read for so long that the queue is full.
-  Status send(Bytes message);
-  /// Sends more of what is queued. Call when the socket may have become writable.
+  /// Queues the message, for a flush(). kPeerLost, with rank, host and size, where the peer has not
+  /// read for so long that the queue is full.
+  Status queue(Bytes message);
+  /// Sends of what is queued what the kernel takes now. Call again when the socket may have become
+  /// writable.
   Status flush();
   bool has_unsent() const { return !unsent_.empty(); }
   std::size_t unsent_bytes() const { return unsent_bytes_; }
@@ -38,7 +39,7 @@ class MessageLink {
   std::unique_ptr<Link> take_link() && { return std::move(link_); }
 
  private:
-  void queue(Bytes message);
+  void append(Bytes message);
 
   std::unique_ptr<Link> link_;
   std::deque<Bytes> unsent_;

@@ -361,6 +361,75 @@ TEST_P(Direct, WhatARankThatHasLeftDoesNotBringFails) {
   });
 }
 
+TEST_P(Direct, WhatTheBackendsRefuseIsRefusedEachTime) {
+  struct Case {
+    DataType dtype;
+    Operation operation;
+  };
+  const Case cases[] = {{DataType::kComplex64, Allreduce{.op = ReduceOp::kMin}},
+                        {DataType::kComplex64, Reduce{.op = ReduceOp::kMax}},
+                        {DataType::kBool, Allreduce{.op = ReduceOp::kAverage}},
+                        {DataType::kFloat32, Allreduce{.op = ReduceOp::kBitAnd}},
+                        {DataType::kInt32, Allreduce{.op = ReduceOp::kBitOr, .prescale = 2.0}},
+                        {DataType::kInt32, Allreduce{.wire = Wire::kFloat16}}};
+  World world(nodes(2));
+  world.run([&](int, Engine& engine) {
+    for (std::size_t i = 0; i < std::size(cases); ++i) {
+      for (int use = 0; use < 4; ++use) {
+        std::vector<float> values(8, 1.0F);
+        Request request = request_of(format_text("t{}", i), cases[i].operation, values);
+        request.tensors.front().dtype = cases[i].dtype;
+        request.tensors.front().shape = {2};
+        const Status status = run_request(engine, std::move(request));
+        EXPECT_EQ(status.code(), Code::kUnsupported)
+            << i << ", use " << use << ": " << status.message();
+      }
+    }
+  });
+}
+
+TEST_P(Direct, ABackendThatCannotServeTheWorldNeverDoes) {
+  EngineOptions options = World::quick_options();
+  options.backend = "shm";
+  World world(nodes(2), options);
+  world.run([](int, Engine& engine) {
+    for (int use = 0; use < 4; ++use) {
+      std::vector<float> values(1, 1.0F);
+      EXPECT_EQ(run_request(engine, allreduce_request("t", values)).is_ok(),
+                GetParam() == Spread::kOneNode)
+          << use;
+    }
+  });
+}
+
+TEST_P(Direct, ANameThatWasMissedOnceIsSoonBroughtDirectlyAgain) {
+  World world(nodes(2));
+  world.run([](int rank, Engine& engine) {
+    const auto submit = [&](const char* name, std::vector<float>& values) {
+      return engine.submit(allreduce_request(name, values)).value();
+    };
+    for (int step = 0; step < 1000; ++step) {
+      std::vector<float> a(1, 1.0F);
+      std::vector<float> b(1, 2.0F);
+      if (step == 100) {
+        const bool is_first = rank == 0;
+        const auto one = is_first ? submit("a", a) : submit("b", b);
+        const auto other = is_first ? submit("b", b) : submit("a", a);
+        for (const Engine::Handle handle : {one, other}) {
+          ASSERT_TRUE(engine.wait(handle, soon()).is_ok());
+          engine.release(handle);
+        }
+      } else {
+        ASSERT_TRUE(run_request(engine, allreduce_request("a", a)).is_ok());
+        ASSERT_TRUE(run_request(engine, allreduce_request("b", b)).is_ok());
+      }
+      ASSERT_EQ(a.front(), 2.0F);
+      ASSERT_EQ(b.front(), 4.0F);
+    }
+    EXPECT_GT(engine.statistics().direct, 1200U);
+  });
+}
+
 TEST_P(Direct, ProcessSetsHaveRoundsOfTheirOwn) {
   World world(nodes(3));
   world.run([](int rank, Engine& engine) {

@@ -244,9 +244,10 @@ bool fits_direct(const PendingRequest& pending, const Communicator& communicator
   if (request.tensors.empty()) return true;
   const auto size = static_cast<std::size_t>(communicator.size);
   if (!pending.description.has_single_dtype()) return false;
+  const DataType dtype = request.tensors.front().dtype;
+  if (!check_reduction(request.operation, dtype).is_ok()) return false;  // for the backends to say
   // A node's sum of what is narrowed is rounded once more to travel: that is the backends' to do.
-  if (reduction && communicator.node_count() > 1 &&
-      WireCast::of(*reduction, request.tensors.front().dtype).is_cast()) {
+  if (reduction && communicator.node_count() > 1 && WireCast::of(*reduction, dtype).is_cast()) {
     return false;
   }
   const std::size_t bytes =

@@ -37,7 +37,8 @@ SetPlane::SetPlane(Parts parts, std::span<const BackendEntry> table, const Engin
       (is_world && communicator_.size <= DirectRounds::kMostRanksOverNodes)) {
     direct_rounds_.emplace(links_.memory.first(of_rounds), communicator_.rank, communicator_.size,
                            &doorbell_);
-    if (!options.has_direct()) direct_rounds_->stop();  // the others must not wait for this rank
+    // The others must not wait for this rank.
+    if (!options.has_direct(communicator_.node_count())) direct_rounds_->stop();
   }
   std::span<std::byte> memory = links_.memory.subspan(of_rounds);
   std::vector<Reducer::Candidate> candidates;

@@ -35,19 +35,29 @@ void ControlTree::send_down(const ControlMessage& message) {
   }
 }
 
-void ControlTree::flood(const ControlMessage& message, int except) {
+void ControlTree::flood(const ControlMessage& message) {
+  const Bytes bytes = encode(message);
+  for (Edge& edge : edges_) send(edge, bytes);
+}
+
+void ControlTree::hand_on(const ControlMessage& message, int from) {
   const Bytes bytes = encode(message);
   for (Edge& edge : edges_) {
-    if (edge.from != except) send(edge, bytes);
+    if (edge.from != from) queue(edge, bytes);
   }
 }
 
-void ControlTree::send(Edge& edge, const Bytes& message) {
-  if (edge.link == nullptr) return;
+bool ControlTree::queue(Edge& edge, const Bytes& message) {
+  if (edge.link == nullptr) return false;
   edge.spoke = now_;
-  if (const Status status = edge.link->send(message); !status.is_ok()) {
-    drop(edge, status.message());
-  }
+  const Status status = edge.link->queue(message);
+  if (!status.is_ok()) drop(edge, status.message());
+  return status.is_ok();
+}
+
+void ControlTree::send(Edge& edge, const Bytes& message) {
+  if (!queue(edge, message)) return;
+  if (const Status status = edge.link->flush(); !status.is_ok()) drop(edge, status.message());
 }
 
 bool ControlTree::poll(const std::function<void(int, ControlMessage)>& received) {

@@ -39,9 +39,11 @@ class ControlTree {
   void send_up(const ControlMessage& message);
   /// To every child leader.
   void send_down(const ControlMessage& message);
+  /// To every neighbour.
+  void flood(const ControlMessage& message);
   static constexpr int kNobody = -2;
-  /// To every neighbour except `except`.
-  void flood(const ControlMessage& message, int except = kNobody);
+  /// To every neighbour except the one whom it is from, with the next flush(): several go together.
+  void hand_on(const ControlMessage& message, int from = kNobody);
 
   /// Calls received(from, message) for each whole message; `from` is kParent or a child's index.
   /// True when anything came or was sent.
@@ -74,6 +76,8 @@ class ControlTree {
   };
 
   void send(Edge& edge, const Bytes& message);
+  /// True where the link has taken the message; else the edge is dropped.
+  bool queue(Edge& edge, const Bytes& message);
   bool receive(Edge& edge, const std::function<void(int, ControlMessage)>& received);
   void take_farewell(Edge& edge) const;
   void drop(Edge& edge, std::string text);

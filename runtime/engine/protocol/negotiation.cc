@@ -226,6 +226,7 @@ bool Negotiation::listen_to_tree() {
   if (!tree_.has_links()) return false;
   const bool moved =
       tree_.poll([this](int from, ControlMessage message) { receive(from, std::move(message)); });
+  if (moved) tree_.flush();  // what was handed on
   for (const Lost& loss : tree_.take_losses()) spread_loss(loss.rank, loss.text);
   return moved;
 }
@@ -265,12 +266,18 @@ bool Negotiation::listen_to_members() {
 }
 
 void Negotiation::receive(int from, ControlMessage message) {
+  const auto carry = [&](const auto& of_round) {
+    if (relay_ == nullptr) return;
+    if (relay_->take(of_round)) return tree_.hand_on(message, from);
+    spread_loss(of_round.rank, format_text("rank {} on host {} brought nonsense", of_round.rank,
+                                           place_.hosts[static_cast<std::size_t>(of_round.rank)]));
+  };
   if (const auto* lost = std::get_if<Lost>(&message)) {
     spread_loss(lost->rank, lost->text);
   } else if (const auto* brought = std::get_if<Brought>(&message)) {
-    if (relay_ != nullptr && relay_->take(*brought)) tree_.flood(message, from);
+    carry(*brought);
   } else if (const auto* wanted = std::get_if<WantedBack>(&message)) {
-    if (relay_ != nullptr && relay_->take(*wanted)) tree_.flood(message, from);
+    carry(*wanted);
   } else if (from == ControlTree::kParent) {
     write_log(message);
   } else if (const auto* ready = std::get_if<Ready>(&message)) {

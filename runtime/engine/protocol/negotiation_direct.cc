@@ -69,7 +69,8 @@ bool Negotiation::is_announced(Set& set, const DirectRounds::Offer& theirs) {
   if (found == set.by_key.end()) return true;  // evicted here
   Name& name = found->second->second;
   if (name.current == nullptr) return false;
-  miss(set, name);
+  // It was not due here before: then the others, who have missed it less often, come to that.
+  if (set.position >= name.offer_from) miss(set, name);
   return true;
 }
 
@@ -134,8 +135,10 @@ void Negotiation::end_direct(int process_set) {
 bool Negotiation::relay_direct() {
   if (relay_ == nullptr) return false;
   const std::vector<ControlMessage> news = relay_->take_news();
-  for (const ControlMessage& message : news) tree_.flood(message);
-  return !news.empty();
+  if (news.empty()) return false;
+  for (const ControlMessage& message : news) tree_.hand_on(message);
+  tree_.flush();
+  return true;
 }
 
 void Negotiation::want_old_offers_back() {

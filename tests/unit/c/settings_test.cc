@@ -116,14 +116,15 @@ TEST(Settings, ReadTheTimelineUnderBothNames) {
 
 TEST(Settings, DirectRoundsCanBeTurnedOff) {
   Environment environment;
-  EXPECT_TRUE(settings_from(environment, nullptr).value().engine.has_direct());
+  EXPECT_TRUE(settings_from(environment, nullptr).value().engine.has_direct(1));
   environment.set("HVD_BACKEND", "shm");
-  EXPECT_TRUE(settings_from(environment, nullptr).value().engine.has_direct());
+  EXPECT_TRUE(settings_from(environment, nullptr).value().engine.has_direct(1));
+  EXPECT_FALSE(settings_from(environment, nullptr).value().engine.has_direct(2)) << "shm cannot";
   environment.set("HVD_BACKEND", "tcp");
-  EXPECT_FALSE(settings_from(environment, nullptr).value().engine.has_direct()) << "tcp does all";
+  EXPECT_FALSE(settings_from(environment, nullptr).value().engine.has_direct(1)) << "tcp does all";
   Environment off;
   off.set("HVD_DIRECT", "0");
-  EXPECT_FALSE(settings_from(off, nullptr).value().engine.has_direct());
+  EXPECT_FALSE(settings_from(off, nullptr).value().engine.has_direct(1));
 }
 
 TEST(Settings, OptionsPrecedeTheEnvironment) {

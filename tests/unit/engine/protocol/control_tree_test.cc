@@ -79,7 +79,8 @@ TEST(ControlTree, LosesANeighbourThatNeverReads) {
 
 TEST(ControlTree, TellsWhyANeighbourHasEndedOnceItHas) {
   Pair pair;
-  ASSERT_TRUE(pair.child->send(encode(Farewell{"its program ended with ValueError"})).is_ok());
+  ASSERT_TRUE(pair.child->queue(encode(Farewell{"its program ended with ValueError"})).is_ok());
+  ASSERT_TRUE(pair.child->flush().is_ok());
   const auto received = [](int, ControlMessage) { ADD_FAILURE() << "it is not over yet"; };
   pair.tree.poll(received);
   EXPECT_FALSE(pair.tree.has_losses());
