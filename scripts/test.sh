@@ -6,9 +6,10 @@ set -euo pipefail
 . "$(dirname "$0")/stages.sh"
 . "$(dirname "$0")/frameworks.sh"
 
-usage="usage: scripts/test.sh [--all|--deep] [--suite unit|world|process|slurm|python|style|examples|long]...
-  --all         also: every example (suite examples), clang without warnings, a static hvdrun, a wheel, sanitizers,
-                fuzzing, the newest PyTorch, the newest TensorFlow
+usage="usage: scripts/test.sh [--all|--deep] [--suite unit|world|process|slurm|python|style|examples|more|long]...
+  --all         also: every example (suite examples), what other tests do with more ranks or another library (suite more),
+                each file compiled alone, clang without warnings, a static hvdrun, a wheel, sanitizers, fuzzing,
+                the newest PyTorch, the newest TensorFlow
   --deep        also what seldom finds anything: clang-tidy, long programs with ThreadSanitizer, fuzzing of the launcher's parsers, TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
@@ -22,8 +23,8 @@ while [ $# -gt 0 ]; do
     --all) all=yes ;;
     --deep) all=yes deep=yes ;;
     --suite)
-      [[ " ${every_suite[*]} examples long " == *" ${2:-} "* ]] ||
-        fail "--suite needs one of: ${every_suite[*]} examples long" "got '${2:-}'"
+      [[ " ${every_suite[*]} examples more long " == *" ${2:-} "* ]] ||
+        fail "--suite needs one of: ${every_suite[*]} examples more long" "got '${2:-}'"
       suites+=("$2")
       shift
       ;;
@@ -37,7 +38,7 @@ while [ $# -gt 0 ]; do
 done
 if [ ${#suites[@]} -eq 0 ]; then
   suites=("${every_suite[@]}")
-  [ "$all" = no ] || suites+=(examples)
+  [ "$all" = no ] || suites+=(examples more)
 fi
 
 passed=0 failed=0 skipped=0
