@@ -6,15 +6,11 @@
 
 #include "base/format.h"
 #include "base/rounding.h"
+#include "collective/network_cost.h"
 
 namespace hvd {
 namespace {
 
-// What the steps of a TCP network cost; for faster ones all three are smaller alike, which leaves
-// the choice as it is.
-constexpr long long kStepNs = 25'000;    // from one node's send to the other's fold
-constexpr long long kMessageNs = 5'000;  // of a core, to send one and receive one
-constexpr long long kByteNs = 1;
 constexpr long long kRoundsUnderWay = 4;
 
 /// What one round costs the busiest node.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/lanes/broadcast_tree.h"
 #include "base/rounding.h"
 
 namespace hvd {
@@ -16,7 +17,8 @@ class LaneTransfer : public Transfer, private FrameSink {
         plan_(std::move(plan)),
         rounds_(plan_.bytes),
         base_(plane.next_round),
-        transfer_(lanes.take_transfer()) {
+        transfer_(lanes.take_transfer()),
+        shape_(shape_of(plan_, rounds_, lanes)) {
     plane_.next_round += rounds_.count();
     if (!lanes_.is_lane()) lane_ = rounds_.count();
     skip_foreign();
@@ -53,6 +55,15 @@ class LaneTransfer : public Transfer, private FrameSink {
   };
   Window& window(std::uint64_t round) { return windows_[round % NodePlane::kSlots]; }
 
+  static BroadcastShape shape_of(const RootedPlan& plan, const RootedRounds& rounds,
+                                 const LaneSet& lanes) {
+    const auto roots = std::count_if(plan.bytes.begin(), plan.bytes.end(),
+                                     [](std::size_t bytes) { return bytes > 0; });
+    if (roots != 1) return BroadcastShape::kFlat;
+    return select_broadcast(lanes.node_count(), rounds.count(),
+                            rounds.at(0).bytes / static_cast<std::size_t>(lanes.lanes()));
+  }
+
   bool is_done() const { return out_ == rounds_.count() && lane_ == rounds_.count(); }
   bool is_here(const RootedRounds::Round& round) const {
     return lanes_.node_of(round.root) == lanes_.node();
@@ -65,6 +76,9 @@ class LaneTransfer : public Transfer, private FrameSink {
   std::size_t piece_bytes(const RootedRounds::Round& round, int lane) const {
     return piece_begin(round, lane + 1) - piece_begin(round, lane);
   }
+
+  /// The slot is lent to the sockets until my piece has left.
+  bool has_sent(std::uint64_t round) { return lane_ > round && window(round).unsent == 0; }
 
   void skip_foreign() {
     while (in_ < rounds_.count() && rounds_.at(in_).root != lanes_.communicator().rank) ++in_;
@@ -89,19 +103,26 @@ class LaneTransfer : public Transfer, private FrameSink {
     if (is_here(round)) {
       const int root = lanes_.local_rank_of(round.root);
       if (!plane_.has_reached(root, NodePlane::kIn, base_ + lane_ + 1)) return false;
-      const std::byte* piece = plane_.slot(root, base_ + lane_) + piece_begin(round, mine);
-      for (int node = 0; node < lanes_.node_count() && bytes > 0; ++node) {
-        if (node == lanes_.node()) continue;
-        lanes_.queue(node, {.kind = FrameHeader::kBytes, .transfer = transfer_, .round = lane_},
-                     {piece, bytes}, &window(lane_).unsent);
-      }
+      if (bytes > 0) send_on(round, plane_.slot(root, base_ + lane_));
     } else {
       if (bytes > 0 && !window(lane_).arrived) return false;
       window(lane_).arrived = false;
+      if (bytes > 0) send_on(round, plane_.slot(mine, base_ + lane_));
       plane_.publish(NodePlane::kReduced, base_ + lane_ + 1);
     }
     ++lane_;
     return true;
+  }
+
+  /// My piece of what is in the slot, to those who get it from this node.
+  void send_on(const RootedRounds::Round& round, const std::byte* slot) {
+    const int mine = plane_.local_rank();
+    const std::byte* const piece = slot + piece_begin(round, mine);
+    for (const int node : broadcast_children(shape_, lanes_.node_count(),
+                                             lanes_.node_of(round.root), lanes_.node())) {
+      lanes_.queue(node, {.kind = FrameHeader::kBytes, .transfer = transfer_, .round = lane_},
+                   {piece, piece_bytes(round, mine)}, &window(lane_).unsent);
+    }
   }
 
   bool try_copy_out() {
@@ -111,8 +132,7 @@ class LaneTransfer : public Transfer, private FrameSink {
     if (is_here(round)) {
       const int root = lanes_.local_rank_of(round.root);
       if (!plane_.has_reached(root, NodePlane::kIn, base_ + out_ + 1)) return false;
-      // The slot is lent to the sockets until my piece has left.
-      if (lane_ <= out_ || window(out_).unsent > 0) return false;
+      if (!has_sent(out_)) return false;
       if (round.root != lanes_.communicator().rank || !plan_.own_in_place) {
         output.copy_from(plane_.slot(root, base_ + out_), round.offset, round.bytes);
       }
@@ -121,6 +141,7 @@ class LaneTransfer : public Transfer, private FrameSink {
         if (piece_bytes(round, lane) == 0) continue;
         if (!plane_.has_reached(lane, NodePlane::kReduced, base_ + out_ + 1)) return false;
       }
+      if (!has_sent(out_)) return false;
       for (int lane = 0; lane < lanes_.lanes(); ++lane) {
         const std::size_t begin = piece_begin(round, lane);
         output.copy_from(plane_.slot(lane, base_ + out_) + begin, round.offset + begin,
@@ -139,8 +160,10 @@ class LaneTransfer : public Transfer, private FrameSink {
     }
     const RootedRounds::Round round = rounds_.at(header.round);
     const std::size_t bytes = piece_bytes(round, plane_.local_rank());
-    if (header.kind != FrameHeader::kBytes || lanes_.node_of(round.root) != node ||
-        header.bytes != bytes) {
+    const int root = lanes_.node_of(round.root);
+    const bool is_due = root != lanes_.node() &&
+                        broadcast_parent(shape_, lanes_.node_count(), root, lanes_.node()) == node;
+    if (header.kind != FrameHeader::kBytes || !is_due || header.bytes != bytes) {
       return error(Code::kInternal, "{} bytes of rank {} are due", bytes, round.root);
     }
     if (!plane_.slot_is_free(base_ + header.round)) return std::optional<std::byte*>();
@@ -158,6 +181,7 @@ class LaneTransfer : public Transfer, private FrameSink {
   RootedRounds rounds_;
   std::uint64_t base_;
   std::uint64_t transfer_;
+  BroadcastShape shape_;
   std::uint64_t in_ = 0;    // the next round of which I am the root
   std::uint64_t lane_ = 0;  // rounds whose piece my lane has sent or handed on
   std::uint64_t out_ = 0;   // rounds that I have read

@@ -10,7 +10,9 @@
 namespace hvd {
 
 /// A broadcast or allgather over several nodes: the root puts a round into its slot, each lane of
-/// its node sends its piece of it to the other nodes, where it arrives straight in a slot.
+/// its node sends its piece of it to other nodes, where it arrives straight in a slot. A broadcast
+/// goes on from there where that is faster (see BroadcastShape); of an allgather, in which every
+/// node has something to send, each goes straight to all.
 std::unique_ptr<Transfer> start_lane_transfer(NodePlane& plane, LaneSet& lanes, RootedPlan plan);
 
 }  // namespace hvd

@@ -268,7 +268,9 @@ TEST(Collectives, AllreduceGivesTheDocumentedBitsForEverySize) {
 }
 
 TEST(Collectives, BroadcastCopiesTheRootsBytes) {
-  for (const CollectiveShape& shape : collective_shapes()) {
+  std::vector<CollectiveShape> shapes = collective_shapes();
+  shapes.push_back({&kTcpBackend, std::vector<int>(9, 1)});  // enough for a binomial tree
+  for (const CollectiveShape& shape : shapes) {
     SCOPED_TRACE(shape_text(shape.nodes));
     run_ranks(*shape.entry, shape.nodes, [&](ThreadRank& rank) {
       for (int root = 0; root < rank.communicator.size; ++root) {
