@@ -83,6 +83,18 @@ TEST_F(Pmi2ClientTest, WaitsForTheRestOfAnAnswer) {
   server.join();
 }
 
+TEST_F(Pmi2ClientTest, TakesTheLongestAnswer) {
+  Pmi2Client client = opened();
+  std::string body = "cmd=kvs-get-response;found=TRUE;value=1;flags=";
+  body.resize(99'999, 'x');
+  std::thread server([&] {
+    say(answer(body));
+    say(answer("cmd=kvs-get-response;found=TRUE;value=6869;"));
+  });
+  EXPECT_EQ(client.get("k", in_time()).value_or(""), "hi");
+  server.join();
+}
+
 TEST_F(Pmi2ClientTest, GoesOnWaitingForAnAnswerThatCameTooLate) {
   Pmi2Client client = opened();
   const auto now = Deadline::after(std::chrono::milliseconds(1));
@@ -103,6 +115,7 @@ TEST_F(Pmi2ClientTest, AnswersThatAreNoneAreErrors) {
        std::vector<Case>{{"  abc cmd=", "is not a length of an answer"},
                          {"     0", "is not a length of an answer"},
                          {"999999", "PMI-2"},
+                         {"100000", "is not a length of an answer"},
                          {answer("cmd=kvs-put-response;rc=0;"), "unexpected answer to kvs-fence"},
                          {answer("rc=0;"), "unexpected answer to kvs-fence"},
                          {answer("cmd=kvs-fence-response;rc=5;"), "refused kvs-fence (rc=5)"}}) {

@@ -196,6 +196,43 @@ TEST(TcpStore, TakesNoMoreFromWhoReadsNoAnswers) {
   EXPECT_EQ(reader->wait("key", in_ten_seconds()).value().size(), 512U) << "others are served";
 }
 
+/// A rank that is gone while the server still has an answer for it.
+TEST(TcpStore, TellsOfARankThatLeftBeforeItReadItsAnswers) {
+  const TcpWorld world;
+  const auto other = world.client();
+  const std::string value(std::size_t{1} << 20, 'x');
+  ASSERT_TRUE(other->set("key", value, in_ten_seconds()).is_ok());
+  UniqueFd mute(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(mute.get(), world.address.raw(), world.address.length()), 0);
+  ASSERT_TRUE(
+      shake_hands(mute.get(), Handshake::Side::kClient, world.key, in_ten_seconds()).is_ok());
+  ByteWriter frames;
+  const auto ask = [&frames](const store_message::Request& request) {
+    const Bytes bytes = encode(request);
+    frames.put(static_cast<std::uint32_t>(bytes.size()));
+    frames.put_raw(bytes);
+  };
+  ask({.verb = store_message::Verb::kJoin,
+       .key = "join",
+       .who = "process 5 on jz1",
+       .rank = 1,
+       .size = 3,
+       .timeout_ms = 60'000});
+  // More answers than the kernel holds.
+  for (int i = 0; i < 64; ++i) ask({.verb = store_message::Verb::kWait, .key = "key"});
+  ASSERT_EQ(::send(mute.get(), frames.bytes().data(), frames.bytes().size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(frames.bytes().size()));
+  pollfd answered{.fd = mute.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&answered, 1, 10'000), 1);
+  mute.reset();
+  const TcpStore::Rank rank{.rank = 0, .size = 3, .who = "process 6 on jz2"};
+  const Status joined = other->join(rank, "", in_ten_seconds()).status();
+  EXPECT_EQ(joined.code(), Code::kPeerLost);
+  EXPECT_NE(joined.message().find("rank 1 (process 5 on jz1) ended while the ranks met"),
+            std::string::npos)
+      << joined.message();
+}
+
 TEST(TcpStore, SaysWhenTheServerIsGone) {
   auto world = std::make_unique<TcpWorld>();
   const auto store = world->client();

@@ -54,6 +54,29 @@ TEST(ThreadWorld, RanksOfANodeShareOneMapping) {
   world[0].node.doorbell->ring(1);
 }
 
+TEST(ThreadWorld, HasSeveralSocketsToEachNodeInOneOrder) {
+  auto result = wire_threads({.size = 3,
+                              .node_sizes = {1, 1, 1},
+                              .memory_bytes = [](int) { return std::size_t{4096}; },
+                              .sockets = 2});
+  ASSERT_TRUE(result.is_ok()) << result.status().message();
+  auto& world = result.value();
+  for (std::size_t a = 0; a < 3; ++a) {
+    ASSERT_EQ(world[a].lane.size(), 6U);
+    for (std::size_t b = 0; b < 3; ++b) {
+      for (std::size_t socket = 0; socket < 2; ++socket) {
+        const auto& link = world[a].lane[2 * b + socket];
+        ASSERT_EQ(link == nullptr, a == b) << a << " to " << b;
+        if (a == b) continue;
+        const auto& other = world[b].lane[2 * a + socket];
+        ASSERT_NE(other, nullptr) << b << " to " << a;
+        EXPECT_EQ(link->peer_rank(), static_cast<int>(b));
+        EXPECT_EQ(send_across(*link, *other), std::byte{42});
+      }
+    }
+  }
+}
+
 TEST(ThreadWorld, MemoryOutlivesTheOtherRanks) {
   auto result = wire_threads({.size = 2, .memory_bytes = [](int) { return std::size_t{4096}; }});
   ASSERT_TRUE(result.is_ok());

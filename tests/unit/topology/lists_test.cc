@@ -41,6 +41,12 @@ TEST(Hostlist, RefusesWhatIsNone) {
   }
 }
 
+TEST(Hostlist, ReadsNothingBehindItsText) {
+  const std::string_view whole = "a[1,2]";
+  EXPECT_THAT(expand_hostlist(whole.substr(0, 3)).status().message(),
+              HasSubstr("bracket without end at character 2"));
+}
+
 TEST(Hostlist, DoesNotExplode) {
   EXPECT_EQ(expand_hostlist("a[1-65536]").value().size(), kMaxHosts);
   for (const std::string text : {"a[1-65537]", "a[1-999999999999999999]", "a[1-65536],b",

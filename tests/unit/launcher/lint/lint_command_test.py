@@ -114,6 +114,9 @@ def check_programs(folder: pathlib.Path) -> None:
     alone = lint("--site", "generic", str(job))
     expect("a program that is not there: 0", alone.returncode == 0)
     expect("and a note", "train.py: not found from here" in alone.stdout)
+    alone = lint("--site", "generic", "--format", "json", str(job))
+    files = json.loads(alone.stdout)["files"]
+    expect("and it is not a file that was read", [one["path"] for one in files] == [str(job)])
 
 
 def check_looks(folder: pathlib.Path) -> None:

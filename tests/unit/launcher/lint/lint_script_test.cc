@@ -3,6 +3,7 @@
 // golden files beside them. Run with --update to rewrite these, and review the diff.
 #include "launcher/lint/lint_script.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <fstream>
 
 #include "../golden.h"
+#include "launcher/lint/live_rules.h"
 #include "launcher/lint/report.h"
 #include "launcher/lint/site_facts.h"
 #include "lint_sites.h"
@@ -140,6 +142,27 @@ TEST(LintScript, AsksForTheFewestFullNodes) {
     EXPECT_EQ(finding.fix, "ask for 4 on each of 10 nodes");
   }
   EXPECT_TRUE(is_found);
+}
+
+TEST(LiveRules, NoteWhereTheClusterDiffersForThePartitionAndQosOfTheJobAlone) {
+  const std::vector<SiteQos> qos{test_qos("short", "20:00:00"), test_qos("long", "60:00:00")};
+  SiteConfig site;
+  site.partitions = {test_partition("here", 4, 10, "", qos),
+                     test_partition("away", 4, 10, "", qos)};
+  const LiveCluster live = parse_live_cluster(
+      "PartitionName=here QoS=N/A MaxTime=90:00:00 State=UP TotalNodes=9\n"
+      "PartitionName=away QoS=N/A MaxTime=80:00:00 State=UP TotalNodes=9\n",
+      "short|10:00:00|||\nlong|50:00:00|||\n");
+  const SbatchFile file =
+      parse_sbatch_file("#!/bin/bash\n#SBATCH -p here -t 1:00:00\n#SBATCH -q short\nsrun x\n");
+  std::vector<std::string> notes;
+  for (const Finding& finding : check_live(file, site, live)) {
+    EXPECT_EQ(finding.severity, Severity::kNote);
+    notes.push_back(std::to_string(finding.line) + ": " + finding.why);
+  }
+  EXPECT_THAT(notes, testing::ElementsAre(
+                         testing::StartsWith("2: partition here: max_time is 100:00:00"),
+                         testing::StartsWith("3: QoS short of partition here: max_time is 20")));
 }
 
 TEST(LintScript, FindsTheSiteByWhatIsItsOwn) {

@@ -135,6 +135,8 @@ TEST(SbatchFile, TakesOutOnlyWhatLeavesAWholeCommand) {
       {"export A=1\n", "export A=1\n"},
       {"  export A=1\n", "  export A=1\n"},
       {"export A=1 # why\n", ""},
+      {"declare -x A=1\n", "declare -x A=1\n"},
+      {"export B A=1\n", " A=1"},
       {"cd x; export A=1\n", ""},
       {"if x; then\n  export A=1\nfi\n", ""},
       {"A=1 srun x\n", "A=1 "},

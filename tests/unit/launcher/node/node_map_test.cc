@@ -78,6 +78,15 @@ TEST(NodeMap, ANodeWithoutGpusIsDrawnToo) {
   EXPECT_THAT(node_map_text(map_of(laptop, {0, 1}, {}, 2)), HasSubstr("cores 01"));
 }
 
+TEST(NodeMap, DrawsADeviceOfNoKnownNumaNodeInTheOnlyOne) {
+  NodeTopology one;
+  one.numas = {{8, {0, 1}, 0}};
+  EXPECT_EQ(drawn_numa(one, 8), 8);
+  EXPECT_EQ(drawn_numa(one, -1), 8);
+  EXPECT_EQ(drawn_numa(small_node(), 1), 1);
+  EXPECT_EQ(drawn_numa(small_node(), -1), -1);
+}
+
 TEST(NodeMap, EscapesWhatTheMachineSays) {
   NodeTopology node = small_node();
   node.gpus[0].model = "A & B \"<x>\x01";

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/site/site_detect.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/site/pattern.h"
 
 namespace hvd {
 namespace {
@@ -55,6 +58,13 @@ TEST(SiteDetect, TakesNoPartOfADomain) {
   host.domains = {"notidris.fr", "idris.fr.example"};
   EXPECT_EQ(claim({}, host), "none");
   EXPECT_EQ(read_host_facts("login1.idris.fr", {}).domains, std::vector<std::string>{"idris.fr"});
+}
+
+TEST(Pattern, SaysWhyARegularExpressionIsWrong) {
+  const std::string message = pattern_matches("(a", "a").status().message();
+  const std::string known = "the regular expression '(a' is wrong: ";
+  EXPECT_THAT(message, testing::StartsWith(known));
+  EXPECT_GT(message.size(), known.size()) << "the C library's reason";
 }
 
 }  // namespace

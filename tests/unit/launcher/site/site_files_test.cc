@@ -82,6 +82,21 @@ TEST(SiteFiles, OfTheUserComeBeforeThoseOfTheSystem) {
   EXPECT_EQ(find_site("lab", with_path).value().name, "Path");
 }
 
+TEST(SiteFiles, MayNameAVariableThatTheirMachineSets) {
+  const ConfigTree tree;
+  std::string text = small_site("Lab");
+  const std::string by_cluster = R"("cluster_names": ["lab"])";
+  text.replace(text.find(by_cluster), by_cluster.size(), R"("variables": {"LAB_HOST": "one"})");
+  tree.write("home/hvdrun/sites/lab.json", text);
+  Environment environment = tree.environment();
+  EXPECT_EQ(detect_site(environment, "n1").value().id, "generic");
+  environment.set("LAB_HOST", "one");
+  const Result<SiteConfig> found = detect_site(environment, "n1");
+  ASSERT_TRUE(found.is_ok()) << found.status().message();
+  EXPECT_EQ(found.value().id, "lab");
+  EXPECT_EQ(found.value().found_by, "LAB_HOST=one");
+}
+
 TEST(SiteFiles, PartsHaveTheSourceOfTheSite) {
   const Result<SiteConfig> read = parse_site(small_site("Lab"), "lab.json");
   ASSERT_TRUE(read.is_ok()) << read.status().message();

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "launcher/site/near_sites.h"
+#include "launcher/site/secret.h"
 #include "launcher/site/site_catalog.h"
 #include "launcher/site/site_embedded.h"
 #include "launcher/site/site_environment.h"
@@ -319,6 +320,11 @@ TEST(SiteCatalog, DetectsTheSiteOrTakesTheGenericOne) {
   EXPECT_EQ(detect_site(variable("SLURM_CLUSTER_NAME", "jean-zay"), "r1").value().id, "jean-zay");
   EXPECT_EQ(detect_site(Environment(), "jean-zay3").value().id, "jean-zay");
   EXPECT_EQ(detect_site(Environment(), "laptop").value().id, "generic");
+}
+
+TEST(ShownArguments, MayHaveNoNameBeforeTheirValue) {
+  EXPECT_EQ(shown_arguments({"[", "$A", "=", "b", "]", "=c", "=https://me:abc@host/x"}),
+            (std::vector<std::string>{"[", "$A", "=", "b", "]", "=c", "=(redacted)"}));
 }
 
 TEST(SiteEnvironment, HoldsWhatItsConditionsAllow) {
