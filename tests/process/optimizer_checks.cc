@@ -266,6 +266,42 @@ void check_refusals() {
   expect(hvd_rate_factor(HVD_RATE_SQUARE_ROOT, 16) == 4, "the square root rule is wrong");
 }
 
+/// One method for a set: floats travel as halves, integers as they are.
+void check_a_method_for_all() {
+  hvd_gradients_options options = HVD_GRADIENTS_OPTIONS_INITIALIZER;
+  options.compression = HVD_COMPRESS_FLOAT16;
+  const std::int64_t count = 5000;                     // more than what goes whole by default
+  std::vector<float> singles(count, 1 + 1.0F / 4096);  // no half has it
+  std::vector<double> doubles(count, 1 + 1.0 / 4096);
+  std::vector<std::int32_t> integers(count, 4097);
+  const char* const names[] = {"singles", "doubles", "integers"};
+  void* const data[] = {singles.data(), doubles.data(), integers.data()};
+  hvd_tensor tensors[3] = {};
+  for (hvd_tensor& tensor : tensors) {
+    tensor.dimensions = 1;
+    tensor.shape = &count;
+  }
+  tensors[0].dtype = HVD_FLOAT32;
+  tensors[1].dtype = HVD_FLOAT64;
+  tensors[2].dtype = HVD_INT32;
+  hvd_gradients* set = nullptr;
+  expect(hvd_gradients_create(&options, names, tensors, 3, &set) == HVD_OK, hvd_last_error());
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    expect(hvd_gradient_ready(set, i, data[i], 1) == HVD_OK, hvd_last_error());
+  }
+  expect(hvd_gradients_wait(set, 60) == HVD_OK, hvd_last_error());
+  expect(singles.back() == 1, "a float32 did not travel as a half");
+  expect(doubles.back() == 1, "a float64 did not travel as a half");
+  expect(integers.back() == 4097, "an integer did");
+  for (const int sharing : {HVD_REDUCED, HVD_LOCAL_SCALED}) {
+    expect(hvd_gradient_share(set, 0, sharing) == HVD_OK, hvd_last_error());
+  }
+  for (const int sharing : {HVD_REDUCED - 1, HVD_LOCAL_SCALED + 1}) {
+    expect(hvd_gradient_share(set, 0, sharing) == HVD_INVALID_ARGUMENT, "no such sharing");
+  }
+  hvd_gradients_destroy(set);
+}
+
 }  // namespace
 
 int main() {
@@ -285,6 +321,7 @@ int main() {
     check_loss_scale(job, {.method = HVD_COMPRESS_FLOAT8_E4M3});
     check_clipping(job);
     check_refusals();
+    check_a_method_for_all();
     return failures == 0 ? 0 : 1;
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "optimizer_checks: %s\n", failure.what());
