@@ -17,7 +17,8 @@
 namespace hvd {
 namespace {
 
-/// Bytes of all ranks together that one rank reads at most: beyond that they are better shared out.
+/// Bytes of all ranks together that one rank reads at most, and that one node gets or sends:
+/// beyond that they are better shared out.
 constexpr std::size_t kMostBytes = std::size_t{64} << 10;
 
 std::size_t count_of(const Tensor& tensor) {
@@ -242,7 +243,7 @@ bool fits_direct(const PendingRequest& pending, const Communicator& communicator
   if (!moves && !reduction && !is_one_of<Broadcast, Barrier>(request.operation)) return false;
   if (reduction && reduction->op == ReduceOp::kAdasum) return false;
   if (request.tensors.empty()) return true;
-  const auto size = static_cast<std::size_t>(communicator.size);
+  const auto copies = static_cast<std::size_t>(communicator.size * communicator.node_count());
   if (!pending.description.has_single_dtype()) return false;
   const DataType dtype = request.tensors.front().dtype;
   if (!check_reduction(request.operation, dtype).is_ok()) return false;  // for the backends to say
@@ -252,7 +253,7 @@ bool fits_direct(const PendingRequest& pending, const Communicator& communicator
   }
   const std::size_t bytes =
       moves ? moved_bytes(request, communicator) : pending.description.bytes();
-  return bytes <= std::min(room, kMostBytes / size);
+  return bytes <= std::min(room, kMostBytes / copies);
 }
 
 std::size_t bring_direct(const PendingRequest& pending, const Communicator& communicator,

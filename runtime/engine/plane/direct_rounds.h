@@ -34,7 +34,8 @@ class DirectRounds {
  public:
   static constexpr std::size_t kSlotBytes = (std::size_t{16} << 10) + 128;
   static constexpr std::size_t kHeaderBytes = 32;
-  /// Over several nodes: beyond that the bytes that each may bring do not pay any more.
+  /// Over several nodes, each of which gets what every rank has written.
+  static constexpr int kMostNodes = 8;
   static constexpr int kMostRanksOverNodes = 64;
   /// Bytes that one rank can bring.
   static constexpr std::size_t kRoom = kSlotBytes - kHeaderBytes;

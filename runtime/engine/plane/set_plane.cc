@@ -34,7 +34,8 @@ SetPlane::SetPlane(Parts parts, std::span<const BackendEntry> table, const Engin
   const std::size_t of_rounds = direct_bytes(is_world, communicator_.local_size());
   HVD_CHECK(of_rounds <= links_.memory.size());
   if (communicator_.node_count() == 1 ||
-      (is_world && communicator_.size <= DirectRounds::kMostRanksOverNodes)) {
+      (is_world && communicator_.node_count() <= DirectRounds::kMostNodes &&
+       communicator_.size <= DirectRounds::kMostRanksOverNodes)) {
     direct_rounds_.emplace(links_.memory.first(of_rounds), communicator_.rank, communicator_.size,
                            &doorbell_);
     // The others must not wait for this rank.
