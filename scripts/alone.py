@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every file by itself, without making code of it.
 
-Other builds of the checks join files, and a file that lacks an include finds it in the one before. A plain `meson setup`
-joins none.
+Other builds of the checks join files, and a file that lacks an include finds it in the one before.
+A plain `meson setup` joins none.
 """
 
 import argparse
@@ -32,7 +32,9 @@ def complaint(entry: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=pathlib.Path, help="a tree of clang with compile_commands.json")
+    parser.add_argument(
+        "build", type=pathlib.Path, help="a tree of clang with compile_commands.json"
+    )
     parser.add_argument("folders", nargs="+", type=pathlib.Path, help="whose files are compiled")
     given = parser.parse_args()
     folders = [folder.resolve() for folder in given.folders]
