@@ -102,6 +102,7 @@ Result<std::optional<Bytes>> MessageLink::receive() {
     if (arriving_.empty()) arriving_.resize(kReadBytes);
     HVD_TRY_ASSIGN(const std::size_t got, link_->receive_some(arriving_));
     if (got == 0) return std::optional<Bytes>();
+    is_drained_ = got < arriving_.size();
     received_.insert(received_.end(), arriving_.begin(),
                      arriving_.begin() + static_cast<std::ptrdiff_t>(got));
   }

@@ -33,6 +33,8 @@ class MessageLink {
   std::size_t unsent_bytes() const { return unsent_bytes_; }
   /// The next whole message, or nothing yet.
   Result<std::optional<Bytes>> receive();
+  /// False where receive() has just given all that had come, so that another look can be spared.
+  bool may_have_more() const { return !is_drained_ || received_begin_ < received_.size(); }
 
   const Link& link() const { return *link_; }
   /// The link without what is queued; this is of no use any more.
@@ -48,6 +50,7 @@ class MessageLink {
   Bytes received_;
   Bytes arriving_;  ///< Where recv() puts bytes; kept, since most looks find nothing.
   std::size_t received_begin_ = 0;
+  bool is_drained_ = false;  ///< The last look at the socket took all.
 };
 
 }  // namespace hvd

@@ -94,6 +94,7 @@ bool ControlTree::receive(Edge& edge, const std::function<void(int, ControlMessa
     } else if (!std::holds_alternative<Heartbeat>(message.value())) {
       received(edge.from, std::move(message).value());
     }
+    if (edge.link != nullptr && !edge.link->may_have_more()) break;
   }
   return moved;
 }
