@@ -211,6 +211,19 @@ TEST(LiveWarnings, AreThoseOfTheJobsOwnPartition) {
                           HasSubstr("max_time is 20:00:00 in the site file")));
 }
 
+TEST(LiveWarnings, AreThoseOfTheJobsOwnQos) {
+  SiteConfig site = small_site();
+  site.partitions.front().qos = {{.name = "long", .max_time = "100:00:00", .max_gpus = 4},
+                                 {.name = "gone", .max_time = "", .max_gpus = std::nullopt}};
+  JobPlan plan;
+  plan.partition = site.partitions.front();
+  plan.directives = {{"partition", "gpu"}, {"nodes", "2"}};
+  EXPECT_THAT(live_warnings(site, plan, small_cluster()), IsEmpty());
+  plan.directives.push_back({"qos", "long"});
+  EXPECT_THAT(live_warnings(site, plan, small_cluster()),
+              ElementsAre(HasSubstr("QoS long of partition gpu: max_time is 100:00:00")));
+}
+
 TEST(LiveRules, FindInAScriptWhatTheClusterRefuses) {
   const SbatchFile file = parse_sbatch_file(
       "#!/bin/bash\n#SBATCH --partition=gpu\n#SBATCH --time=12:00:00\n#SBATCH --nodes=2\nsrun x\n");

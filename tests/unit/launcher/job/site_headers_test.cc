@@ -112,6 +112,21 @@ TEST(SiteHeaders, AskAsTheSiteWantsIt) {
       "with the cores");
 }
 
+TEST(SiteHeaders, AskForNoGpusOfNodesThatHaveNone) {
+  for (const GresStyle style :
+       {GresStyle::kGres, GresStyle::kGpusPerNode, GresStyle::kGpus, GresStyle::kNone}) {
+    SiteConfig site;
+    site.id = "x";
+    site.gres_style = style;
+    site.partitions.resize(1);
+    site.partitions[0].name = "cpu";
+    site.partitions[0].cores_per_node = 8;
+    const auto plan = plan_job(site, {.nodes = 2});
+    ASSERT_TRUE(plan.is_ok()) << plan.status().message();
+    EXPECT_THAT(render_header(plan.value()).value(), Not(HasSubstr("gpu")));
+  }
+}
+
 TEST(SiteHeaders, KnowThatSmallJobsMayBeShorter) {
   EXPECT_EQ(text_of("frontier", {.nodes = 2, .time = "03:00:00"}),
             "--time 03:00:00 is over the 02:00:00 of partition batch for jobs of up to 91 nodes: "

@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "launcher/job/follow.h"
+#include "launcher/job/job_command.h"
 #include "launcher/job/pace.h"
 #include "launcher/job/prepared_job.h"
 #include "launcher/job/submission.h"
@@ -150,6 +161,63 @@ TEST(Submission, SaysThatTheSiteIsNotThisMachine) {
   EXPECT_TRUE(elsewhere_note(far, nowhere).find("(no site claims it)") != std::string::npos);
   EXPECT_EQ(elsewhere_note(far, far), "");
   EXPECT_EQ(elsewhere_note(nowhere, near), "");  // a file that says nothing of its machines
+}
+
+/// Stand-ins for Slurm's commands, in a folder that goes with the test.
+class SlurmCommands : public testing::Test {
+ protected:
+  SlurmCommands() { EXPECT_NE(::mkdtemp(folder_.data()), nullptr); }
+  ~SlurmCommands() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& script) const {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    EXPECT_EQ(::chmod(path.c_str(), 0755), 0);
+  }
+  /// In a process of its own, which has no other commands.
+  [[noreturn]] void submit(const JobOptions& options) const {
+    // NOLINTBEGIN(concurrency-mt-unsafe): this process has one thread.
+    ::clearenv();
+    ::setenv("PATH", folder_.c_str(), 1);
+    // NOLINTEND(concurrency-mt-unsafe)
+    (void)::dup2(STDERR_FILENO, STDOUT_FILENO);
+    std::_Exit(run_job(options));
+  }
+  /// In a process of its own, whose output and messages go to one place.
+  [[noreturn]] void follow() const {
+    (void)::dup2(STDERR_FILENO, STDOUT_FILENO);
+    const Environment environment({{"PATH", folder_ + ":/usr/bin:/bin"}});
+    const Result<int> code = follow_job("7", environment);
+    if (!code.is_ok()) std::fprintf(stderr, "%s\n", code.status().message().c_str());
+    std::_Exit(code.is_ok() ? code.value() : 99);
+  }
+
+  std::string folder_ = testing::TempDir() + "/commands.XXXXXX";
+};
+
+TEST_F(SlurmCommands, AnInteractiveJobBecomesSallocAndADryRunPrintsIt) {
+  write("salloc", "exit 7");
+  JobOptions options{
+      .site = "jean-zay", .gpus = 1, .interactive = true, .command = {"train", "--lr=1"}};
+  options.action = JobAction::kSubmit;
+  EXPECT_EXIT(submit(options), testing::ExitedWithCode(7), "");
+  options.dry_run = true;
+  EXPECT_EXIT(submit(options), testing::ExitedWithCode(0),
+              testing::ContainsRegex("salloc --job-name=train .* train --lr=1\n"));
+}
+
+TEST_F(SlurmCommands, EverySilenceOfTheControllerIsSaidWhileAJobIsFollowed) {
+  // Its second and its fourth call are answered.
+  write("scontrol",
+        "for call in 1 2 3 4; do [ -e " + folder_ + "/$call ] || break; done\n: >" + folder_ +
+            "/$call\n"
+            "case $call in 2) state=RUNNING ;; 4) state=COMPLETED ;; *) exit 1 ;; esac\n"
+            "echo JobId=7 JobName=j JobState=$state Reason=None ExitCode=0:0");
+  EXPECT_EXIT(follow(), testing::ExitedWithCode(0),
+              testing::ContainsRegex("scontrol: exit code 1; asking again\n"
+                                     ".*job 7 is running.*"
+                                     "scontrol: exit code 1; asking again\n"
+                                     ".*job 7 ended: completed"));
 }
 
 }  // namespace

@@ -125,6 +125,37 @@ TEST(MachineEnvironment, TakesTheFirstEntryOfANameThatHolds) {
   EXPECT_EQ(plan_machine(site, {}, facts, false).unset.size(), 2U);
 }
 
+TEST(MachineEnvironment, LeavesOutInterfacesOfTheSiteThatThisNodeLacks) {
+  const Provenance page{"page", "2026", "documented"};
+  SiteConfig site;
+  site.id = "x";
+  site.bootstrap_if = "hvd-absent0";
+  site.provenance = page;
+  SiteConfig by_partition;
+  by_partition.id = "x";
+  by_partition.partitions.resize(1);
+  by_partition.partitions[0].bootstrap_if = "hvd-absent0";
+  by_partition.partitions[0].provenance = page;
+  for (const SiteConfig& one : {site, by_partition}) {
+    SiteFacts facts;
+    facts.nodes = 2;
+    const MachineEnvironment machine = read_machine(one, Allocation(), facts, false);
+    std::map<std::string, std::string> why;
+    for (const UnsetVariable& variable : machine.unset) why[variable.name] = variable.why_not;
+    EXPECT_EQ(why["HVD_BOOTSTRAP_INTERFACE"], "no such interface of this node is up");
+    for (const PlannedVariable& variable : machine.offered) {
+      EXPECT_NE(variable.value, "hvd-absent0") << variable.name;
+    }
+  }
+  // A typed fabric: the nodes that are meant are not like this one.
+  SiteFacts facts;
+  facts.nodes = 2;
+  facts.fabric = "ethernet";
+  const MachineEnvironment machine = read_machine(site, Allocation(), facts, false);
+  ASSERT_FALSE(machine.offered.empty());
+  EXPECT_EQ(machine.offered[0].value, "hvd-absent0");
+}
+
 TEST(MachineFacts, ReadsWhatIsAskedAndNoMore) {
   const std::vector<SiteVariable> variables{{"A", "1", "nodes>1 and container", "w", {}},
                                             {"B", "1", "partition=gpu", "w", {}}};

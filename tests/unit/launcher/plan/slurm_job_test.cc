@@ -89,6 +89,19 @@ TEST(SlurmJob, OneSrunStartsAllParts) {
   EXPECT_THAT(place(options, allocation).status().message(), HasSubstr("heterogeneous job"));
 }
 
+TEST(RanksProgram, IsTheOneThatSrunStartsInEachTask) {
+  Command srun;
+  srun.program = "/usr/bin/srun";
+  srun.arguments = {"srun", "--label", "/opt/bin/hvdrun", "run", "--", "train"};
+  EXPECT_EQ(ranks_program(srun), "train");
+  srun.arguments.emplace_back("--lr=1");
+  EXPECT_EQ(ranks_program(srun), "train");
+  Command rank = srun;
+  rank.rank = 0;
+  rank.program = "/home/me/train";
+  EXPECT_EQ(ranks_program(rank), "/home/me/train");
+}
+
 /// Warnings of `hvdrun -np 8` among these variables, on jz1.
 std::vector<std::string> warnings_of(const Variables& variables, int ranks,
                                      std::optional<int> nodes = std::nullopt) {

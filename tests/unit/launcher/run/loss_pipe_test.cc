@@ -70,6 +70,12 @@ TEST_F(LossPipeTest, PassesOverALineWithoutEnd) {
   EXPECT_EQ(read(), (Losses{{3, 4}}));
 }
 
+TEST_F(LossPipeTest, PassesOverALineThatIsTooLongByOneCharacter) {
+  const std::string longest = "1 " + std::string(29, '0') + "2";
+  ASSERT_TRUE(write(longest + "\n" + longest + "3\n4 5\n"));
+  EXPECT_EQ(read(), (Losses{{1, 2}, {4, 5}}));
+}
+
 TEST_F(LossPipeTest, ReadsAFloodInBoundedParts) {
   std::string lines;
   while (lines.size() < 4096) lines += "1 2\n";

@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -20,6 +22,7 @@
 #include <string>
 
 #include "base/descriptor_limit.h"
+#include "launcher/run/job_output.h"
 
 namespace hvd {
 namespace {
@@ -151,6 +154,49 @@ TEST_F(OutputFilesTest, GivesUpAStartThatIsNotWaitedFor) {
   OutputFiles files(folder_, wake_);
   const Status status = files.start({0}, [](int done) { return !wait_for(done); });
   EXPECT_EQ(status.code(), Code::kAborted);
+}
+
+/// In a process of its own, whose standard output becomes a pipe that nobody reads.
+void write_what_nobody_reads() {
+  std::array<int, 2> unread{};
+  if (::pipe2(unread.data(), O_CLOEXEC) != 0) std::_Exit(2);
+  if (::dup2(unread[1], STDOUT_FILENO) != STDOUT_FILENO) std::_Exit(2);
+  const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  JobOutput output(JobOutputOptions{});
+  Command command;
+  command.rank = 0;
+  UniqueFd rank_output;
+  UniqueFd rank_error;
+  if (!output.watch_in(epoll.get(), 99).is_ok()) std::_Exit(3);
+  if (!output.add_streams(command, rank_output, rank_error).is_ok()) std::_Exit(3);
+  const std::string line = std::string(4095, 'x') + "\n";
+  constexpr int kLines = 512;  // 2 MiB
+  // False: the line stays in the rank's pipe.
+  const auto takes_a_line = [&] {
+    const ssize_t size = ::write(rank_output.get(), line.data(), line.size());
+    if (size != static_cast<ssize_t>(line.size())) std::_Exit(4);
+    std::array<epoll_event, 4> events{};
+    const int count = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i) {
+      if (events[static_cast<std::size_t>(i)].data.u64 != 0) continue;
+      output.read(0);
+      return true;
+    }
+    return false;
+  };
+  int taken = 0;
+  while (taken < kLines && takes_a_line()) ++taken;
+  if (taken == kLines) std::_Exit(5);  // The rank does not wait.
+  output.stop_waiting();
+  if (!output.advance(Clock::now()).is_ok()) std::_Exit(6);
+  for (int i = 0; i < kLines; ++i) {
+    if (!takes_a_line()) std::_Exit(7);  // The rank waits, though the job ends.
+  }
+  std::_Exit(0);
+}
+
+TEST(JobOutput, HoldsARankUpWhoseOutputNobodyReadsUntilTheJobEnds) {
+  EXPECT_EXIT(write_what_nobody_reads(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

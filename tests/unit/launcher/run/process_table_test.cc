@@ -59,6 +59,14 @@ TEST(SignalTargets, AShellIsKnownByItsProgram) {
   }
 }
 
+TEST(NatureOf, CatchesTheSignalsThatHaveAHandler) {
+  const auto before = std::signal(SIGUSR1, [](int) {});
+  EXPECT_TRUE(nature_of(::getpid(), SIGUSR1).catches);
+  EXPECT_FALSE(nature_of(::getpid(), SIGUSR2).catches);
+  (void)std::signal(SIGUSR1, before);
+  EXPECT_FALSE(nature_of(::getpid(), SIGUSR1).catches);
+}
+
 TEST(Descendants, AreFoundByParentWithoutZombies) {
   EXPECT_THAT(descendants(family(), 10), ElementsAre(11, 12, 13, 14));
   EXPECT_THAT(descendants(family(), 11), ElementsAre(13, 14));
