@@ -65,7 +65,7 @@ def wider(tree: pathlib.Path, folder: str) -> list[str]:
     if folder.startswith("runtime/python"):
         return []
     if folder.startswith("launcher"):
-        folders = ("options", "site", "plan", "run", "job", "env", "check", "lint")
+        folders = ("options", "site", "plan", "run", "job", "env", "check", "lint", "cluster")
         of_jobs = ["supervision", "follow", "binding"] if folder != "launcher/lint" else []
         return [f"tests/unit_{name}" for name in folders] + [BY_MESON + name for name in of_jobs]
     if folder in ("runtime/c", "runtime/optim"):
