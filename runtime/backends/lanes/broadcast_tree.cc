@@ -47,18 +47,6 @@ long long estimate_ns(BroadcastShape shape, int nodes, std::uint64_t rounds,
 
 }  // namespace
 
-std::string_view name_of(BroadcastShape shape) {
-  switch (shape) {
-    case BroadcastShape::kFlat:
-      return "flat";
-    case BroadcastShape::kBinomial:
-      return "binomial tree";
-    case BroadcastShape::kChain:
-      return "chain";
-  }
-  return "?";
-}
-
 BroadcastShape select_broadcast(int nodes, std::uint64_t rounds, std::size_t round_bytes) {
   BroadcastShape best = BroadcastShape::kFlat;
   if (nodes <= 2 || rounds == 0) return best;

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 namespace hvd {
@@ -14,7 +13,6 @@ enum class BroadcastShape {
   kBinomial,  ///< Who has them sends them on: few steps.
   kChain,     ///< Each sends them to the next: every node sends them once, while more arrive.
 };
-std::string_view name_of(BroadcastShape shape);
 
 /// The shape that takes least for so many rounds of `round_bytes` (what one lane sends of it), by
 /// steps, messages and bytes of the busiest node as in select_allreduce(). Pure.

@@ -269,8 +269,10 @@ void Negotiation::receive(int from, ControlMessage message) {
   const auto carry = [&](const auto& of_round) {
     if (relay_ == nullptr) return;
     if (relay_->take(of_round)) return tree_.hand_on(message, from);
-    spread_loss(of_round.rank, format_text("rank {} on host {} brought nonsense", of_round.rank,
-                                           place_.hosts[static_cast<std::size_t>(of_round.rank)]));
+    spread_loss(of_round.rank,
+                format_text("rank {} on host {} brought nonsense to a direct round; see that all "
+                            "ranks load the same libhvd, or set HVD_DIRECT=0",
+                            of_round.rank, place_.hosts[static_cast<std::size_t>(of_round.rank)]));
   };
   if (const auto* lost = std::get_if<Lost>(&message)) {
     spread_loss(lost->rank, lost->text);

@@ -16,7 +16,8 @@ TEST(BroadcastTree, ReachesEveryNodeOnceFromItsParent) {
   for (const BroadcastShape shape : kAll) {
     for (int nodes = 2; nodes <= 33; ++nodes) {
       for (const int root : {0, nodes / 2, nodes - 1}) {
-        SCOPED_TRACE(testing::Message() << name_of(shape) << ", " << nodes << " nodes, " << root);
+        SCOPED_TRACE(testing::Message()
+                     << "shape " << static_cast<int>(shape) << ", " << nodes << " nodes, " << root);
         std::vector<int> reached{root};
         for (std::size_t i = 0; i < reached.size(); ++i) {
           for (const int child : broadcast_children(shape, nodes, root, reached[i])) {

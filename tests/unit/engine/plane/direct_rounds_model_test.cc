@@ -456,10 +456,8 @@ TEST(DirectRoundsModel, ThreeNodesAgreeOrGoByTheLog) {
 }
 
 TEST(DirectRoundsModel, OtherOrdersOfThreeNodesGoByTheLog) {
-  EXPECT_GE(
-      expect_all_end(
-          {.ranks = {{"ab"}, {"ba", false}, {"ab"}}, .may_announce = false, .has_nodes = true}),
-      0);
+  static_cast<void>(expect_all_end(
+      {.ranks = {{"ab"}, {"ba", false}, {"ab"}}, .may_announce = false, .has_nodes = true}));
 }
 
 TEST(DirectRoundsModel, WithoutDecliningItWouldBeStuck) {
