@@ -115,8 +115,7 @@ allreduce("first")
 note_pid()
 sums, enough = 0, False
 while not enough:
-    told = Sum("told", 1)
-    told.values[0] = float(os.path.exists(SCRATCH + "/enough"))
+    told = Sum("told", 1, float(os.path.exists(SCRATCH + "/enough")))
     told.wait()
     enough = told.values[0] > 0
     allreduce("many", 100000)

@@ -33,8 +33,8 @@ SCRATCH = os.environ["HVD_TEST_SCRATCH"]
 
 
 class Sum:
-    def __init__(self, name, count=4):
-        self.values = (ctypes.c_float * count)()
+    def __init__(self, name, count=4, first=0.0):
+        self.values = (ctypes.c_float * count)(first)
         address = ctypes.addressof(self.values)
         tensor = api.tensor_struct(FLOAT32, (count,), source=address, target=address)
         self.handle = api.submit(Work(_lib.ALLREDUCE, name), [tensor])
