@@ -39,7 +39,7 @@ constexpr std::uint64_t kBehindShell = ~0ULL - 2;
 /// A program behind a shell.
 struct Program {
   pid_t pid;
-  ProcessEntry entry;
+  ProcessStat entry;
   UniqueFd process;  ///< Its pidfd; closed: the kernel has none.
 };
 

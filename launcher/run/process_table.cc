@@ -9,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -30,26 +31,6 @@ std::string read_file(const std::string& path) {
 
 std::string path_of(pid_t pid, std::string_view name) {
   return "/proc/" + std::to_string(pid) + "/" + std::string(name);
-}
-
-/// The fields of /proc/PID/stat stand behind the name, which may hold any character.
-std::optional<ProcessEntry> read_entry(pid_t pid) {
-  constexpr int kParent = 1;
-  constexpr int kStart = 19;
-  const std::string stat = read_file(path_of(pid, "stat"));
-  const std::size_t end_of_name = stat.rfind(") ");
-  if (end_of_name == std::string::npos) return std::nullopt;
-  ProcessEntry entry;
-  std::size_t at = end_of_name + 2;
-  for (int field = 0; field <= kStart; ++field) {
-    const std::size_t end = std::min(stat.find(' ', at), stat.size());
-    if (at >= stat.size()) return std::nullopt;
-    if (field == 0) entry.is_zombie = stat[at] == 'Z' || stat[at] == 'X';
-    if (field == kParent) (void)std::from_chars(&stat[at], stat.data() + end, entry.parent);
-    if (field == kStart) (void)std::from_chars(&stat[at], stat.data() + end, entry.start);
-    at = end + 1;
-  }
-  return entry;
 }
 
 bool catches(pid_t pid, int signal) {
@@ -97,7 +78,7 @@ ProcessTable read_processes() {
     pid_t pid = 0;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size()) continue;
-    if (const auto entry = read_entry(pid)) processes[pid] = *entry;
+    if (const auto entry = stat_of(pid)) processes[pid] = *entry;
   }
   return processes;
 }
@@ -105,7 +86,7 @@ ProcessTable read_processes() {
 std::vector<pid_t> descendants(const ProcessTable& processes, pid_t root) {
   std::vector<pid_t> found;
   for (const auto& [pid, process] : processes) {
-    if (pid == root || process.is_zombie) continue;
+    if (pid == root || process.is_zombie()) continue;
     pid_t ancestor = process.parent;
     // Bounded by the table: a pid used again while we read it could close a circle.
     for (std::size_t depth = 0; ancestor != root && depth < processes.size(); ++depth) {
@@ -118,19 +99,19 @@ std::vector<pid_t> descendants(const ProcessTable& processes, pid_t root) {
   return found;
 }
 
-bool is_alive(pid_t pid, const ProcessEntry& entry) {
-  const auto now = read_entry(pid);
-  return now && !now->is_zombie && now->start == entry.start;
+bool is_alive(pid_t pid, const ProcessStat& entry) {
+  const auto now = stat_of(pid);
+  return now && !now->is_zombie() && now->start == entry.start;
 }
 
 int open_process(pid_t pid) {
   return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));  // The kernel makes it close-on-exec.
 }
 
-UniqueFd signal_process(pid_t pid, const ProcessEntry& entry, int signal) {
+UniqueFd signal_process(pid_t pid, const ProcessStat& entry, int signal) {
   UniqueFd process(open_process(pid));
   // Looked at after it was opened: if it is the same now, the descriptor is of it.
-  const auto now = read_entry(pid);
+  const auto now = stat_of(pid);
   if (!now || now->start != entry.start) return UniqueFd();
   if (process.is_open()) {
     (void)::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);

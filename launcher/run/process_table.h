@@ -3,23 +3,16 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <map>
 #include <string_view>
 #include <vector>
 
+#include "base/process_state.h"
 #include "base/unique_fd.h"
 
 namespace hvd {
 
-/// One process, as /proc/PID/stat gives it.
-struct ProcessEntry {
-  pid_t parent = 0;
-  bool is_zombie = false;
-  std::uint64_t start = 0;  ///< In clock ticks after boot: tells a number that is used again.
-};
-
-using ProcessTable = std::map<pid_t, ProcessEntry>;
+using ProcessTable = std::map<pid_t, ProcessStat>;
 
 /// All processes of this machine that we may see.
 ProcessTable read_processes();
@@ -55,7 +48,7 @@ std::vector<pid_t> signal_targets(const ProcessTable& processes, pid_t rank, boo
     const ProcessNature found = nature(pid);
     bool has_children = false;
     for (const auto& [child, entry] : processes) {
-      if (!found.is_shell || entry.parent != pid || entry.is_zombie) continue;
+      if (!found.is_shell || entry.parent != pid || entry.is_zombie()) continue;
       open.push_back(child);
       has_children = true;
     }
@@ -65,7 +58,7 @@ std::vector<pid_t> signal_targets(const ProcessTable& processes, pid_t rank, boo
 }
 
 /// True while the process lives that had the number `pid` when `entry` was read.
-bool is_alive(pid_t pid, const ProcessEntry& entry);
+bool is_alive(pid_t pid, const ProcessStat& entry);
 
 /// A pidfd of `pid`; -1: the kernel has none, or the process is gone.
 int open_process(pid_t pid);
@@ -73,6 +66,6 @@ int open_process(pid_t pid);
 /// Sends `signal` to the process that had the number `pid` when `entry` was read, and to no other.
 /// Returns its pidfd; closed: the process is gone, or the kernel has no pidfds: then the number
 /// might become another's in the moment between the look and the signal.
-UniqueFd signal_process(pid_t pid, const ProcessEntry& entry, int signal);
+UniqueFd signal_process(pid_t pid, const ProcessStat& entry, int signal);
 
 }  // namespace hvd

@@ -89,7 +89,7 @@ std::vector<pid_t> marked_processes(const ProcessTable& processes, const std::ve
   std::vector<pid_t> candidates;
   for (const auto& [pid, process] : processes) {
     struct stat owner {};
-    if (process.is_zombie || std::binary_search(below.begin(), below.end(), pid)) continue;
+    if (process.is_zombie() || std::binary_search(below.begin(), below.end(), pid)) continue;
     if (pid == ::getpid() || ::stat(("/proc/" + std::to_string(pid)).c_str(), &owner) != 0)
       continue;
     if (owner.st_uid == ::geteuid()) candidates.push_back(pid);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process_state.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 
@@ -27,21 +28,35 @@ std::optional<long> pid_of(int pid_fd) {
 
 }  // namespace
 
-std::optional<char> state_in_stat(std::string_view stat) {
-  const auto name_end = stat.rfind(") ");  // a name may hold brackets and spaces
-  if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) return std::nullopt;
-  return stat[name_end + 2];
+std::optional<ProcessStat> parse_stat(std::string_view text) {
+  constexpr int kState = 0;
+  constexpr int kParent = 1;
+  constexpr int kStart = 19;
+  const auto name_end = text.rfind(") ");  // a name may hold brackets and spaces
+  if (name_end == std::string_view::npos) return std::nullopt;
+  ProcessStat stat;
+  text.remove_prefix(name_end + 2);
+  for (int field = 0; field <= kStart; ++field) {
+    if (text.empty()) return std::nullopt;
+    const std::string_view word = text.substr(0, text.find(' '));
+    if (field == kState) stat.state = text.front();
+    if (field == kParent) (void)std::from_chars(word.begin(), word.end(), stat.parent);
+    if (field == kStart) (void)std::from_chars(word.begin(), word.end(), stat.start);
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+  }
+  return stat;
 }
 
-std::optional<char> state_of_pid(long pid) {
-  const auto stat = read_text_file(format_text("/proc/{}/stat", pid));
-  return stat ? state_in_stat(*stat) : std::nullopt;
+std::optional<ProcessStat> stat_of(long pid) {
+  const auto text = read_text_file(format_text("/proc/{}/stat", pid));
+  return text ? parse_stat(*text) : std::nullopt;
 }
 
 std::optional<char> state_of_process(int pid_fd) {
   if (pid_fd < 0) return std::nullopt;
   const auto pid = pid_of(pid_fd);
-  return pid ? state_of_pid(*pid) : std::nullopt;
+  const auto stat = pid ? stat_of(*pid) : std::nullopt;
+  return stat ? std::optional(stat->state) : std::nullopt;
 }
 
 std::string_view describe_stop(char state) {

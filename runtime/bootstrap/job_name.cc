@@ -7,12 +7,11 @@
 #include <array>
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <optional>
-#include <sstream>
 #include <vector>
 
 #include "base/format.h"
+#include "base/process_state.h"
 #include "bootstrap/rendezvous.h"
 #include "topology/launch_source.h"
 
@@ -115,28 +114,6 @@ Status add_variables(const Environment& environment, const NameSource& source, s
   return Status::ok();
 }
 
-struct ProcessStat {
-  long parent = 0;
-  std::string start;  ///< In clock ticks since boot.
-};
-
-std::optional<ProcessStat> read_stat(long pid) {
-  std::ifstream file(format_text("/proc/{}/stat", pid));
-  std::string text;
-  if (!std::getline(file, text)) return std::nullopt;
-  // The name of the program may hold spaces and parentheses.
-  const auto name_end = text.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream words(text.substr(name_end + 1));
-  const std::vector<std::string> fields{std::istream_iterator<std::string>(words), {}};
-  constexpr std::size_t kParent = 1;
-  constexpr std::size_t kStart = 19;
-  if (fields.size() <= kStart) return std::nullopt;
-  ProcessStat stat{.start = fields[kStart]};
-  std::istringstream(fields[kParent]) >> stat.parent;
-  return stat;
-}
-
 /// Whether the process was started with the variable; nothing: its environment is closed to us.
 std::optional<bool> was_started_with(long pid, std::string_view variable) {
   std::ifstream file(format_text("/proc/{}/environ", pid), std::ios::binary);
@@ -170,11 +147,11 @@ std::string_view launcher_mark(const Identity& identity) {
 }
 
 std::string launcher_process(std::string_view mark) {
-  auto stat = read_stat(::getpid());
+  auto stat = stat_of(::getpid());
   constexpr int kMostAncestors = 256;
   for (int i = 0; stat && stat->parent > 0 && i < kMostAncestors; ++i) {
     const long pid = stat->parent;
-    stat = read_stat(pid);
+    stat = stat_of(pid);
     const auto marked = was_started_with(pid, mark);
     if (!stat || !marked || *marked) continue;
     struct stat name_space {};

@@ -52,7 +52,8 @@ std::string_view NodeProcesses::stop_of(std::size_t local_rank) const {
     const auto rank = static_cast<std::size_t>(local_ranks()[local_rank]);
     const long pid = node_.life_locks.pid_of(static_cast<int>(local_rank));
     // Kernels before 4.14 give the number of another PID name space.
-    if (pid != 0 && pid == peers_[rank].pid) state = state_of_pid(pid);
+    const auto stat = pid != 0 && pid == peers_[rank].pid ? stat_of(pid) : std::nullopt;
+    if (stat) state = stat->state;
   }
   return state ? describe_stop(*state) : std::string_view();
 }

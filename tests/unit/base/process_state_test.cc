@@ -7,16 +7,29 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
+
 #include "base/unique_fd.h"
 
 namespace hvd {
 namespace {
 
 TEST(ProcessState, IsReadBehindTheName) {
-  EXPECT_EQ(state_in_stat("12 (python3) S 1 12 12 0"), 'S');
-  EXPECT_EQ(state_in_stat("12 (a) T (b)) T 1 12 12 0"), 'T');
-  EXPECT_EQ(state_in_stat("12 (python3) "), std::nullopt);
-  EXPECT_EQ(state_in_stat(""), std::nullopt);
+  const std::string rest = " 34 12 12 0 -1 5 6 7 8 9 10 11 12 13 14 15 16 17 5678";
+  const auto plain = parse_stat("12 (python3) S" + rest + " 19 20\n");
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->state, 'S');
+  EXPECT_EQ(plain->parent, 34);
+  EXPECT_EQ(plain->start, 5678U);
+  const auto odd = parse_stat("12 (a) T (b)) T" + rest);
+  ASSERT_TRUE(odd);
+  EXPECT_EQ(odd->state, 'T');
+  EXPECT_EQ(odd->parent, 34);
+  EXPECT_EQ(odd->start, 5678U);
+  EXPECT_FALSE(parse_stat("12 (python3) S" + rest.substr(0, rest.rfind(' '))));
+  EXPECT_FALSE(parse_stat("12 (python3) "));
+  EXPECT_FALSE(parse_stat("12 python3 S" + rest));
+  EXPECT_FALSE(parse_stat(""));
 }
 
 TEST(ProcessState, SaysWhoIsStopped) {

@@ -22,8 +22,8 @@ using ::testing::UnorderedElementsAre;
 
 /// 10 runs 11 and 12; 11 runs 13, which runs 14; 15 is a zombie of 10.
 ProcessTable family() {
-  return {{10, {1, false, 1}},  {11, {10, false, 1}}, {12, {10, false, 1}},
-          {13, {11, false, 1}}, {14, {13, false, 1}}, {15, {10, true, 1}}};
+  return {{10, {'S', 1, 1}},  {11, {'S', 10, 1}}, {12, {'S', 10, 1}},
+          {13, {'S', 11, 1}}, {14, {'S', 13, 1}}, {15, {'Z', 10, 1}}};
 }
 
 auto shells(const std::set<pid_t>& pids, bool catches = false) {
@@ -70,28 +70,28 @@ TEST(NatureOf, CatchesTheSignalsThatHaveAHandler) {
 TEST(Descendants, AreFoundByParentWithoutZombies) {
   EXPECT_THAT(descendants(family(), 10), ElementsAre(11, 12, 13, 14));
   EXPECT_THAT(descendants(family(), 11), ElementsAre(13, 14));
-  ProcessTable circle{{20, {21, false, 1}}, {21, {20, false, 1}}};
+  ProcessTable circle{{20, {'S', 21, 1}}, {21, {'S', 20, 1}}};
   EXPECT_TRUE(descendants(circle, 10).empty());
 }
 
 TEST(SignalProcess, SparesAProcessThatHasTheNumberNow) {
   const ProcessTable processes = read_processes();
-  ProcessEntry other = processes.at(::getpid());
+  ProcessStat other = processes.at(::getpid());
   ++other.start;
   EXPECT_FALSE(signal_process(::getpid(), other, SIGKILL).is_open());
 }
 
 TEST(IsAlive, OfTheSameProcessOnlyAndNotOfAZombie) {
-  const ProcessEntry self = read_processes().at(::getpid());
+  const ProcessStat self = read_processes().at(::getpid());
   EXPECT_TRUE(is_alive(::getpid(), self));
-  ProcessEntry other = self;
+  ProcessStat other = self;
   ++other.start;
   EXPECT_FALSE(is_alive(::getpid(), other));
   const pid_t child = ::fork();
   if (child == 0) {
     for (;;) ::pause();
   }
-  const ProcessEntry started = read_processes().at(child);
+  const ProcessStat started = read_processes().at(child);
   EXPECT_TRUE(is_alive(child, started));
   (void)::kill(child, SIGKILL);
   siginfo_t ended{};
