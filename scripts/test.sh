@@ -74,10 +74,13 @@ fetch_ruff() {
 }
 
 run_suite() {
-  local name=$1 start=$SECONDS log=$build/meson-logs/testlog-$1.json cases p f s
+  local name=$1 start=$SECONDS log=$build/meson-logs/testlog-$1.json processes cases p f s
+  processes=$(nproc)
+  case $name in process | slurm) processes=$((2 * processes)) ;; esac # they wait most of the time
   say "suite $name"
   rm -f "$log"
-  "$MESON" test -C "$build" --no-rebuild --suite "$name" --logbase "testlog-$name" --print-errorlogs || true
+  "$MESON" test -C "$build" --no-rebuild --suite "$name" --num-processes "$processes" --logbase "testlog-$name" \
+    --print-errorlogs || true
   if [ ! -f "$log" ]; then
     say "suite $name did not run: meson left no log"
     record "$name" $((SECONDS - start)) 0 1 0
