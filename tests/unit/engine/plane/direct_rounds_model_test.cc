@@ -36,9 +36,10 @@ struct Plan {
   bool stops = false;        ///< Each rank, when it has submitted all.
   bool ignores_conflicts = false;  ///< A mutant: nobody declines.
   bool has_nodes = false;          ///< Each rank is on a node of its own.
+  bool dies = false;               ///< Rank 0, at any moment; the loss ends what the others await.
 };
 
-enum class Act { kOffer, kAnnounce, kStep, kReadLog, kWantBack, kStop, kDeliver };
+enum class Act { kOffer, kAnnounce, kStep, kReadLog, kWantBack, kStop, kDeliver, kDie };
 struct Event {
   Act act;
   int rank;
@@ -98,6 +99,7 @@ class Model {
     const Member& me = at(event.rank);
     const std::string& uses = plan_.ranks[static_cast<std::size_t>(event.rank)].uses;
     const bool may_submit = me.submitted < uses.size() && !is_waiting(event.rank);
+    if (event.rank == 0 && has_lost_) return false;
     switch (event.act) {
       case Act::kOffer:
         return may_submit;
@@ -113,13 +115,15 @@ class Model {
         return plan_.stops && !me.has_stopped && me.submitted == uses.size() && !me.offered;
       case Act::kDeliver:
         return plan_.has_nodes && !link(event.from, event.rank).empty();
+      case Act::kDie:
+        return plan_.dies && event.rank == 0;
     }
     return false;
   }
 
   void act(const Event& event) {
     apply(event);
-    if (!plan_.has_nodes) return;
+    if (!plan_.has_nodes || event.act == Act::kDie) return;  // What it has not sent is lost.
     for (const ControlMessage& message : relay(event.rank).take_news()) {
       for (int peer = 0; peer < size_; ++peer) {
         if (peer != event.rank) link(event.rank, peer).push_back(message);
@@ -146,6 +150,8 @@ class Model {
         return me.rounds.stop();
       case Act::kDeliver:
         return deliver(event.from, event.rank);
+      case Act::kDie:
+        has_lost_ = true;
     }
   }
 
@@ -155,6 +161,7 @@ class Model {
     }
     return true;
   }
+  bool has_lost() const { return has_lost_; }
   int agreed() const { return agreed_; }
   int from_the_log() const { return static_cast<int>(log_.size()); }
 
@@ -187,6 +194,7 @@ class Model {
     }
     for (const int name : log_) print += static_cast<char>('a' + name);
     for (const int count : announced_) print += static_cast<char>('0' + count);
+    if (has_lost_) print += '!';
     return print;
   }
 
@@ -326,6 +334,7 @@ class Model {
   std::vector<int> log_;
   int announced_[kNames] = {};
   int agreed_ = 0;
+  bool has_lost_ = false;
 };
 
 struct Found {
@@ -344,7 +353,7 @@ Found explore(const Plan& plan) {
   std::vector<Event> course;
   std::vector<Event> events;
   for (const Act act : {Act::kOffer, Act::kAnnounce, Act::kStep, Act::kReadLog, Act::kWantBack,
-                        Act::kStop, Act::kDeliver}) {
+                        Act::kStop, Act::kDeliver, Act::kDie}) {
     for (int rank = 0; rank < size; ++rank) {
       for (int from = 0; from < (act == Act::kDeliver ? size : 1); ++from) {
         events.push_back({act, rank, from});
@@ -376,7 +385,8 @@ Found explore(const Plan& plan) {
     }
     if (moved) continue;
     ++found.ends;
-    found.is_stuck = !replay()->is_over();
+    const auto end = replay();
+    found.is_stuck = !end->is_over() && !end->has_lost();
   }
   found.states = seen.size();
   return found;
@@ -458,6 +468,22 @@ TEST(DirectRoundsModel, ThreeNodesAgreeOrGoByTheLog) {
 TEST(DirectRoundsModel, OtherOrdersOfThreeNodesGoByTheLog) {
   static_cast<void>(expect_all_end(
       {.ranks = {{"ab"}, {"ba", false}, {"ab"}}, .may_announce = false, .has_nodes = true}));
+}
+
+// What a round that is agreed brings stays right, whatever the dead rank has written or sent.
+TEST(DirectRoundsModel, ALossLeavesRightBytesOrNone) {
+  const std::string uses = kIsSanitized ? "ab" : "abc";
+  EXPECT_GT(expect_all_end({.ranks = {{uses}, {uses}, {uses}}, .dies = true}), 0);
+  EXPECT_GT(expect_all_end({.ranks = {{"ab"}, {"ab"}}, .wants_back = true, .dies = true}), 0);
+}
+
+TEST(DirectRoundsModel, ALossOfANodeLeavesRightBytesOrNone) {
+  EXPECT_GT(expect_all_end({.ranks = {{"ab"}, {"ab"}, {"ab"}},
+                            .may_announce = false,
+                            .has_nodes = true,
+                            .dies = true}),
+            0);
+  EXPECT_GT(expect_all_end({.ranks = {{"ab"}, {"ab"}}, .has_nodes = true, .dies = true}), 0);
 }
 
 TEST(DirectRoundsModel, WithoutDecliningItWouldBeStuck) {
