@@ -16,9 +16,10 @@ from hvd import objects
 from hvd._core import _lib, api
 from hvd._core.work import Average, Work
 from hvd.process_sets import add_process_set, barrier, remove_process_set
-from hvd.tensorflow import broadcasts, elastic, operations
+from hvd.tensorflow import broadcasts, elastic
 from hvd.tensorflow import objects as ours
 from hvd.tensorflow.hooks import BroadcastGlobalVariablesHook
+from hvd.tensorflow.ops import submission
 
 v1 = tf.compat.v1
 
@@ -271,7 +272,7 @@ class Averaging(keras.Sequential):
             loss = self.compute_loss(given, target, self(given, training=True))
         gradients = tape.gradient(loss, self.trainable_variables)
         mean = [
-            operations.submit(Work(_lib.ALLREDUCE, f"gradient.{place}", Average), [gradient])[0]
+            submission.submit(Work(_lib.ALLREDUCE, f"gradient.{place}", Average), [gradient])[0]
             for place, gradient in enumerate(gradients)
         ]
         self.optimizer.apply(mean, self.trainable_variables)
@@ -370,7 +371,7 @@ class Run(unittest.TestCase):
         with tf.Graph().as_default(), v1.Session() as session:
             weights = v1.get_variable("weights", [2], initializer=v1.zeros_initializer())
             work = Work(_lib.ALLREDUCE, "of.session", Average)
-            step = weights.assign_add(operations.submit(work, [tf.ones(2)])[0])
+            step = weights.assign_add(submission.submit(work, [tf.ones(2)])[0])
             session.run(weights.initializer)
             kept = elastic.TensorFlowState(session=session, step=0)
             self.check_steps(kept, lambda: session.run(step))
@@ -380,7 +381,7 @@ class Run(unittest.TestCase):
         @tf.function
         def add():
             work = Work(_lib.ALLREDUCE, "of.function", Average)
-            variable.assign_add(operations.submit(work, [tf.ones(2)])[0])
+            variable.assign_add(submission.submit(work, [tf.ones(2)])[0])
 
         self.check_steps(elastic.TensorFlowState([variable], step=0), add)
         self.assertEqual(variable.numpy().tolist(), [6.0, 6.0])
@@ -406,7 +407,7 @@ class Run(unittest.TestCase):
         @elastic.run
         def train(kept):
             tf.function(
-                lambda: operations.submit(
+                lambda: submission.submit(
                     Work(_lib.ALLREDUCE, "wrong", Average), [tf.ones([1 + hvd.rank()])]
                 )
             )()

@@ -64,22 +64,19 @@ from hvd.process_sets import (
     process_set_ranks,
     remove_process_set,
 )
-from hvd.tensorflow import differentiable as _gradients  # noqa: F401  (registers them)
 from hvd.tensorflow.broadcasts import broadcast_, broadcast_global_variables, broadcast_variables
-from hvd.tensorflow.collectives import (
-    allgather,
-    allreduce,
-    broadcast,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_reducescatter,
-    reducescatter,
-)
 from hvd.tensorflow.compression import Compression
-from hvd.tensorflow.exchanges import alltoall, gather, reduce, scatter
 from hvd.tensorflow.gradient_accumulator import GradientAccumulator
 from hvd.tensorflow.hooks import BroadcastGlobalVariablesHook, CheckReplicasHook
 from hvd.tensorflow.objects import allgather_object, broadcast_object, broadcast_object_fn
+from hvd.tensorflow.ops.allgather import allgather, grouped_allgather
+from hvd.tensorflow.ops.allreduce import allreduce, grouped_allreduce
+from hvd.tensorflow.ops.alltoall import alltoall
+from hvd.tensorflow.ops.broadcast import broadcast
+from hvd.tensorflow.ops.gather import gather
+from hvd.tensorflow.ops.reduce import reduce
+from hvd.tensorflow.ops.reducescatter import grouped_reducescatter, reducescatter
+from hvd.tensorflow.ops.scatter import scatter
 from hvd.tensorflow.optimizer import DistributedOptimizer
 from hvd.tensorflow.own_gpu import use_own_gpu
 from hvd.tensorflow.queries import (

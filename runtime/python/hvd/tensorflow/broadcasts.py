@@ -15,7 +15,7 @@ from hvd._core.refusals import refused
 from hvd._core.work import Work
 from hvd.errors import MismatchError
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.tensorflow import operations
+from hvd.tensorflow.ops import submission
 
 __all__ = ["broadcast_", "broadcast_global_variables", "broadcast_variables"]
 
@@ -136,7 +136,7 @@ def _exchange(variables: Iterable[Any], work: Work) -> tuple[list[tf.Tensor], li
     # A rank that has none tells the others, who would wait for it for ever.
     values = [target.read_value() for target in targets] or [tf.zeros([0], tf.uint8)]
     try:
-        received = operations.submit(work, values)
+        received = submission.submit(work, values)
     except MismatchError as error:
         raise MismatchError(f"{error}; {_known_here(str(error), given)}") from error
     pairs = zip(targets, received)

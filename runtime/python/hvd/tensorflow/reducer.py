@@ -17,10 +17,11 @@ from hvd._core.refusals import refused
 from hvd._core.settings import Settings, is_shared
 from hvd._core.work import Adasum, Work
 from hvd.errors import UnsupportedError
-from hvd.tensorflow import library, operations
+from hvd.tensorflow import library
 from hvd.tensorflow.averages import quotient
 from hvd.tensorflow.compression import Compression, wire_for
-from hvd.tensorflow.sparse import sparse_allreduce
+from hvd.tensorflow.ops import submission
+from hvd.tensorflow.ops.sparse import sparse_allreduce
 
 Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
 
@@ -251,10 +252,10 @@ def _work(name: str, settings: Settings) -> Work:
 def _reduced(work: Work, tensors: list[Any], settings: Settings) -> list[tf.Tensor]:
     compression = settings.compression
     if work.op != Adasum or compression is Compression.none:
-        return operations.reduced(work, tensors, compression)
+        return submission.reduced(work, tensors, compression)
     # Partial results of Adasum travel in float32: what is cast is cast here.
     small = [compression.compress(tensor) for tensor in tensors]
-    sums = operations.submit(work, [tensor for tensor, _ in small])
+    sums = submission.submit(work, [tensor for tensor, _ in small])
     return [compression.decompress(one, context) for one, (_, context) in zip(sums, small)]
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from hvd._core import _lib, api
 from hvd._core.work import Sum, Work
 from hvd.errors import UnsupportedError
-from hvd.tensorflow import operations
+from hvd.tensorflow.ops import submission
 
 
 @keras.saving.register_keras_serializable(package="hvd")
@@ -86,7 +86,7 @@ def _merged(count: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
 
 
 def _summed(parts: list[Any], taken: Any = tf.identity) -> list[tf.Tensor]:
-    return operations.submit(Work(_lib.ALLREDUCE, op=Sum), [taken(tf.concat(parts, 0))])
+    return submission.submit(Work(_lib.ALLREDUCE, op=Sum), [taken(tf.concat(parts, 0))])
 
 
 def _own_moments(inputs: Any, mask: Any, axes: list[int]) -> tuple[Any, Any, Any]:

@@ -14,9 +14,10 @@ from hvd._core.arguments import work_among
 from hvd._core.settings import Settings, is_shared
 from hvd._core.work import Min
 from hvd.process_sets import ProcessSet, global_process_set
-from hvd.tensorflow import operations, reducer
+from hvd.tensorflow import reducer
 from hvd.tensorflow.averages import times
 from hvd.tensorflow.compression import Compression
+from hvd.tensorflow.ops import submission
 from hvd.tensorflow.own_gpu import use_own_gpu
 from hvd.tensorflow.replicas import VariablesGuard
 
@@ -61,7 +62,7 @@ def all_true(flag: Any, name: str, process_set: ProcessSet = global_process_set)
     if not is_shared(process_set):
         return flag
     work = work_among(process_set, _lib.ALLREDUCE, name, Min)
-    return tf.cast(operations.submit(work, [tf.cast(flag, tf.int32)])[0], tf.bool)
+    return tf.cast(submission.submit(work, [tf.cast(flag, tf.int32)])[0], tf.bool)
 
 
 def broadcast(

@@ -11,8 +11,8 @@ from hvd._core import _lib, api
 from hvd._core.work import Average, Sum, Work
 from hvd.errors import SparseReductionError
 from hvd.process_sets import ProcessSet, process_set_id
-from hvd.tensorflow import operations
 from hvd.tensorflow.averages import average_of_rows
+from hvd.tensorflow.ops import submission
 
 
 def sparse_allreduce(
@@ -41,7 +41,7 @@ def sparse_allreduce(
     # Python lists are values, too.
     values, context = compression.compress(tf.convert_to_tensor(slices.values))
     work = Work(_lib.ALLGATHER, name, process_set=number)
-    values, indices = operations.submit(work, [values, slices.indices])
+    values, indices = submission.submit(work, [values, slices.indices])
     values = compression.decompress(values, context)
     if op == Average:
         values, indices = average_of_rows(values, indices, api.process_set_size(number))
