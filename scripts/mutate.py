@@ -57,7 +57,15 @@ PROGRAMS = {
     "launcher/job": ["tests/unit_job"],
     "launcher/run": ["tests/unit_run"],
     "runtime/python/hvd": [SUITE + "python"],
+    "runtime/python/hvd/keras": [SUITE + "tensorflow"],
+    "runtime/python/hvd/tensorflow": [SUITE + "tensorflow"],
 }
+
+
+def listed_tests(tree: pathlib.Path, *options: str) -> str:
+    """Meson's list of tests: lines that end with the name."""
+    command = ["meson", "test", "-C", str(tree), "--list", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def wider(tree: pathlib.Path, folder: str) -> list[str]:
@@ -81,9 +89,7 @@ def wider(tree: pathlib.Path, folder: str) -> list[str]:
             "python_failure_0",
             "python_traps_3",
         ]
-        known = subprocess.run(
-            ["meson", "test", "-C", str(tree), "--list"], capture_output=True, text=True, check=True
-        ).stdout
+        known = listed_tests(tree)
         return [BY_MESON + name for name in wanted if re.search(rf"(?m) {name}$", known)]
     listed = subprocess.run(
         ["ninja", "-C", str(tree), "-t", "targets", "all"],
@@ -209,11 +215,17 @@ def mutants_of(path: pathlib.Path) -> list[Mutant]:
     return found
 
 
+def is_of(path: str, folder: str) -> bool:
+    """True for a file below the folder, unless one inside of it has programs of its own."""
+    inner = [other for other in PROGRAMS if other.startswith(folder + "/")]
+    return path.startswith(folder + "/") and not any(is_of(path, other) for other in inner)
+
+
 def draw(folder: str, chance: random.Random) -> list[Mutant]:
     """The mutants of a folder, in random order."""
     drawn = []
     for path in sorted((ROOT / folder).rglob("*")):
-        if path.suffix in (".cc", ".py"):
+        if path.suffix in (".cc", ".py") and is_of(str(path.relative_to(ROOT)), folder):
             drawn += mutants_of(path)
     chance.shuffle(drawn)
     return drawn
@@ -271,11 +283,6 @@ def judge(tree: pathlib.Path, mutant: Mutant, tiers: list[list[str]]) -> str | N
         mutant.undo()
 
 
-def is_in(facts: dict[str, Any], folder: str) -> bool:
-    """True for a mutant of the folder."""
-    return str(facts["path"]).startswith(folder + "/")
-
-
 def main() -> int:
     """Judges mutants folder by folder, and prints the score of each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -294,9 +301,14 @@ def main() -> int:
     results = []
     for folder in options.folder or PROGRAMS:
         tiers = [PROGRAMS[folder], wider(tree, folder)]
-        mutants = [Mutant.of(one) for one in before if not one["killed_by"] and is_in(one, folder)]
+        mutants = [
+            Mutant.of(one) for one in before if not one["killed_by"] and is_of(one["path"], folder)
+        ]
         if options.again and not mutants:
             continue
+        for suite in [name.removeprefix(SUITE) for name in tiers[0] if name.startswith(SUITE)]:
+            if not listed_tests(tree, "--suite", suite).strip():
+                parser.error(f"{folder} needs the suite {suite}, which this tree has not")
         for programs in tiers:
             if not build(tree, programs) or killed_by(tree, programs):
                 print(f"{folder}: its tests do not pass as it is", file=sys.stderr)

@@ -23,4 +23,9 @@ git -C "$copy" checkout --quiet -- .
 [ -f "$copy/build/build.ninja" ] ||
   quietly "$copy/setup.log" "$MESON" setup "$copy/build" "$copy" -Ddebug=false -Doptimization=1 -Dexamples=disabled ||
   fail "meson cannot set up $copy/build" "see $copy/setup.log"
+# What scripts/test.sh --all has installed: the newest PyTorch judges more lines than Debian's, TensorFlow those of its own.
+python=$root/build-newest-torch
+[ ! -f "$python/ready" ] || "$MESON" configure "$copy/build" -Dpython="$python/bin/python"
+python=$root/build-tensorflow-newest
+[ ! -f "$python/ready" ] || "$MESON" configure "$copy/build" -Dtensorflow_python="$python/bin/python"
 exec "$HVD_PYTHON" -B "$copy/scripts/mutate.py" "$copy/build" "$@"
