@@ -5,27 +5,40 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/deadline.h"
 #include "c/guard.h"
 #include "c/process.h"
 #include "c/request_translation.h"
-#include "hvd/hvd.h"
+#include "collective/operation.h"
+#include "hvd/collectives.h"
 
 namespace {
 
+using hvd::Deadline;
 using hvd::guarded;
 using hvd::null_argument;
 using hvd::Process;
 using hvd::Status;
 
-/// Submits, waits without limit and forgets the operation.
-Status run(const hvd_request& given) {
+/// Submits and waits. `handle`: of what must be released: still in flight, or with rows to read;
+/// else 0.
+Status run(const hvd_request& given, Deadline deadline, hvd_handle& handle) {
+  handle = 0;
   HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
   HVD_TRY_ASSIGN(auto request, hvd::translate(given));
   request.more = true;  // the wait that follows drives it: no need to wake the engine's thread
-  HVD_TRY_ASSIGN(const auto handle, engine->submit(std::move(request)));
-  Status status = engine->wait(handle, hvd::kForever);
-  engine->release(handle);
+  const bool has_rows = hvd::kind_of(request.operation).output == hvd::Memory::kLibrary;
+  HVD_TRY_ASSIGN(handle, engine->submit(std::move(request)));
+  Status status = engine->wait(handle, deadline);
+  const bool is_kept = status.is_ok() ? has_rows : status.code() == hvd::Code::kTimeout;
+  if (!is_kept) engine->release(std::exchange(handle, 0));
   return status;
+}
+
+/// Submits, waits without limit and forgets the operation.
+Status run(const hvd_request& given) {
+  hvd_handle handle = 0;
+  return run(given, hvd::kForever, handle);
 }
 
 /// A flat tensor, from `input` to `output`.
@@ -81,21 +94,20 @@ size_t sum_of(const int64_t* splits, int size) {
 hvd_status run_for_rows(const hvd_request& given, const char* function, hvd_handle* handle) {
   return guarded([&]() -> Status {
     if (handle == nullptr) return null_argument(function, "handle");
-    HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
-    HVD_TRY_ASSIGN(auto request, hvd::translate(given));
-    request.more = true;  // as in run()
-    HVD_TRY_ASSIGN(const auto submitted, engine->submit(std::move(request)));
-    Status status = engine->wait(submitted, hvd::kForever);
-    if (!status.is_ok()) {
-      engine->release(submitted);
-      return status;
-    }
-    *handle = submitted;
-    return status;
+    return run(given, hvd::kForever, *handle);
   });
 }
 
 }  // namespace
+
+hvd_status hvd_run(const hvd_request* request, double timeout_seconds,
+                   hvd_handle* handle) noexcept {
+  return guarded([&]() -> Status {
+    if (request == nullptr) return null_argument("hvd_run", "request");
+    if (handle == nullptr) return null_argument("hvd_run", "handle");
+    return run(*request, hvd::deadline_after(timeout_seconds), *handle);
+  });
+}
 
 hvd_status hvd_allreduce(const char* name, const void* input, void* output, size_t count,
                          hvd_dtype dtype, hvd_reduce_op op) noexcept {

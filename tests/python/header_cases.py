@@ -22,7 +22,7 @@ from hvd._core import _lib
 HEADERS = Path(__file__).resolve().parents[2] / "runtime" / "include" / "hvd"
 TEXT = "".join(
     re.sub(r"/\*.*?\*/", "", (HEADERS / name).read_text(), flags=re.S)
-    for name in ("hvd.h", "gradients.h")
+    for name in ("hvd.h", "collectives.h", "gradients.h")
 )
 
 VALUES = {

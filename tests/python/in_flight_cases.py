@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import copy
 import random
+import signal
+import threading
+import time
 import unittest
 
 import torch
@@ -13,6 +16,7 @@ from small_network import Case, own
 
 import hvd
 import hvd.torch as ht
+from hvd._core import api
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)
@@ -136,6 +140,51 @@ class Storage(Case):
                 with self.assertRaises(hvd.InvalidArgumentError):
                     ht.synchronize(second)
             self.assertTrue(all(bool((one == 7).all()) for one in keep))
+
+
+class Waits(Case):
+    """Operations without a name, which one call of the library submits and awaits."""
+
+    def late(self, seconds: float) -> None:
+        """Others than rank 0 come when it has waited for that long."""
+        ht.barrier()
+        if ht.rank() != 0:
+            time.sleep(seconds)
+
+    def test_for_longer_than_a_slice(self) -> None:
+        self.several_ranks()
+        pause = 2.5 * api.SLICE_SECONDS
+        ones, size = torch.ones(3), ht.size()
+        before = set(api.borrowed)
+        self.late(pause)
+        self.assertEqual(ht.allreduce(ones, op=ht.Sum).tolist(), [size] * 3)
+        self.late(pause)
+        self.assertEqual(ht.allgather(ones).tolist(), [1] * 3 * size)
+        self.late(pause)
+        self.assertEqual(ht.reducescatter(torch.ones(size), op=ht.Sum).tolist(), [size])
+        self.assertEqual(set(api.borrowed), before)
+
+    def test_that_control_c_ends_leave_the_operation(self) -> None:
+        self.several_ranks()
+        for operation in (
+            lambda: ht.allreduce(torch.ones(70001), op=ht.Sum),
+            lambda: ht.allgather(torch.ones(70001)),
+        ):
+            before = set(api.borrowed)
+            self.late(3 * api.SLICE_SECONDS)
+            if ht.rank() == 0:
+                timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+                timer.start()
+                with self.assertRaises(KeyboardInterrupt):
+                    operation()
+                timer.join()
+                self.assertEqual(len(set(api.borrowed) - before), 1)
+            else:
+                self.assertEqual(operation().sum().item() % 70001, 0)
+            ht.barrier()
+            for handle in set(api.borrowed) - before:
+                ht.synchronize(handle)
+            self.assertEqual(set(api.borrowed), before)
 
 
 if __name__ == "__main__":

@@ -359,6 +359,17 @@ HVD_API hvd_status hvd_poll(hvd_handle handle, int* done) HVD_NOEXCEPT;
  */
 HVD_API hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) HVD_NOEXCEPT;
 
+/**
+ * hvd_submit() and hvd_wait() in one call; hvd_release(), too, where nothing is left to read.
+ *
+ * @param timeout_seconds negative: no limit. HVD_TIMEOUT: it is in flight; hvd_wait() waits on.
+ * @param handle set to what must be given to hvd_release() in the end: after HVD_TIMEOUT, and after
+ *   HVD_OK of a kind whose result hvd_gathered() gives; else to 0.
+ * @return that of hvd_submit(), or of hvd_wait().
+ */
+HVD_API hvd_status hvd_run(const hvd_request* request, double timeout_seconds,
+                           hvd_handle* handle) HVD_NOEXCEPT;
+
 /** Puts what follows in `stream` after an operation on GPU memory. The host waits until the ranks
    have agreed to run it; for the device where it needs new memory, or goes through the host's. What
    the device meets later is the status of hvd_wait(), of on_complete, and of every call after it.
@@ -396,59 +407,6 @@ HVD_API hvd_status hvd_alloc(size_t bytes, void** memory) HVD_NOEXCEPT;
 
 /** Takes memory of hvd_alloc() back; null: nothing. No operation on it may be in flight. */
 HVD_API hvd_status hvd_free(void* memory) HVD_NOEXCEPT;
-
-/* ---- the same, waiting; one flat tensor in CPU memory ----------------------------------- */
-
-/** output[i] = reduction over ranks of input[i], for i < count. input may equal output. */
-HVD_API hvd_status hvd_allreduce(const char* name, const void* input, void* output, size_t count,
-                                 hvd_dtype dtype, hvd_reduce_op op) HVD_NOEXCEPT;
-
-/** Replaces `count` elements of `buffer` by those of rank `root`. */
-HVD_API hvd_status hvd_broadcast(const char* name, void* buffer, size_t count, hvd_dtype dtype,
-                                 int root) HVD_NOEXCEPT;
-
-/**
- * Concatenates `rows` rows of `row_count` elements each from every rank; rows may differ by rank.
- * Read the result with hvd_gathered(*handle, 0, ...), then hvd_release(*handle).
- */
-HVD_API hvd_status hvd_allgather(const char* name, const void* input, size_t rows, size_t row_count,
-                                 hvd_dtype dtype, hvd_handle* handle) HVD_NOEXCEPT;
-
-/** As hvd_allreduce(), but only rank `root` gets the result; `output` may be null elsewhere. */
-HVD_API hvd_status hvd_reduce(const char* name, const void* input, void* output, size_t count,
-                              hvd_dtype dtype, hvd_reduce_op op, int root) HVD_NOEXCEPT;
-
-/**
- * Reduces `rows` rows of `row_count` elements over ranks, of which each rank keeps its share: the
- * first ranks one row more where they do not divide. Result: as hvd_allgather().
- */
-HVD_API hvd_status hvd_reducescatter(const char* name, const void* input, size_t rows,
-                                     size_t row_count, hvd_dtype dtype, hvd_reduce_op op,
-                                     hvd_handle* handle) HVD_NOEXCEPT;
-
-/**
- * Sends splits[r] rows of `row_count` elements, taken in order from `input`, to each rank r.
- * Result: the rows that the others sent, by rank; as hvd_allgather().
- *
- * @param splits [hvd_size()]
- */
-HVD_API hvd_status hvd_alltoall(const char* name, const void* input, const int64_t* splits,
-                                size_t row_count, hvd_dtype dtype, hvd_handle* handle) HVD_NOEXCEPT;
-
-/** As hvd_allgather(), but only rank `root` gets the rows. */
-HVD_API hvd_status hvd_gather_rows(const char* name, const void* input, size_t rows,
-                                   size_t row_count, hvd_dtype dtype, int root,
-                                   hvd_handle* handle) HVD_NOEXCEPT;
-
-/** Sends splits[r] rows of `row_count` elements, taken in order from `input` on `root`, to each
-   rank r. Result: as hvd_allgather(). splits: [hvd_size()]; ignored, as `input` is, where not root.
- */
-HVD_API hvd_status hvd_scatter_rows(const char* name, const void* input, const int64_t* splits,
-                                    size_t row_count, hvd_dtype dtype, int root,
-                                    hvd_handle* handle) HVD_NOEXCEPT;
-
-/** Returns when every rank has called it. */
-HVD_API hvd_status hvd_barrier(void) HVD_NOEXCEPT;
 
 /* ---- explanations ----------------------------------------------------------------------- */
 
@@ -495,6 +453,7 @@ HVD_API hvd_status hvd_timeline_stop(void) HVD_NOEXCEPT;
 }
 #endif
 
+#include "hvd/collectives.h"
 #include "hvd/gradients.h"
 
 #endif /* HVD_HVD_H_ */

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Union
 
 from hvd._core import _lib, api
-from hvd._core._lib import quick
+from hvd._core._lib import quick, waiting
 from hvd._core.refusals import refused
 from hvd._core.work import Work
 
@@ -43,7 +43,7 @@ class _Pending(NamedTuple):
 class _Single:
     """A request of one tensor: kept because making one costs more than an operation."""
 
-    __slots__ = ("request", "tensor", "handle", "request_reference", "handle_reference")
+    __slots__ = ("request", "tensor", "handle", "told", "request_reference", "handle_reference")
 
     def __init__(self, dtype: int, shape: tuple[int, ...], layout: int) -> None:
         array = (_lib.Tensor * 1)(api.tensor_struct(dtype, shape, layout))
@@ -52,8 +52,18 @@ class _Single:
         self.request.tensor_count = 1
         self.request.tensors = array
         self.handle = _lib.c_uint64()
+        self.told: tuple[Work, bool] | None = None  # what the request says
         self.request_reference = _lib.byref(self.request)
         self.handle_reference = _lib.byref(self.handle)
+
+    def tell(self, work: Work, source: int, target: int, waits: bool) -> None:
+        """Fills the request."""
+        self.tensor.input = source
+        self.tensor.output = target
+        if self.told != (work, waits):
+            self.told = None
+            api.fill(self.request, work, waits)
+            self.told = (work, waits)
 
     def submit_at(self, place: Place, work: Work, source: int, target: int, waits: bool) -> int:
         """Starts an operation on GPU memory; a request is for one kind of memory only."""
@@ -62,13 +72,21 @@ class _Single:
 
     def submit(self, work: Work, source: int, target: int, waits: bool) -> int:
         """Starts an operation; returns its handle."""
-        self.tensor.input = source
-        self.tensor.output = target
-        api.fill(self.request, work, waits)
+        self.tell(work, source, target, waits)
         status = quick.hvd_submit(self.request_reference, self.handle_reference)
         if status:
             raise api.failure(status)
         return self.handle.value
+
+    def run(self, work: Work, source: int, target: int) -> None:
+        """Completes an operation on CPU memory; ``handle`` has what is left to release, or 0."""
+        self.handle.value = 0
+        self.tell(work, source, target, True)
+        status = waiting.hvd_run(self.request_reference, api.SLICE_SECONDS, self.handle_reference)
+        if status == _lib.TIMEOUT:
+            api.wait(self.handle.value)
+        elif status:
+            raise api.failure(status)
 
 
 _lock = threading.Lock()
@@ -80,11 +98,15 @@ _singles_of_gpus: dict[tuple[int, tuple[int, ...], int], _Single] = {}
 _MOST_SINGLES = 1024
 
 
+def _is_single(tensors: Sequence[Described]) -> bool:
+    return len(tensors) == 1 and isinstance(tensors[0], tuple)
+
+
 def submit(
     work: Work, tensors: Sequence[Described], waits: bool, place: Place | None = None
 ) -> int:
     """Starts an operation whose memory the caller keeps; see ``api.submit``."""
-    if len(tensors) == 1 and isinstance(tensors[0], tuple):
+    if _is_single(tensors):
         dtype, shape, layout, source, target = tensors[0]
         key = (dtype, shape, layout)
         kept = _singles if place is None else _singles_of_gpus
@@ -168,19 +190,49 @@ def run(
     if work.name is not None:
         # Other threads must see the name.
         return synchronize(start(work, tensors, memory, result, True, place))
+    if place is None and _is_single(tensors):
+        return _run_single(work, tensors[0], memory, result)
     handle = submit(work, tensors, True, place)
     try:
         _await(handle, place, memory)
     except BaseException:
-        if _is_over(handle):
-            api.release(handle)
-        else:
-            _pending[handle] = _Pending((work.process_set, None), memory, result, place)
+        _abandon(handle, work, memory, result, place)
         raise
     try:
         return result(handle)
     finally:
         api.release(handle)
+
+
+def _run_single(work: Work, tensor: Any, memory: Any, result: Callable[[int], Any]) -> Any:
+    dtype, shape, layout, source, target = tensor
+    key = (dtype, shape, layout)
+    single = _singles.pop(key, None) or _Single(dtype, shape, layout)
+    try:
+        single.run(work, source, target)
+    except BaseException:
+        if single.handle.value:
+            _abandon(single.handle.value, work, memory, result, None)
+        raise
+    handle = single.handle.value
+    if len(_singles) < _MOST_SINGLES:
+        _singles[key] = single
+    if not handle:
+        return result(0)
+    try:
+        return result(handle)
+    finally:
+        api.release(handle)
+
+
+def _abandon(
+    handle: int, work: Work, memory: Any, result: Callable[[int], Any], place: Place | None
+) -> None:
+    """Ends a wait that was broken off: Ctrl-C ends none of the operation, which keeps its memory."""
+    if _is_over(handle):
+        api.release(handle)
+    else:
+        _pending[handle] = _Pending((work.process_set, None), memory, result, place)
 
 
 def _await(handle: int, place: Place | None, memory: Any) -> None:

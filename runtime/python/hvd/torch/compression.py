@@ -168,10 +168,9 @@ class Compression:
 
 def wire_for(compression: Any, tensors: Any) -> int | None:
     """The ``hvd_wire`` that does this compression of an allreduce; None: use ``compress()``."""
+    if compression is NoneCompressor:
+        return _lib.WIRE_SAME
     wire = getattr(compression, "wire", None)
-    if wire == _lib.WIRE_SAME:
-        own = compression is NoneCompressor
-        return wire if own else None
-    if wire is None or any(t.dtype not in (torch.float32, torch.float64) for t in tensors):
+    if not wire or any(t.dtype not in (torch.float32, torch.float64) for t in tensors):
         return None
     return wire

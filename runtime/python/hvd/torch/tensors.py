@@ -121,10 +121,17 @@ def still_there(
 
 
 def plain(tensor: torch.Tensor, what: str, name: str | None = None) -> torch.Tensor:
-    """The tensor, or a copy of it, as row-major memory to read from."""
+    """The tensor, or a copy of it, as row-major memory to read from; see also ``held()``."""
     check_tensor(tensor, what, name)
-    # One of its own keeps the memory, also when the caller's tensor gets another.
+    if tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
+        return tensor
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def held(tensor: torch.Tensor) -> Any:
+    """Keeps the memory of a tensor as it is now, also when the tensor gets another."""
+    # A tensor of its own costs more than a small operation; on a GPU its allocator wants one.
+    return storage_of(tensor) if tensor.is_cpu else tensor.detach()
 
 
 # Newer torch warns, once, where nobody says whether the indices are to be checked.
@@ -175,7 +182,11 @@ def gathered(handle: int, index: int, room: torch.Tensor) -> torch.Tensor:
 def needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
     """True when a result must lead back to the tensors."""
     try:
-        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if torch.is_grad_enabled():
+            for tensor in tensors:
+                if tensor.requires_grad:
+                    return True
+        return False
     except AttributeError:
         kinds = {type(one).__name__ for one in tensors if not isinstance(one, torch.Tensor)}
         raise refused(

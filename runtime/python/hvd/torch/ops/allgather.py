@@ -45,7 +45,8 @@ def start_allgather(
 
     flat = [_tensors.rows_of(source, room) for source, room in zip(sources, rooms)]
     place = devices.place_of(sources, "allgather")
-    return start(work, flat, (sources, rooms), result, place=place)
+    memory = ([_tensors.held(source) for source in sources], rooms)
+    return start(work, flat, memory, result, place=place)
 
 
 class _Allgather(torch.autograd.Function):

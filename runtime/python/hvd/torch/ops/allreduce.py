@@ -12,6 +12,7 @@ import torch
 from hvd._core import _lib, handles
 from hvd._core.arguments import check_group, chosen_op, work_among
 from hvd._core.derivatives import derivative, is_of_extremes
+from hvd._core.handles import Described
 from hvd._core.work import Work
 from hvd.process_sets import ProcessSet, global_process_set
 from hvd.torch import devices, graphs, operators
@@ -36,12 +37,17 @@ def start_allreduce(
 ) -> Any:
     """Starts an allreduce into new tensors; `single`: the result is a tensor, not a list."""
     check_group("grouped_allreduce", tensors)
-    sources = [_tensors.plain(tensor, "allreduce", work.name) for tensor in tensors]
-    targets = [torch.empty_like(source) for source in sources]
-    flat = [_tensors.to_result(source, target) for source, target in zip(sources, targets)]
+    targets: list[torch.Tensor] = []
+    flat: list[Described] = []
+    memory: list[Any] = []
+    for tensor in tensors:
+        source = _tensors.plain(tensor, "allreduce", work.name)
+        target = torch.empty_like(source)
+        targets.append(target)
+        flat.append(_tensors.to_result(source, target))
+        memory += _tensors.held(source), target
     result: Any = targets[0] if single else targets
-    place = devices.place_of(sources, "allreduce")
-    memory = (sources, targets)
+    place = devices.place_of(tensors, "allreduce")
     return (start or handles.start)(work, flat, memory, lambda handle: result, place=place)
 
 
@@ -52,7 +58,7 @@ def start_allreduce_in_place(
     check_group("grouped_allreduce_", tensors)
     flat = [_tensors.in_place(tensor, "allreduce_", work.name) for tensor in tensors]
     given = list(tensors)
-    memory = [tensor.detach() for tensor in given]
+    memory = [_tensors.held(tensor) for tensor in given]
 
     def result(handle: int) -> Any:
         _tensors.still_there(given, flat, "allreduce_", work.name)
@@ -121,17 +127,12 @@ def traced_allreduce(work: Work, tensors: Sequence[torch.Tensor]) -> list[torch.
 
 def reduced_as(work: Work, tensors: Sequence[torch.Tensor], compression: Any) -> list[torch.Tensor]:
     """The reductions of several tensors, which travel as `compression` says."""
+    reduce = traced_allreduce if graphs.is_compiling() else reduced
     wire = wire_for(compression, tensors)
-    compressed = [(t, None) if wire is not None else compression.compress(t) for t in tensors]
-    given = [small for small, _ in compressed]
-    if wire:
-        work = work._replace(wire=wire)
-    if graphs.is_compiling():
-        results: Sequence[torch.Tensor] = traced_allreduce(work, given)
-    else:
-        results = reduced(work, given)
     if wire is not None:
-        return list(results)
+        return list(reduce(work._replace(wire=wire) if wire else work, tensors))
+    compressed = [compression.compress(tensor) for tensor in tensors]
+    results = reduce(work, [small for small, _ in compressed])
     return [compression.decompress(one, context) for one, (_, context) in zip(results, compressed)]
 
 

@@ -30,7 +30,8 @@ def start_broadcast(tensor: torch.Tensor, work: Work, start: Any = handles.start
     target = torch.empty_like(source)
     flat = [_tensors.to_result(source, target)]
     place = devices.place_of([source], "broadcast")
-    return start(work, flat, (source, target), lambda handle: target, place=place)
+    memory = (_tensors.held(source), target)
+    return start(work, flat, memory, lambda handle: target, place=place)
 
 
 def start_broadcast_in_place(tensor: torch.Tensor, work: Work, start: Any = handles.start) -> Any:
@@ -42,7 +43,7 @@ def start_broadcast_in_place(tensor: torch.Tensor, work: Work, start: Any = hand
         _tensors.still_there([tensor], flat, "broadcast_", work.name)
         return tensor
 
-    return start(work, flat, tensor.detach(), result, place=place)
+    return start(work, flat, _tensors.held(tensor), result, place=place)
 
 
 class _Broadcast(torch.autograd.Function):

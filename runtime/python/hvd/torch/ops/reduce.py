@@ -23,7 +23,8 @@ def _start_reduce(tensor: torch.Tensor, work: Work, start: Any = handles.start) 
     target = torch.empty_like(source) if api.rank() == work.root else None
     flat = [_tensors.to_result(source, target)]
     place = devices.place_of([source], "reduce")
-    return start(work, flat, (source, target), lambda handle: target, place=place)
+    memory = (_tensors.held(source), target)
+    return start(work, flat, memory, lambda handle: target, place=place)
 
 
 def _reduce_of(

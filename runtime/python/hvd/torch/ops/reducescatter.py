@@ -41,7 +41,8 @@ def _start_reducescatter(
     flat = [_tensors.to_result(source, mine) for source, mine in zip(sources, shares)]
     result: Any = shares[0] if single else shares
     at = devices.place_of(sources, "reducescatter")
-    return start(work, flat, (sources, shares), lambda handle: result, place=at)
+    memory = ([_tensors.held(source) for source in sources], shares)
+    return start(work, flat, memory, lambda handle: result, place=at)
 
 
 class _Reducescatter(torch.autograd.Function):

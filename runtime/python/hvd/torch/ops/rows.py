@@ -49,7 +49,7 @@ def start_rows(
 
     flat = [_tensors.rows_of(source, room, splits)]
     place = devices.place_of([source], _lib.KINDS[work.kind].name)
-    return start(work, flat, (source, room), result, place=place)
+    return start(work, flat, (_tensors.held(source), room), result, place=place)
 
 
 class _Exchange(torch.autograd.Function):
