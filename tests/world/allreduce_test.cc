@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 
 #include "world/world.h"
@@ -75,11 +76,59 @@ TEST_P(AllreduceWorld, ANameInFlightQueuesBehindItself) {
   });
 }
 
+float given(int rank, std::size_t i) {
+  return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 101);
+}
+
+void check_elements(int rank, Engine& engine, const std::vector<std::size_t>& counts, bool in_place,
+                    ReduceOp op) {
+  std::vector<std::vector<float>> inputs;
+  std::vector<std::vector<float>> outputs;
+  Request request;
+  request.name = "elements";
+  request.operation = Allreduce{.op = op};
+  for (const std::size_t count : counts) {
+    std::vector<float>& input = inputs.emplace_back(count);
+    for (std::size_t i = 0; i < count; ++i) input[i] = given(rank, i);
+    float* output = in_place ? input.data() : outputs.emplace_back(count).data();
+    request.tensors.push_back(
+        {input.data(), output, DataType::kFloat32, {static_cast<std::int64_t>(count)}, 0});
+  }
+  const Status status = run_request(engine, request);
+  ASSERT_TRUE(status.is_ok()) << status.message();
+  for (std::size_t tensor = 0; tensor < counts.size(); ++tensor) {
+    for (std::size_t i = 0; i < counts[tensor]; ++i) {
+      float expected = given(0, i);
+      for (int other = 1; other < engine.world().size; ++other) {
+        const float theirs = given(other, i);
+        expected = op == ReduceOp::kMax ? std::max(expected, theirs) : expected + theirs;
+      }
+      ASSERT_EQ(in_place ? inputs[tensor][i] : outputs[tensor][i], expected)
+          << "element " << i << " of " << counts[tensor];
+      ASSERT_EQ(inputs[tensor][i], in_place ? expected : given(rank, i));
+    }
+  }
+}
+
+TEST_P(AllreduceWorld, EachElementHasItsOwnResult) {
+  World world(GetParam());
+  world.run([](int rank, Engine& engine) {
+    for (const bool in_place : {false, true}) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+        check_elements(rank, engine, {9'001}, in_place, op);
+        check_elements(rank, engine, {300'001}, in_place, op);
+        check_elements(rank, engine, {70'000, 3, 90'001, 40'000}, in_place, op);
+      }
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, AllreduceWorld,
                          testing::Values(std::vector<int>{1}, std::vector<int>{2},
                                          std::vector<int>{3}, std::vector<int>{4},
-                                         std::vector<int>{2, 2}, std::vector<int>{1, 1, 1},
-                                         std::vector<int>{2, 1, 1}, std::vector<int>(6, 1)));
+                                         std::vector<int>{1, 1}, std::vector<int>{2, 2},
+                                         std::vector<int>{1, 1, 1}, std::vector<int>{2, 1, 1},
+                                         std::vector<int>(6, 1)));
 
 }  // namespace
 }  // namespace hvd

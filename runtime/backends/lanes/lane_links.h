@@ -48,14 +48,16 @@ class LaneLinks {
   virtual ~LaneLinks() = default;
   /// Queues a frame. `payload` is borrowed until `*unsent`, raised by one here, is lowered again,
   /// and may be for ever where that never comes: it lies in memory of the backend, as places do
-  /// (slots, buffers of rounds), never in a task's. `unsent`, which may, is touched by pump()
-  /// alone.
+  /// (slots, buffers of rounds), never in a task's, and in a tensor only where takes_tensors().
+  /// `unsent`, which may, is touched by pump() alone.
   virtual void queue(int node, const FrameHeader& header, std::span<const std::byte> payload,
                      std::size_t* unsent) = 0;
   /// Sends and receives what is possible now; true when anything moved.
   virtual Result<bool> pump(FrameSink& sink) = 0;
   /// A transfer ended early: drops everything that it lent. No pump() follows.
   virtual void forget() = 0;
+  /// True when payloads and places may lie in tensors: nothing touches them after forget().
+  virtual bool takes_tensors() const { return false; }
   /// As Backend::needs_polling.
   virtual bool needs_polling() const { return false; }
   /// True when payloads and places that it was lent must never be freed: after forget(), something

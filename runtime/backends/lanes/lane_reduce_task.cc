@@ -33,7 +33,8 @@ class LaneReduceTask : public Task, private FrameSink {
         schedule_(std::move(plan.schedule)),
         part_elements_(plan.part_elements),
         stream_(plane, batch_, reduction_, plan.owners, forced_piece(plan)),
-        ticket_(plane.take_ticket()) {}
+        ticket_(plane.take_ticket()),
+        may_send_inputs_(lanes.takes_tensors() && brings_elements_as_they_are()) {}
 
   ~LaneReduceTask() override {
     if (finished_) return;
@@ -66,6 +67,14 @@ class LaneReduceTask : public Task, private FrameSink {
   const Status& status() const override { return status_; }
 
  private:
+  /// True when a rank's elements are its partial results, and no step folds into them.
+  bool brings_elements_as_they_are() const {
+    if (reduction_.partial_bytes() != element() || reduction_.prescale != 1.0) return false;
+    return std::all_of(schedule_.steps.begin(), schedule_.steps.end(), [&](const Step& step) {
+      return step.of_results || step.receives.empty() || folds_elsewhere(step);
+    });
+  }
+
   void begin() {
     begun_ = true;
     stream_.begin();
@@ -136,7 +145,10 @@ class LaneReduceTask : public Task, private FrameSink {
     }
     LaneRound& round = lanes_.round(number);
     if (step.of_results) {
-      return std::optional(round.result.data() + part_begin(move->first, elements(number)) * size);
+      if (number >= stream_.reduced()) {
+        return error(Code::kInternal, "the results of round {} come before its elements", number);
+      }
+      return std::optional(round.results + part_begin(move->first, elements(number)) * size);
     }
     return std::optional(
         arrival(round, index, static_cast<std::size_t>(move - step.receives.begin())));
@@ -155,7 +167,11 @@ class LaneReduceTask : public Task, private FrameSink {
     const std::uint64_t number = stream_.reduced();
     if (number == stream_.rounds() || number >= completed_ + kWindow) return false;
     LaneRound& round = lanes_.round(number);
-    if (!stream_.try_reduce_partial(round.own.data())) return false;
+    std::byte* const input = may_send_inputs_ ? stream_.input_in_place(number) : nullptr;
+    if (!stream_.try_reduce_partial(input == nullptr ? round.own.data() : nullptr)) return false;
+    round.partials = input == nullptr ? round.own.data() : input;
+    std::byte* const output = lanes_.takes_tensors() ? stream_.output_in_place(number) : nullptr;
+    round.results = output == nullptr ? round.result.data() : output;
     round.step = elements(number) > 0 ? 0 : schedule_.steps.size();
     send(number);
     return true;
@@ -167,14 +183,14 @@ class LaneReduceTask : public Task, private FrameSink {
     if (round.step == schedule_.steps.size()) return;
     const Step& step = schedule_.steps[round.step];
     const std::size_t size = step.of_results ? element() : reduction_.partial_bytes();
-    const std::span<const std::byte> from = step.of_results ? round.result : round.own;
+    const std::byte* const from = step.of_results ? round.results : round.partials;
     for (const Move& move : step.sends) {
       const std::size_t begin = part_begin(move.first, elements(number)) * size;
       lanes_.queue(move.node,
                    {.kind = step.of_results ? FrameHeader::kResult : FrameHeader::kPartial,
                     .transfer = transfer_,
                     .round = number * schedule_.steps.size() + round.step},
-                   from.subspan(begin, elements_of(move, elements(number)) * size), &round.unsent);
+                   {from + begin, elements_of(move, elements(number)) * size}, &round.unsent);
     }
   }
 
@@ -192,7 +208,7 @@ class LaneReduceTask : public Task, private FrameSink {
     const Step& step = schedule_.steps[round.step];
     if (round.arrived[round.step] < step.receives.size()) return false;
     if (!step.of_results && !step.receives.empty()) {
-      if (round.unsent > 0 && folds_over_what_it_sends(step)) return false;
+      if (round.unsent > 0 && folds_over_what_it_sends(round, step)) return false;
       fold(number, step);
     }
     round.arrived[round.step] = 0;
@@ -201,9 +217,14 @@ class LaneReduceTask : public Task, private FrameSink {
     return true;
   }
 
-  /// My own partial results may be on their way still; all but a last pair are folded there.
-  bool folds_over_what_it_sends(const Step& step) const {
-    if (step.finishes && (step.receives.size() == 1 || at_once())) return false;
+  /// A last pair, and what is folded at once; all others are folded where my partial results are.
+  bool folds_elsewhere(const Step& step) const {
+    return step.finishes && (step.receives.size() == 1 || at_once());
+  }
+
+  /// My own partial results may be on their way still. An operation in place folds over them, too.
+  bool folds_over_what_it_sends(const LaneRound& round, const Step& step) const {
+    if (folds_elsewhere(step) && round.results != round.partials) return false;
     const Move& folded = step.receives.front();
     return std::any_of(step.sends.begin(), step.sends.end(), [&](const Move& sent) {
       return sent.first < folded.last && folded.first < sent.last;
@@ -221,14 +242,14 @@ class LaneReduceTask : public Task, private FrameSink {
     for (std::size_t i = 0; i < step.receives.size(); ++i) {
       operands_.push_back(arrival(round, round.step, i));
     }
-    std::byte* const own = round.own.data() + begin * reduction_.partial_bytes();
+    std::byte* const own = round.partials + begin * reduction_.partial_bytes();
     operands_.insert(operands_.begin() + static_cast<std::ptrdiff_t>(step.own_at), own);
     if (!step.finishes) {
       const void* const both[] = {operands_[0], operands_[1]};
       reduce_into(reduction_, ReduceStage::kCombine, own, both, count);
       return;
     }
-    std::byte* const result = round.result.data() + begin * element();
+    std::byte* const result = round.results + begin * element();
     if (at_once()) {
       sources_.assign(operands_.begin(), operands_.end());
     } else {
@@ -261,7 +282,8 @@ class LaneReduceTask : public Task, private FrameSink {
     if (completed_ == stream_.reduced()) return false;
     LaneRound& round = lanes_.round(completed_);
     if (round.step < schedule_.steps.size() || round.unsent > 0) return false;
-    const std::size_t count = elements(completed_);
+    // What lies where it belongs is not copied there.
+    const std::size_t count = round.results == round.result.data() ? elements(completed_) : 0;
     stream_.give_result(round.result.data(), part_begin(schedule_.known_first, count) * element(),
                         part_begin(schedule_.known_last, count) * element());
     ++completed_;
@@ -276,6 +298,7 @@ class LaneReduceTask : public Task, private FrameSink {
   std::vector<std::size_t> part_elements_;
   ReduceStream stream_;
   std::uint64_t ticket_;
+  bool may_send_inputs_;  ///< Where they lie.
   std::uint64_t transfer_ = 0;
   std::vector<std::size_t> arrivals_;  // by step: where in `theirs`
   std::vector<std::size_t> stride_;    // ... and how far apart

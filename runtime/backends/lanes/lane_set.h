@@ -15,9 +15,11 @@ namespace hvd {
 
 /// Buffers of one round that a lane has under way; kept from task to task.
 struct LaneRound {
-  std::vector<std::byte> own;        ///< Partial results of my node, the whole piece.
+  std::vector<std::byte> own;        ///< Room for the partial results of my node, the whole piece.
   std::vector<std::byte> theirs;     ///< Of the other nodes, as they arrive.
-  std::vector<std::byte> result;     ///< Finished elements of the whole piece.
+  std::vector<std::byte> result;     ///< Room for the finished elements of the whole piece.
+  std::byte* partials = nullptr;     ///< In `own`, or in a tensor, which is then only read.
+  std::byte* results = nullptr;      ///< In `result`, or in a tensor.
   std::vector<std::size_t> arrived;  ///< Frames, by step of the schedule.
   std::size_t step = 0;              ///< The one under way.
   std::size_t unsent = 0;
@@ -54,6 +56,7 @@ class LaneSet {
     if (links_ != nullptr) links_->forget();
   }
 
+  bool takes_tensors() const { return links_ != nullptr && links_->takes_tensors(); }
   bool needs_polling() const { return links_ != nullptr && links_->needs_polling(); }
   bool keeps_memory() const { return links_ != nullptr && links_->keeps_memory(); }
 

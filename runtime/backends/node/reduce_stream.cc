@@ -136,9 +136,16 @@ bool ReduceStream::try_reduce() {
   return true;
 }
 
+std::byte* ReduceStream::in_place(const WireStream& stream, std::uint64_t round) const {
+  const std::size_t bytes = own_bytes(round);
+  if (plane_.local_size() > 1 || stream.is_cast() || bytes == 0) return nullptr;
+  const ByteStream::Range range = stream.at(piece_begin(round, plane_.local_rank()));
+  return range.bytes >= bytes ? range.data : nullptr;
+}
+
 bool ReduceStream::try_reduce_partial(std::byte* partial) {
   if (!may_reduce()) return false;
-  reduce_piece(ReduceStage::kPartial, partial);
+  if (partial != nullptr) reduce_piece(ReduceStage::kPartial, partial);
   ++reduced_;
   return true;
 }

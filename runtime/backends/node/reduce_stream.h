@@ -49,10 +49,17 @@ class ReduceStream {
   bool try_copy_out();
   /// Reduces my piece with the others' and publishes the result.
   bool try_reduce();
-  /// Reduces my piece within the node only; `partial` receives partial results.
+  /// On a node of one rank: where the whole piece of the round lies in one tensor as it travels.
+  /// Null: nowhere.
+  std::byte* input_in_place(std::uint64_t round) const { return in_place(input_, round); }
+  /// Likewise where its result belongs.
+  std::byte* output_in_place(std::uint64_t round) const { return in_place(output_, round); }
+  /// Reduces my piece within the node only; `partial` receives partial results. Null: the caller
+  /// takes those of one rank from where they are.
   bool try_reduce_partial(std::byte* partial);
   /// After try_reduce_partial: takes the result of the oldest round that has none yet. Of the
-  /// piece only the bytes [begin, end) are known; the others are due nowhere in this node.
+  /// piece only the bytes [begin, end) are known; the others are due nowhere in this node, or are
+  /// where they belong.
   void give_result(const std::byte* result, std::size_t begin, std::size_t end);
 
   /// Rounds whose node-wide reduction is done, and whose result is known.
@@ -62,6 +69,7 @@ class ReduceStream {
  private:
   std::size_t piece_begin(std::uint64_t round, int owner) const;
   std::size_t piece_length(std::uint64_t round, int owner) const;
+  std::byte* in_place(const WireStream& stream, std::uint64_t round) const;
   bool may_reduce();
   void reduce_piece(ReduceStage stage, std::byte* partial);
   void reduce_to_output(std::size_t offset, std::size_t offset_in_piece, std::size_t bytes);

@@ -25,6 +25,9 @@ class TcpLinks : public LaneLinks {
     }
   }
 
+  // The kernel has a copy of what it took.
+  bool takes_tensors() const override { return true; }
+
   /// The socket with the least to send takes the frame: what is short does not wait behind what is
   /// long, and long ones use all.
   void queue(int node, const FrameHeader& header, std::span<const std::byte> payload,

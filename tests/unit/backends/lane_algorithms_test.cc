@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each algorithm between nodes over real links, whatever would be selected: the same bits from all.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <bit>
 #include <cmath>
@@ -90,6 +91,23 @@ TEST(LaneAlgorithms, GiveTheSameBits) {
     SCOPED_TRACE(shape_text(nodes));
     run_ranks(kTcpBackend, nodes, check_all);
   }
+}
+
+TEST(LaneAlgorithms, InPlaceKeepWhatTheyStillSend) {
+  run_ranks(kTcpBackend, {1, 1}, [](ThreadRank& rank) {
+    const int bytes = 4096;  // Much less than a piece: what the other one sends comes earlier.
+    for (const auto& link : rank.wiring.lane) {
+      if (link == nullptr || rank.communicator.rank != 0) continue;
+      ::setsockopt(link->fd(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    }
+    Lane lane(rank);
+    constexpr std::size_t kCount = 300'001;
+    const auto parts = reduce(rank, lane, NodeAlgorithm::kPairwise, DataType::kFloat32, kCount);
+    for (int i = 0; i < 10; ++i) {
+      const auto direct = reduce(rank, lane, NodeAlgorithm::kDirect, DataType::kFloat32, kCount);
+      ASSERT_TRUE(direct == parts) << "on rank " << rank.communicator.rank;
+    }
+  });
 }
 
 TEST(LaneAlgorithms, StripeTheirFramesOverSeveralSockets) {
