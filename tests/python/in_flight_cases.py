@@ -143,7 +143,7 @@ class Storage(Case):
 
 
 class Waits(Case):
-    """Operations without a name, which one call of the library submits and awaits."""
+    """Operations of one tensor, which one call of the library submits and awaits."""
 
     def late(self, seconds: float) -> None:
         """Others than rank 0 come when it has waited for that long."""
@@ -168,6 +168,7 @@ class Waits(Case):
         self.several_ranks()
         for operation in (
             lambda: ht.allreduce(torch.ones(70001), op=ht.Sum),
+            lambda: ht.allreduce(torch.ones(70001), op=ht.Sum, name="ended early"),
             lambda: ht.allgather(torch.ones(70001)),
         ):
             before = set(api.borrowed)
@@ -185,6 +186,20 @@ class Waits(Case):
             for handle in set(api.borrowed) - before:
                 ht.synchronize(handle)
             self.assertEqual(set(api.borrowed), before)
+        # The name is free again.
+        self.assertEqual(ht.allreduce(torch.ones(1), name="ended early").item(), 1)
+
+    def test_hold_the_name_against_other_threads(self) -> None:
+        self.several_ranks()
+        self.late(3 * api.SLICE_SECONDS)
+        thread = threading.Thread(target=ht.allreduce, args=(torch.ones(1), None, "held"))
+        thread.start()
+        if ht.rank() == 0:
+            time.sleep(api.SLICE_SECONDS)
+            with self.assertRaisesRegex(ValueError, "'held' is still being processed"):
+                ht.allreduce(torch.ones(1), name="held")
+        thread.join()
+        self.assertEqual(ht.allreduce(torch.ones(1), name="held").item(), 1)
 
 
 if __name__ == "__main__":

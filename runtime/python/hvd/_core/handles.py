@@ -90,6 +90,7 @@ class _Single:
 
 
 _lock = threading.Lock()
+# The handle of each; below 0: a thread awaits it.
 _names: dict[tuple[int, str | None], int] = {}
 _pending: dict[int, _Pending] = api.borrowed
 # By type, shape and layout; whoever uses one takes it out meanwhile. Of GPU memory apart.
@@ -136,7 +137,8 @@ def _check_name(work: Work) -> None:
         return
     pending = _pending.get(running)
     # Numbers of handles begin anew after a shutdown.
-    if pending is not None and pending.key == key and not api.is_done(running):
+    is_pending = pending is not None and pending.key == key and not api.is_done(running)
+    if is_pending or running < 0:
         raise refused(
             f"tensor '{work.name}' is still being processed: Requested to allreduce, allgather, or "
             "broadcast a tensor with the same name as another tensor that is currently being "
@@ -187,11 +189,11 @@ def run(
 
     On a GPU it is complete in the order of the stream of now, for which the host does not wait.
     """
+    if place is None and _is_single(tensors):
+        return _run_single(work, tensors[0], memory, result)
     if work.name is not None:
         # Other threads must see the name.
         return synchronize(start(work, tensors, memory, result, True, place))
-    if place is None and _is_single(tensors):
-        return _run_single(work, tensors[0], memory, result)
     handle = submit(work, tensors, True, place)
     try:
         _await(handle, place, memory)
@@ -209,11 +211,16 @@ def _run_single(work: Work, tensor: Any, memory: Any, result: Callable[[int], An
     key = (dtype, shape, layout)
     single = _singles.pop(key, None) or _Single(dtype, shape, layout)
     try:
+        if work.name is not None:
+            _take_name(work, -id(single))
         single.run(work, source, target)
     except BaseException:
         if single.handle.value:
             _abandon(single.handle.value, work, memory, result, None)
         raise
+    finally:
+        if work.name is not None:
+            _give_name_back(work, -id(single))
     handle = single.handle.value
     if len(_singles) < _MOST_SINGLES:
         _singles[key] = single
@@ -225,6 +232,20 @@ def _run_single(work: Work, tensor: Any, memory: Any, result: Callable[[int], An
         api.release(handle)
 
 
+def _take_name(work: Work, mark: int) -> None:
+    """Other threads must see the name while this one waits."""
+    with _lock:
+        _check_name(work)
+        _names[work.process_set, work.name] = mark
+
+
+def _give_name_back(work: Work, mark: int) -> None:
+    key = (work.process_set, work.name)
+    with _lock:
+        if _names.get(key) == mark:
+            del _names[key]
+
+
 def _abandon(
     handle: int, work: Work, memory: Any, result: Callable[[int], Any], place: Place | None
 ) -> None:
@@ -232,7 +253,10 @@ def _abandon(
     if _is_over(handle):
         api.release(handle)
     else:
-        _pending[handle] = _Pending((work.process_set, None), memory, result, place)
+        key = (work.process_set, work.name)
+        _pending[handle] = _Pending(key, memory, result, place)
+        if work.name is not None:
+            _names[key] = handle
 
 
 def _await(handle: int, place: Place | None, memory: Any) -> None:
