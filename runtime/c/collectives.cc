@@ -29,7 +29,7 @@ Status run(const hvd_request& given, Deadline deadline, hvd_handle& handle) {
   request.more = true;  // the wait that follows drives it: no need to wake the engine's thread
   const bool has_rows = hvd::kind_of(request.operation).output == hvd::Memory::kLibrary;
   HVD_TRY_ASSIGN(handle, engine->submit(std::move(request)));
-  Status status = engine->wait(handle, deadline);
+  Status status = engine->outcome(handle, deadline);
   const bool is_kept = status.is_ok() ? has_rows : status.code() == hvd::Code::kTimeout;
   if (!is_kept) engine->release(std::exchange(handle, 0));
   return status;

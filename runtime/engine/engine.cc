@@ -106,6 +106,15 @@ Status Engine::wait(Handle handle, Deadline deadline) {
   return await(*pending, Until::kDone, deadline) ? pending->status : pending->not_in_time(rank());
 }
 
+Status Engine::outcome(Handle handle, Deadline deadline) {
+  Status status = wait(handle, deadline);
+  if (status.code() != Code::kTimeout) return status;
+  HVD_TRY_ASSIGN(const bool is_done, poll(handle));
+  if (!is_done) return status;
+  status = wait(handle, deadline);  // it may be over only since the wait
+  return status.code() == Code::kTimeout ? Status(Code::kAborted, status.message()) : status;
+}
+
 Status Engine::wait_stream(Handle handle, StreamHandle stream, Deadline deadline) {
   return wait_stream({&handle, 1}, stream, deadline);
 }

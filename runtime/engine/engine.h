@@ -56,6 +56,8 @@ class Engine {
   Result<bool> poll(Handle handle);
   /// The outcome of the request; drives progress while waiting. kTimeout: still in flight.
   Status wait(Handle handle, Deadline deadline);
+  /// The same; kTimeout means nothing else: kAborted where the request itself was not in time.
+  Status outcome(Handle handle, Deadline deadline);
   /// GPU memory: waits until a stream of ours holds the whole request, and puts what follows in
   /// `stream` after it. kInvalidArgument: CPU memory.
   Status wait_stream(Handle handle, StreamHandle stream, Deadline deadline);

@@ -69,28 +69,17 @@ void GradientReducer::note(Status status) {
   if (!status.is_ok() && failure_.is_ok()) failure_ = std::move(status);
 }
 
-/// kTimeout: it is still in flight.
-Status GradientReducer::wait_for(Engine& engine, Engine::Handle handle, Deadline deadline) {
-  Status status = engine.wait(handle, deadline);
-  if (status.code() != Code::kTimeout) return status;
-  // An operation may itself fail with kTimeout; in flight is what poll() says.
-  const auto done = engine.poll(handle);
-  if (done.is_ok() && !done.value()) return status;
-  status = engine.wait(handle, deadline);  // it may be over only since the wait
-  return status.code() == Code::kTimeout ? Status(Code::kAborted, status.message()) : status;
-}
-
 Result<GradientSet::Round> GradientReducer::exchange(Engine& engine, bool is_final,
                                                      Deadline deadline) {
   const auto told = [&]() -> Result<GradientSet::Round> {
     HVD_TRY(submit_whole(engine, true));
-    if (whole_ != 0) HVD_TRY(wait_for(engine, whole_, deadline));
+    if (whole_ != 0) HVD_TRY(engine.outcome(whole_, deadline));
     if (set_.size() == 0 || set_.is_whole())
       return GradientSet::Round{.needed = {}, .is_over = true};
     if (use_ == 0) {
       HVD_TRY_ASSIGN(use_, engine.submit(set_.use_request(is_final)));
     }
-    HVD_TRY(wait_for(engine, use_, deadline));
+    HVD_TRY(engine.outcome(use_, deadline));
     return set_.end_round();
   };
   auto round = told();

@@ -73,7 +73,6 @@ class GradientReducer {
   Status submit(Engine& engine, std::size_t index, Request request);
   Status submit_whole(Engine& engine, bool is_end);
   std::vector<Engine::Handle> handles() const;
-  static Status wait_for(Engine& engine, Engine::Handle handle, Deadline deadline);
   Status wait_for_stage(Engine& engine, const std::function<Status(const Submitted&)>& wait);
   void start_next_stage(Engine& engine);
   Status finish_reductions(Engine& engine);

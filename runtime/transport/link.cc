@@ -106,6 +106,14 @@ Result<std::size_t> Link::receive_parts(std::span<const iovec> parts) {
 }
 
 Status Link::lost(int error_number) const {
+  // The peer may be well: the bytes of a tensor go straight to the kernel.
+  if (error_number == EFAULT) {
+    return error(
+        Code::kSystem,
+        "memory for bytes to or from rank {} on {} cannot be used ({}): keep a tensor until "
+        "its operation is over, and give one that may be written",
+        peer_rank_, peer_host_, std::generic_category().message(error_number));
+  }
   const std::string cause = error_number == 0 ? std::string("the peer closed it")
                                               : std::generic_category().message(error_number);
   return error(Code::kPeerLost, "connection to rank {} on {} is lost: {}", peer_rank_, peer_host_,

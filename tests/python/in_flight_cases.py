@@ -16,7 +16,7 @@ from small_network import Case, own
 
 import hvd
 import hvd.torch as ht
-from hvd._core import api
+from hvd._core import api, handles
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)
@@ -200,6 +200,51 @@ class Waits(Case):
                 ht.allreduce(torch.ones(1), name="held")
         thread.join()
         self.assertEqual(ht.allreduce(torch.ones(1), name="held").item(), 1)
+
+    def test_that_are_refused_leave_what_is_on_its_way(self) -> None:
+        self.several_ranks()
+        self.late(api.SLICE_SECONDS)
+        started = ht.allreduce_async(torch.ones(70001), op=ht.Sum, name="started")
+        for name in ("started", 7, ["started"]):
+            if ht.rank() == 0 or name != "started":
+                with self.assertRaises(ValueError):
+                    ht.allreduce(torch.zeros(70001), op=ht.Sum, name=name)
+        keep = torch.full((70001,), 7.0)
+        self.assertEqual(set(ht.synchronize(started).tolist()), {float(ht.size())})
+        self.assertTrue(bool((keep == 7).all()))
+
+    def test_a_name_that_an_interrupt_left_marked_is_free(self) -> None:
+        handles._names[0, "marked"] = -threading.get_ident()
+        self.assertEqual(ht.allreduce(torch.ones(1), name="marked").item(), 1)
+        self.assertNotIn((0, "marked"), handles._names)
+
+    def test_take_a_factor_as_it_is_now(self) -> None:
+        factor = torch.tensor(2.0)
+        for _ in range(3):
+            result = ht.allreduce(torch.ones(1), op=ht.Max, prescale_factor=factor)
+            self.assertEqual(result.item(), factor.item())
+            factor.mul_(2)
+
+    def test_rows_of_a_tensor_that_is_cast_meanwhile(self) -> None:
+        for cast in (torch.Tensor.double, torch.Tensor.half):
+            mine = torch.full((ht.size(), 3), float(ht.rank()))
+            started = ht.alltoall_async(mine, splits=[1] * ht.size())
+            gathered = ht.gather_async(mine, 0)
+            mine.data = cast(mine.data)
+            rows, _ = ht.synchronize(started)
+            self.assertEqual(rows[:, 0].tolist(), [float(rank) for rank in range(ht.size())])
+            everything = ht.synchronize(gathered)
+            self.assertEqual(everything.dtype, torch.float32)
+            self.assertEqual(len(everything), ht.size() ** 2 if ht.rank() == 0 else 0)
+
+    def test_travel_as_a_derived_compressor_says(self) -> None:
+        class Doubled(ht.Compression.fp16):
+            @staticmethod
+            def compress(tensor: torch.Tensor) -> tuple:
+                return 2 * tensor, None
+
+        result = ht.allreduce(torch.ones(1), compression=Doubled)
+        self.assertEqual(result.item(), 2)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include "transport/link.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <string>
@@ -51,6 +52,18 @@ TEST(Link, NamesPeerAndHostWhenThePeerIsGone) {
   EXPECT_EQ(got.status().code(), Code::kPeerLost);
   EXPECT_NE(got.status().message().find("rank 3 on node7"), std::string::npos);
   EXPECT_EQ(link.send_some(buffer).status().code(), Code::kPeerLost);
+}
+
+TEST(Link, DoesNotBlameThePeerForMemoryOfOurs) {
+  auto [a, b] = socket_pair();
+  Link link(std::move(a), 3, "node7");
+  constexpr std::size_t kPage = 4096;
+  void* const closed = ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(closed, MAP_FAILED);
+  const auto sent = link.send_some({static_cast<const std::byte*>(closed), 10});
+  EXPECT_EQ(sent.status().code(), Code::kSystem);
+  EXPECT_NE(sent.status().message().find("tensor"), std::string::npos);
+  ::munmap(closed, kPage);
 }
 
 TEST(Link, ReceivingNothingIsNotEndOfFile) {

@@ -27,9 +27,11 @@ def work_among(
     >>> work_among(0, _lib.BARRIER).process_set
     0
     """
-    return Work(
-        kind, name, checked_op(op), scales, process_set_id(process_set), root, wire, priority
-    )
+    # Numbers of their own: a tensor or an array of one element can change.
+    pre, post = scales
+    factors = (float(pre), float(post))
+    number = process_set_id(process_set)
+    return Work(kind, name, checked_op(op), factors, number, root, wire, priority)
 
 
 def checked_op(op: int) -> int:

@@ -76,11 +76,12 @@ class _Single:
         status = quick.hvd_submit(self.request_reference, self.handle_reference)
         if status:
             raise api.failure(status)
-        return self.handle.value
+        handle = self.handle.value
+        self.handle.value = 0  # from now on the caller's
+        return handle
 
     def run(self, work: Work, source: int, target: int) -> None:
         """Completes an operation on CPU memory; ``handle`` has what is left to release, or 0."""
-        self.handle.value = 0
         self.tell(work, source, target, True)
         status = waiting.hvd_run(self.request_reference, api.SLICE_SECONDS, self.handle_reference)
         if status == _lib.TIMEOUT:
@@ -90,8 +91,9 @@ class _Single:
 
 
 _lock = threading.Lock()
-# The handle of each; below 0: a thread awaits it.
+# The handle of each; below 0: the thread with that number, negated, awaits it.
 _names: dict[tuple[int, str | None], int] = {}
+api.at_start(_names.clear)
 _pending: dict[int, _Pending] = api.borrowed
 # By type, shape and layout; whoever uses one takes it out meanwhile. Of GPU memory apart.
 _singles: dict[tuple[int, tuple[int, ...], int], _Single] = {}
@@ -138,7 +140,9 @@ def _check_name(work: Work) -> None:
     pending = _pending.get(running)
     # Numbers of handles begin anew after a shutdown.
     is_pending = pending is not None and pending.key == key and not api.is_done(running)
-    if is_pending or running < 0:
+    # A mark of this thread is of a wait that Ctrl-C ended before it was taken back.
+    is_awaited = running < 0 and running != -threading.get_ident()
+    if is_pending or is_awaited:
         raise refused(
             f"tensor '{work.name}' is still being processed: Requested to allreduce, allgather, or "
             "broadcast a tensor with the same name as another tensor that is currently being "
@@ -210,9 +214,9 @@ def _run_single(work: Work, tensor: Any, memory: Any, result: Callable[[int], An
     dtype, shape, layout, source, target = tensor
     key = (dtype, shape, layout)
     single = _singles.pop(key, None) or _Single(dtype, shape, layout)
+    if work.name is not None:
+        _take_name(work)
     try:
-        if work.name is not None:
-            _take_name(work, -id(single))
         single.run(work, source, target)
     except BaseException:
         if single.handle.value:
@@ -220,8 +224,9 @@ def _run_single(work: Work, tensor: Any, memory: Any, result: Callable[[int], An
         raise
     finally:
         if work.name is not None:
-            _give_name_back(work, -id(single))
+            _give_name_back(work)
     handle = single.handle.value
+    single.handle.value = 0
     if len(_singles) < _MOST_SINGLES:
         _singles[key] = single
     if not handle:
@@ -232,17 +237,17 @@ def _run_single(work: Work, tensor: Any, memory: Any, result: Callable[[int], An
         api.release(handle)
 
 
-def _take_name(work: Work, mark: int) -> None:
+def _take_name(work: Work) -> None:
     """Other threads must see the name while this one waits."""
     with _lock:
         _check_name(work)
-        _names[work.process_set, work.name] = mark
+        _names[work.process_set, work.name] = -threading.get_ident()
 
 
-def _give_name_back(work: Work, mark: int) -> None:
+def _give_name_back(work: Work) -> None:
     key = (work.process_set, work.name)
     with _lock:
-        if _names.get(key) == mark:
+        if _names.get(key) == -threading.get_ident():
             del _names[key]
 
 

@@ -70,9 +70,10 @@ class Compression:
 
 def wire_for(compression: Any, tensors: Any) -> int | None:
     """The ``hvd_wire`` that does this compression of an allreduce; None: use ``compress()``."""
-    wire = getattr(compression, "wire", None)
-    if wire == _lib.WIRE_SAME:
-        return wire if compression is NoneCompressor else None
-    if wire is None or any(t.dtype not in (tf.float32, tf.float64) for t in tensors):
+    if compression is NoneCompressor:
+        return _lib.WIRE_SAME
+    # One that is derived from ours has its own compress().
+    wire = getattr(compression, "__dict__", {}).get("wire")
+    if not wire or any(t.dtype not in (tf.float32, tf.float64) for t in tensors):
         return None
     return wire

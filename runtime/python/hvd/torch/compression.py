@@ -170,7 +170,8 @@ def wire_for(compression: Any, tensors: Any) -> int | None:
     """The ``hvd_wire`` that does this compression of an allreduce; None: use ``compress()``."""
     if compression is NoneCompressor:
         return _lib.WIRE_SAME
-    wire = getattr(compression, "wire", None)
+    # One that is derived from ours has its own compress().
+    wire = getattr(compression, "__dict__", {}).get("wire")
     if not wire or any(t.dtype not in (torch.float32, torch.float64) for t in tensors):
         return None
     return wire

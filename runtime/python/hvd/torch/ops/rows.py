@@ -40,9 +40,11 @@ def start_rows(
     # Of equal parts as many come as go.
     is_even = work.kind == _lib.ALLTOALL and splits is None
     room = torch.empty_like(source) if is_even else None
+    # The caller may cast or move his tensor meanwhile.
+    like = source.new_empty(0) if room is None else room
 
     def result(handle: int) -> Any:
-        rows = _tensors.gathered(handle, 0, source if room is None else room)
+        rows = _tensors.gathered(handle, 0, like)
         if not with_rows:
             return rows
         return rows, torch.tensor(api.gathered(handle).rows, dtype=torch.int32)
