@@ -9,6 +9,5 @@ namespace hvd {
 inline constexpr long long kStepNs = 25'000;    ///< From one node's send to the other's use.
 inline constexpr long long kMessageNs = 5'000;  ///< Of a core, to send one and receive one.
 inline constexpr long long kByteNs = 1;
-inline constexpr long long kFoldedBytesInNs = 4;  ///< That a core reduces in one ns.
 
 }  // namespace hvd

@@ -18,7 +18,6 @@ struct RoundCost {
   long long steps = 0;
   long long messages = 0;
   long long bytes = 0;
-  long long folded = 0;  ///< Bytes of partial results that come and are reduced.
 };
 
 constexpr std::array kAll = {NodeAlgorithm::kDirect, NodeAlgorithm::kRecursiveDoubling,
@@ -51,23 +50,20 @@ RoundCost cost_of(NodeAlgorithm algorithm, const NodeWork& work, long long parti
   const long long nodes = work.nodes;
   const long long levels = levels_of(nodes);
   const long long sent_on = work.goal == NodeGoal::kOwnShare ? 0 : 1;
-  const long long parts = partial * (nodes - 1) / nodes;  // what is not mine
   switch (algorithm) {
     case NodeAlgorithm::kDirect:
-      return {1, nodes - 1, (nodes - 1) * partial, (nodes - 1) * partial};
+      return {1, nodes - 1, (nodes - 1) * partial};
     case NodeAlgorithm::kRecursiveDoubling:
-      return {levels, levels, levels * partial, levels * partial};
+      return {levels, levels, levels * partial};
     case NodeAlgorithm::kHalvingDoubling:
-      return {2 * levels, 2 * levels, (partial + result) * (nodes - 1) / nodes, parts};
+      return {2 * levels, 2 * levels, (partial + result) * (nodes - 1) / nodes};
     case NodeAlgorithm::kPairwise:
       return {1 + sent_on, (1 + sent_on) * (nodes - 1),
-              (partial + sent_on * result) * (nodes - 1) / nodes, parts};
+              (partial + sent_on * result) * (nodes - 1) / nodes};
     case NodeAlgorithm::kTree:
       // The root hears from one node a level, one after the other.
-      if (work.goal == NodeGoal::kOneNode) {
-        return {levels + 1, levels, levels * partial, levels * partial};
-      }
-      return {2 * levels, 2 * levels, levels * (partial + result), levels * partial};
+      if (work.goal == NodeGoal::kOneNode) return {levels + 1, levels, levels * partial};
+      return {2 * levels, 2 * levels, levels * (partial + result)};
   }
   return {};
 }
@@ -80,8 +76,7 @@ long long estimate_ns(NodeAlgorithm algorithm, const NodeWork& work) {
   const auto wide = static_cast<long long>(work.partial_bytes) / whole;  // 1 or 2
   const long long result = divide_up(round, static_cast<long long>(lanes));
   const RoundCost cost = cost_of(algorithm, work, result * std::max(wide, 1LL), result);
-  const long long busy =
-      cost.messages * kMessageNs + cost.bytes * kByteNs + cost.folded / kFoldedBytesInNs;
+  const long long busy = cost.messages * kMessageNs + cost.bytes * kByteNs;
   const long long latency = cost.steps * kStepNs;
   return latency + busy + (rounds - 1) * std::max(busy, latency / kRoundsUnderWay);
 }

@@ -365,7 +365,7 @@ HVD_API hvd_status hvd_wait(hvd_handle handle, double timeout_seconds) HVD_NOEXC
  * @param timeout_seconds negative: no limit. HVD_TIMEOUT: it is in flight; hvd_wait() waits on.
  * @param handle set to what must be given to hvd_release() in the end: after HVD_TIMEOUT, and after
  *   HVD_OK of a kind whose result hvd_gathered() gives; else to 0.
- * @return that of hvd_submit(), or of hvd_wait().
+ * @return that of hvd_submit(), or of hvd_wait(); HVD_ABORTED: it was itself not in time.
  */
 HVD_API hvd_status hvd_run(const hvd_request* request, double timeout_seconds,
                            hvd_handle* handle) HVD_NOEXCEPT;

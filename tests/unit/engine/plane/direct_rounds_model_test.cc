@@ -470,7 +470,8 @@ TEST(DirectRoundsModel, OtherOrdersOfThreeNodesGoByTheLog) {
       {.ranks = {{"ab"}, {"ba", false}, {"ab"}}, .may_announce = false, .has_nodes = true}));
 }
 
-// What a round that is agreed brings stays right, whatever the dead rank has written or sent.
+// What a round that is agreed brings stays right, whichever of its events the dead rank came to.
+// The others may be left waiting: the loss ends that, and is no part of this.
 TEST(DirectRoundsModel, ALossLeavesRightBytesOrNone) {
   EXPECT_GT(expect_all_end({.ranks = {{"ab"}, {"ab"}, {"ab"}}, .dies = true}), 0);
   EXPECT_GT(expect_all_end({.ranks = {{"ab"}, {"ab"}}, .wants_back = true, .dies = true}), 0);
