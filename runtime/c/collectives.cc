@@ -8,8 +8,8 @@
 #include "base/deadline.h"
 #include "c/guard.h"
 #include "c/process.h"
+#include "c/request_key.h"
 #include "c/request_translation.h"
-#include "collective/operation.h"
 #include "hvd/collectives.h"
 
 namespace {
@@ -17,7 +17,9 @@ namespace {
 using hvd::Deadline;
 using hvd::guarded;
 using hvd::null_argument;
+using hvd::PendingPtr;
 using hvd::Process;
+using hvd::RequestKey;
 using hvd::Status;
 
 /// Submits and waits. `handle`: of what must be released: still in flight, or with rows to read;
@@ -25,14 +27,14 @@ using hvd::Status;
 Status run(const hvd_request& given, Deadline deadline, hvd_handle& handle) {
   handle = 0;
   HVD_TRY_ASSIGN(const auto engine, Process::instance().engine());
+  const RequestKey bytes(given);
+  const auto key = hvd::KeptRequests::key_of(bytes.text());
+  if (PendingPtr kept = engine->take_kept(key)) {
+    hvd::translate_memory(given, kept->request);
+    return engine->run(std::move(kept), deadline, handle);
+  }
   HVD_TRY_ASSIGN(auto request, hvd::translate(given));
-  request.more = true;  // the wait that follows drives it: no need to wake the engine's thread
-  const bool has_rows = hvd::kind_of(request.operation).output == hvd::Memory::kLibrary;
-  HVD_TRY_ASSIGN(handle, engine->submit(std::move(request)));
-  Status status = engine->outcome(handle, deadline);
-  const bool is_kept = status.is_ok() ? has_rows : status.code() == hvd::Code::kTimeout;
-  if (!is_kept) engine->release(std::exchange(handle, 0));
-  return status;
+  return engine->run(std::move(request), key, deadline, handle);
 }
 
 /// Submits, waits without limit and forgets the operation.
@@ -58,7 +60,6 @@ hvd_request request_of(const char* name, hvd_kind kind, const hvd_tensor* tensor
   request.kind = kind;
   request.tensors = tensor;
   request.tensor_count = tensor == nullptr ? 0 : 1;
-  request.flags = HVD_SUBMIT_MORE;  // the caller waits at once, and so drives it: no need to wake
   return request;
 }
 

@@ -202,6 +202,16 @@ Result<Request> translate(const hvd_request& any_version) {
   return request;
 }
 
+void translate_memory(const hvd_request& given, Request& request) {
+  set_root(request.operation, given.root);
+  for (std::size_t i = 0; i < request.tensors.size(); ++i) {
+    Tensor& tensor = request.tensors[i];
+    tensor.input = given.tensors[i].input;
+    tensor.output = given.tensors[i].output;
+    tensor.output_bytes = given.tensors[i].output_bytes;
+  }
+}
+
 Result<Tensor> translate_description(std::string_view name, const hvd_tensor& tensor) {
   const Where where{name};
   HVD_TRY_ASSIGN(auto described, read_description(tensor, where));

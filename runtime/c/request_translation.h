@@ -14,6 +14,10 @@ namespace hvd {
 /// the request (engine/request/request_check.h). Pure.
 Result<Request> translate(const hvd_request& any_version);
 
+/// Where the tensors of a request are that was translated alike (see RequestKey), and the root,
+/// which the engine may have renumbered. Pure.
+void translate_memory(const hvd_request& given, Request& request);
+
 /// Type, shape and layout alone, checked; pointers may be null. Pure.
 Result<Tensor> translate_description(std::string_view name, const hvd_tensor& tensor);
 

@@ -73,7 +73,9 @@ bool Driver::park() {
   const bool needed = driven_.may_be_needed();
   if (needed) parts_.doorbell.set_asleep(true);
   if (!needed || !step()) {
-    polling_.store(driven_.needs_polling());
+    const bool polls = driven_.needs_polling();
+    // relaxed: written here only, under the progress lock.
+    if (polling_.load(std::memory_order_relaxed) != polls) polling_.store(polls);
     return true;
   }
   parts_.doorbell.set_asleep(false);
@@ -151,11 +153,16 @@ void Driver::drive(const PendingRequest& pending, Until until, Deadline deadline
   parts_.doorbell.set_asleep(false);
   parts_.watch.leave_links();
   int idle = 0;
+  bool looks = true;  // at first, and after steps without work
   Clock::time_point spin_end;
   Clock::time_point give_up;
   for (unsigned polls = 0; !has_come(pending, until); ++polls) {
     if (polls % 256 == 255 && deadline.has_passed()) break;
-    if (step()) {
+    if (looks && polls % kLooks != kLooks - 1) {
+      if (driven_.look() != Driven::Look::kUnknown) continue;
+    }
+    looks = !step();
+    if (!looks) {
       idle = 0;
       continue;
     }
@@ -187,6 +194,15 @@ bool Driver::tell_of_links() {
 }
 
 bool Driver::await(const PendingRequest& pending, Until until, Deadline deadline) {
+  return await(pending, nullptr, until, deadline);
+}
+
+bool Driver::run(const PendingPtr& pending, Deadline deadline) {
+  return await(*pending, &pending, Until::kDone, deadline);
+}
+
+bool Driver::await(const PendingRequest& pending, const PendingPtr* submitted, Until until,
+                   Deadline deadline) {
   const auto begin = Clock::now();
   bool drove = false;
   bool leaves_work = false;
@@ -195,10 +211,13 @@ bool Driver::await(const PendingRequest& pending, Until until, Deadline deadline
   for (int tries = 0; !drove && !has_come(pending, until) && tries < pace_.spin_polls + 64;
        ++tries) {
     if (!driven_.progress().try_lock()) {
+      // For whoever drives.
+      if (submitted != nullptr) parts_.submission.queue(*std::exchange(submitted, nullptr));
       if (tries % 16 == 15) sched_yield();
       relax();
       continue;
     }
+    if (submitted != nullptr) driven_.submit(*std::exchange(submitted, nullptr));
     drive(pending, until, deadline);
     leaves_work = driven_.may_be_needed();
     driven_.progress().unlock();

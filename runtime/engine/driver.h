@@ -23,8 +23,18 @@ class Driven {
   /// Whoever holds it drives.
   Mutex& progress() HVD_RETURN_CAPABILITY(progress_) { return progress_; }
 
+  /// Takes a request that has begun, after those that are queued.
+  virtual void submit(const PendingPtr& pending) HVD_REQUIRES(progress_) = 0;
   /// Moves what can be moved; true when anything was.
   virtual bool step() HVD_REQUIRES(progress_) = 0;
+  /// What a look at that alone which other ranks bring to direct rounds has shown.
+  enum class Look {
+    kUnknown,  ///< Nothing: it takes a step.
+    kAwaits,   ///< It is not there. A step may yet move something else.
+    kMoved,    ///< It was there, and is done.
+  };
+  /// A quick look, which does what it can.
+  virtual Look look() HVD_REQUIRES(progress_) = 0;
   /// Work that is due now and then; called about every Driver::kTick.
   virtual void tick(Clock::time_point now) HVD_REQUIRES(progress_) = 0;
   /// Looks for requests whose callers wait too long while nothing has decided them. Returns when to
@@ -94,6 +104,9 @@ class Driver {
   void ring() const { parts_.doorbell.ring_self(); }
   /// Drives and sleeps until the request has come, or the deadline. False: it has not.
   bool await(const PendingRequest& pending, Until until, Deadline deadline);
+  /// Submits a request that has begun, and awaits its end. Nobody else hears of it where this
+  /// caller can drive at once.
+  bool run(const PendingPtr& pending, Deadline deadline);
   /// Takes a short while at most to hand on what was said last: a full ring or socket may hold it.
   void send_last_words();
 
@@ -123,9 +136,15 @@ class Driver {
   static constexpr std::chrono::microseconds kPollInterval{50};
   static constexpr Clock::rep kNoUrge = Clock::duration::max().count();
 
+  /// Of a caller that drives: every so many looks one is a step.
+  static constexpr unsigned kLooks = 32;
+
   static bool has_come(const PendingRequest& pending, Until until) {
     return pending.done.load() || (until == Until::kEnqueued && pending.enqueued.load());
   }
+  /// `submitted`: what this caller submits, until it is; null: nothing.
+  bool await(const PendingRequest& pending, const PendingPtr* submitted, Until until,
+             Deadline deadline);
   void run();
   /// One sleep of the thread, and what woke it.
   Status sleep();

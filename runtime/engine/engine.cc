@@ -7,6 +7,14 @@
 #include "engine/place.h"
 
 namespace hvd {
+namespace {
+
+/// Of a request that is done: kTimeout would say that it is not.
+Status outcome_of(const Status& status) {
+  return status.code() == Code::kTimeout ? Status(Code::kAborted, status.message()) : status;
+}
+
+}  // namespace
 
 Engine::Engine(const PeerInfo& me, const EngineOptions& options)
     : timeline_(me.rank, me.host),
@@ -56,12 +64,15 @@ void Engine::close() {
   completion_.run_callbacks();
 }
 
-Result<Engine::Handle> Engine::submit(Request request) {
+Status Engine::may_submit(const Request& request) const {
   const Ending& ending = epoch_->ending();
   if (ending.is_over()) return ending.why();
-  if (ending.is_leaving()) {
-    return error(Code::kAborted, "rank {}: '{}' comes after shutdown", rank(), request.name);
-  }
+  if (!ending.is_leaving()) return Status::ok();
+  return error(Code::kAborted, "rank {}: '{}' comes after shutdown", rank(), request.name);
+}
+
+Result<Engine::Handle> Engine::submit(Request request) {
+  HVD_TRY(may_submit(request));
   HVD_TRY_ASSIGN(Gpu* const gpu, gpu_requests_.open(request));
   HVD_TRY(epoch_->sets().enter(request));
   const bool more = request.more;
@@ -76,6 +87,50 @@ Result<Engine::Handle> Engine::submit(Request request) {
   submission_.push(pending);
   if (!more) flush();
   return pending->handle;
+}
+
+Status Engine::run(Request request, const KeptRequests::Key& key, Deadline deadline,
+                   Handle& handle) {
+  handle = 0;
+  if (request.is_on_gpu() || request.on_complete) {
+    request.more = true;  // the wait that follows drives it: no need to wake the engine's thread
+    const bool has_rows = kind_of(request.operation).output == Memory::kLibrary;
+    HVD_TRY_ASSIGN(handle, submit(std::move(request)));
+    Status status = outcome(handle, deadline);
+    const bool is_kept = status.is_ok() ? has_rows : status.code() == Code::kTimeout;
+    if (!is_kept) release(std::exchange(handle, 0));
+    return status;
+  }
+  HVD_TRY(may_submit(request));
+  HVD_TRY(epoch_->sets().enter(request));
+  PendingPtr pending = make_pending(std::move(request));
+  pending->key = key.text;
+  pending->key_hash = key.hash;
+  return run_entered(std::move(pending), deadline, handle);
+}
+
+Status Engine::run(PendingPtr kept, Deadline deadline, Handle& handle) {
+  handle = 0;
+  kept->begin_again();
+  HVD_TRY(may_submit(kept->request));
+  HVD_TRY(epoch_->sets().enter(kept->request));
+  return run_entered(std::move(kept), deadline, handle);
+}
+
+Status Engine::run_entered(PendingPtr pending, Deadline deadline, Handle& handle) {
+  gpu_requests_.record_inputs();
+  submission_.begin(*pending);
+  if (!driver_->run(pending, deadline)) {
+    handle = completion_.add(pending);
+    return pending->not_in_time(rank());
+  }
+  if (!pending->status.is_ok()) return outcome_of(pending->status);
+  if (kind_of(pending->request.operation).output == Memory::kLibrary) {
+    handle = completion_.add(pending);
+  } else {
+    kept_.keep(std::move(pending));
+  }
+  return Status::ok();
 }
 
 void Engine::flush() {
@@ -110,9 +165,8 @@ Status Engine::outcome(Handle handle, Deadline deadline) {
   Status status = wait(handle, deadline);
   if (status.code() != Code::kTimeout) return status;
   HVD_TRY_ASSIGN(const bool is_done, poll(handle));
-  if (!is_done) return status;
-  status = wait(handle, deadline);  // it may be over only since the wait
-  return status.code() == Code::kTimeout ? Status(Code::kAborted, status.message()) : status;
+  // It may be over only since the wait.
+  return is_done ? outcome_of(wait(handle, deadline)) : status;
 }
 
 Status Engine::wait_stream(Handle handle, StreamHandle stream, Deadline deadline) {
@@ -157,7 +211,7 @@ void Engine::release(std::span<const Handle> handles) {
       if (found.is_ok()) gpu_requests_.free_after_readers(*found.value());
     }
   }
-  completion_.release(handles);
+  for (PendingPtr& ended : completion_.release(handles)) kept_.keep(std::move(ended));
 }
 
 Result<int> Engine::add_process_set(std::vector<int> ranks, Deadline deadline) {

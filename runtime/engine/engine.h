@@ -16,6 +16,7 @@
 #include "engine/options.h"
 #include "engine/request/completion.h"
 #include "engine/request/gpu_requests.h"
+#include "engine/request/kept_requests.h"
 #include "engine/request/request.h"
 #include "engine/request/submission.h"
 #include "engine/set_changes.h"
@@ -50,6 +51,14 @@ class Engine {
 
   /// Checks the request on this rank and queues it. A name that is in flight queues behind itself.
   Result<Handle> submit(Request request);
+  /// Submits the request and waits, as submit(), outcome() and release() would. `handle` becomes
+  /// that of what must be released: what is still under way then, or has rows to read; else 0. A
+  /// request that ends well is kept under `key`, if there is one: see KeptRequests.
+  Status run(Request request, const KeptRequests::Key& key, Deadline deadline, Handle& handle);
+  /// The kept request; null: there is none. Its tensors are where they were.
+  PendingPtr take_kept(const KeptRequests::Key& key) { return kept_.take(key); }
+  /// The same for a kept request, whose tensors are where they are this time.
+  Status run(PendingPtr kept, Deadline deadline, Handle& handle);
   /// Wakes the engine for requests submitted with `more`.
   void flush();
   /// True when the request has completed, well or not. Unknown handles: kInvalidArgument.
@@ -126,6 +135,10 @@ class Engine {
   Status open(Wiring wiring, std::span<const BackendEntry> table, const EngineOptions& options);
   /// The thread has ended: so does what is pending.
   void close();
+  /// kAborted: nothing is submitted any more.
+  Status may_submit(const Request& request) const;
+  /// Runs what has entered its process set.
+  Status run_entered(PendingPtr pending, Deadline deadline, Handle& handle);
   /// Waits until the request has come; false: it is late.
   bool await(const PendingRequest& pending, Until until, Deadline deadline);
   int rank() const { return epoch_->world().rank; }
@@ -134,6 +147,7 @@ class Engine {
   Timeline timeline_;
   GpuRequests gpu_requests_;
   Completion completion_;
+  KeptRequests kept_;
   Submission submission_;
   std::unique_ptr<Epoch> epoch_;
   std::unique_ptr<Driver> driver_;

@@ -98,26 +98,48 @@ bool Epoch::step() {
     negotiation_.hold(plane->process_set(), plane->host_batches() >= kBusyBatches);
   }
   bool moved = negotiation_.step();
-  for (Decision& decision : negotiation_.take_decisions()) {
-    std::visit([this](auto& one) HVD_REQUIRES(progress_) { apply(one); }, decision);
-    if (ending_.is_over()) return true;
-  }
+  apply_decisions();
+  if (ending_.is_over()) return true;
   moved = advance_planes() || moved;
   if (log_is_over_) end_if_left();
   return moved;
 }
 
+Driven::Look Epoch::look() {
+  const IeeeArithmetic as_on_every_rank;
+  if (ending_.is_over()) return Look::kUnknown;
+  const auto verdict = negotiation_.look();
+  if (verdict == DirectRounds::Verdict::kOpen) return Look::kAwaits;
+  if (verdict != DirectRounds::Verdict::kAgreed) return Look::kUnknown;
+  apply_decisions();
+  return Look::kMoved;
+}
+
+void Epoch::apply_decisions() {
+  negotiation_.take_decisions(decided_);
+  for (Decision& decision : decided_) {
+    std::visit([this](auto& one) HVD_REQUIRES(progress_) { apply(one); }, decision);
+    if (ending_.is_over()) break;
+  }
+  decided_.clear();
+}
+
+void Epoch::submit(const PendingPtr& pending) {
+  const IeeeArithmetic as_on_every_rank;
+  take_submissions();
+  take(pending);
+}
+
 void Epoch::take_submissions() {
   if (!parts_.submission.drain(taken_)) return;
-  for (PendingPtr& pending : taken_) {
-    if (ending_.is_over()) {
-      parts_.completion.finish(pending, ending_.why());
-      continue;
-    }
-    ++in_progress_;
-    negotiation_.submit(std::move(pending));
-  }
+  for (PendingPtr& pending : taken_) take(std::move(pending));
   taken_.clear();
+}
+
+void Epoch::take(PendingPtr pending) {
+  if (ending_.is_over()) return parts_.completion.finish(pending, ending_.why());
+  ++in_progress_;
+  negotiation_.submit(std::move(pending));
 }
 
 void Epoch::apply(RunTogether& run) {
@@ -173,8 +195,7 @@ void Epoch::apply(RunDirect& run) {
   pending.trace.decided(number);
   pending.trace.started();
   const Status taken = take_direct(pending, plane->communicator(), run.places);
-  negotiation_.end_direct(run.process_set);
-  finish(run.request, taken);
+  finish(negotiation_.end_direct(run.process_set), taken);
 }
 
 void Epoch::apply(FailRequest& fail) { finish(fail.request, fail.status); }

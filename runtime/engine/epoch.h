@@ -58,7 +58,9 @@ class Epoch final : public Driven {
 
   // Driven.
 
+  void submit(const PendingPtr& pending) override HVD_REQUIRES(progress_);
   bool step() override HVD_REQUIRES(progress_);
+  Look look() override HVD_REQUIRES(progress_);
   void tick(Clock::time_point now) override HVD_REQUIRES(progress_);
   Clock::time_point urge(Clock::time_point now) override HVD_REQUIRES(progress_);
   void handle(const Watch::Event& event) override HVD_REQUIRES(progress_);
@@ -122,6 +124,8 @@ class Epoch final : public Driven {
   Status open_world() HVD_REQUIRES(progress_);
 
   void take_submissions() HVD_REQUIRES(progress_);
+  void take(PendingPtr pending) HVD_REQUIRES(progress_);
+  void apply_decisions() HVD_REQUIRES(progress_);
   void apply(RunTogether& run) HVD_REQUIRES(progress_);
   void apply(RunDirect& run) HVD_REQUIRES(progress_);
   void apply(FailRequest& fail) HVD_REQUIRES(progress_);
@@ -172,7 +176,8 @@ class Epoch final : public Driven {
   LossWatch losses_ HVD_GUARDED_BY(progress_);
   Negotiation negotiation_ HVD_GUARDED_BY(progress_);
   std::vector<PendingPtr> taken_ HVD_GUARDED_BY(progress_);
-  RankSet left_ HVD_GUARDED_BY(progress_);  ///< Have said farewell.
+  std::vector<Decision> decided_ HVD_GUARDED_BY(progress_);  ///< Empty between steps.
+  RankSet left_ HVD_GUARDED_BY(progress_);                   ///< Have said farewell.
   RankSet lost_ HVD_GUARDED_BY(progress_);
   std::vector<PendingPtr> broken_ HVD_GUARDED_BY(progress_);  ///< Fail with the epoch.
   std::size_t in_progress_ HVD_GUARDED_BY(progress_) = 0;     ///< Requests, stand-ins as well.

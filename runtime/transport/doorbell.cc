@@ -56,7 +56,10 @@ void Doorbell::wake_others() const {
 void Doorbell::ring_self() const { write_bell(fd()); }
 
 void Doorbell::set_asleep(bool asleep) {
-  bells_[static_cast<std::size_t>(local_rank_)].word->asleep.store(asleep ? 1 : 0);
+  auto& word = bells_[static_cast<std::size_t>(local_rank_)].word->asleep;
+  const std::uint32_t wanted = asleep ? 1 : 0;
+  // relaxed: nobody else writes it.
+  if (word.load(std::memory_order_relaxed) != wanted) word.store(wanted);
 }
 
 bool Doorbell::is_asleep() const {

@@ -77,10 +77,20 @@ HeldEngine::HeldEngine(Engine& engine) : engine_(engine) {
 HeldEngine::~HeldEngine() { engine_.release(handle_); }
 
 Status run_request(Engine& engine, Request request) {
-  HVD_TRY_ASSIGN(const auto handle, engine.submit(std::move(request)));
-  const Status status = engine.wait(handle, soon());
-  engine.release(handle);
+  Engine::Handle handle = 0;
+  const Status status = engine.run(std::move(request), {}, soon(), handle);
+  if (handle != 0) engine.release(handle);
   return status;
+}
+
+Status run_again(Engine& engine, std::string_view key_text, Request request, Deadline deadline,
+                 Engine::Handle& handle) {
+  const KeptRequests::Key key = KeptRequests::key_of(key_text);
+  PendingPtr kept = engine.take_kept(key);
+  if (kept == nullptr) return engine.run(std::move(request), key, deadline, handle);
+  kept->request.tensors.front().input = request.tensors.front().input;
+  kept->request.tensors.front().output = request.tensors.front().output;
+  return engine.run(std::move(kept), deadline, handle);
 }
 
 }  // namespace hvd

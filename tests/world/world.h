@@ -6,6 +6,8 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -62,7 +64,11 @@ class HeldEngine {
   Engine::Handle handle_ = 0;
 };
 
-/// submit, wait, release.
+/// Submits, waits and forgets.
 Status run_request(Engine& engine, Request request);
+/// Submits and waits, as the C interface does: by the request that was kept under the key, which is
+/// the same except for the memory of its one tensor, if there is one.
+Status run_again(Engine& engine, std::string_view key_text, Request request, Deadline deadline,
+                 Engine::Handle& handle);
 
 }  // namespace hvd

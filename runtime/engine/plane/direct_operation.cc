@@ -92,7 +92,9 @@ void take(const Allreduce& allreduce, const Request& request, const Communicator
   const DataType dtype = request.tensors.front().dtype;
   const WireCast cast = WireCast::of(allreduce, dtype);
   const auto reduction = Reduction::of(allreduce, dtype, communicator.size);
-  std::vector<const void*> sources(places.begin(), places.end());
+  std::vector<const void*> of_group;  // by rank: where its bytes of the next tensor are
+  if (request.tensors.size() > 1) of_group.assign(places.begin(), places.end());
+  const std::span<const void* const> sources = of_group.empty() ? places : of_group;
   for (const Tensor& tensor : request.tensors) {
     const std::size_t count = count_of(tensor);
     if (count == 0) continue;
@@ -103,7 +105,7 @@ void take(const Allreduce& allreduce, const Request& request, const Communicator
     } else {
       fold(reduction, communicator, tensor.output, sources, count);
     }
-    for (const void*& source : sources) source = beyond(source, count * reduction.element_bytes());
+    for (const void*& source : of_group) source = beyond(source, count * reduction.element_bytes());
   }
 }
 

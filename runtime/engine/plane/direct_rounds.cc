@@ -125,7 +125,7 @@ bool DirectRounds::take_wanted_back(int rank, std::uint64_t round) {
   return true;
 }
 
-DirectRounds::Verdict DirectRounds::judge() {
+DirectRounds::Verdict DirectRounds::judge() const {
   const std::uint64_t round = next_ - 1;
   const std::uint32_t mine = slot(me_, round).offer.key;
   bool is_whole = true;

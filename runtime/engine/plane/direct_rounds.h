@@ -66,7 +66,7 @@ class DirectRounds {
   void offer(const Offer& mine);
 
   /// What became of my offer.
-  Verdict judge();
+  Verdict judge() const;
   /// The bytes of a rank in the agreed round.
   const std::byte* place_of(int rank) const;
   /// The agreed round is over: its bytes have been read; or the offer is taken back.

@@ -80,7 +80,11 @@ void Negotiation::submit(PendingPtr pending) {
     decisions_.emplace_back(FailRequest{std::move(pending), late});
     return;
   }
-  NameEntry& entry = *set->names.try_emplace(pending->request.name).first;
+  // A kept request knows the number of its name, if that is still its own.
+  const auto known = set->by_key.find(pending->direct_key);
+  NameEntry& entry = known != set->by_key.end()
+                         ? *known->second
+                         : *set->names.try_emplace(pending->request.name).first;
   if (entry.second.current != nullptr) {
     entry.second.queued.push_back(std::move(pending));
     return;

@@ -33,7 +33,7 @@ struct RunTogether {
 /// All ranks have brought the request with its bytes (see DirectRounds); ends with end_direct().
 struct RunDirect {
   int process_set = 0;
-  PendingPtr request;
+  PendingRequest* request = nullptr;
   std::span<const void* const> places;  ///< What each rank has brought.
 };
 struct FailRequest {
@@ -97,8 +97,8 @@ class Negotiation {
   /// Both outlive that, until close_direct() or the end.
   void open_direct(const Communicator& communicator, DirectRounds& rounds);
   void close_direct(int process_set);
-  /// What the others brought to the RunDirect has been read.
-  void end_direct(int process_set);
+  /// What the others brought to the RunDirect has been read. Returns its request.
+  PendingPtr end_direct(int process_set);
   /// Says farewell; what is queued will still be announced.
   void leave();
   /// At the root, once all ranks have agreed: the log tells every rank that the process set is
@@ -136,7 +136,11 @@ class Negotiation {
   void tick(Clock::time_point now);
   /// As ControlTree::awaits_answer().
   bool awaits_answer() const { return tree_.awaits_answer(); }
-  std::vector<Decision> take_decisions() { return std::exchange(decisions_, {}); }
+  /// Swaps the decisions into `taken`, which is empty.
+  void take_decisions(std::vector<Decision>& taken) { taken.swap(decisions_); }
+  /// What has become of an offer of this rank; kAgreed: its decision is there. Nothing: it has
+  /// none, or carries those of other nodes first.
+  std::optional<DirectRounds::Verdict> look();
   std::uint64_t announced_in_full() const { return announced_in_full_; }
   std::uint64_t evictions() const { return evictions_; }
   /// Names that this rank keeps in mind, of all process sets.
@@ -209,6 +213,7 @@ class Negotiation {
   static void miss(const Set& set, Name& name);
   bool step_direct();
   bool step_direct(Set& set);
+  void agree(Direct& direct);
   void want_old_offers_back();
   bool has_offers() const;
   bool relay_direct();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/plane/direct_operation.h"
 #include "engine/protocol/negotiation.h"
 
@@ -47,8 +48,11 @@ bool Negotiation::offer_direct(Set& set, NameEntry& entry) {
   Direct& direct = *set.direct;
   if (is_leaving_ || set.joining != nullptr || direct.join != nullptr || set.joined) return false;
   if (set.position < name.offer_from) return false;
-  if (name.described != pending.description) return false;
-  if (!fits_direct(pending, direct.communicator, DirectRounds::kRoom)) return false;
+  if (pending.direct_key != name.key) {
+    if (name.described != pending.description) return false;
+    if (!fits_direct(pending, direct.communicator, DirectRounds::kRoom)) return false;
+    name.current->direct_key = name.key;
+  }
   if (!direct.rounds.may_offer()) return false;
   const std::size_t bytes = bring_direct(pending, direct.communicator, direct.rounds.my_place());
   direct.rounds.offer({.key = name.key,
@@ -95,40 +99,59 @@ bool Negotiation::step_direct(Set& set) {
         [&](const DirectRounds::Offer& theirs) { return is_announced(set, theirs); });
   }
   if (direct.is_agreed) return false;
-  NameEntry& entry = *direct.offered;
   switch (direct.rounds.judge()) {
     case DirectRounds::Verdict::kOpen:
       return false;
     case DirectRounds::Verdict::kAgreed:
-      direct.is_agreed = true;
-      entry.second.misses = 0;
-      for (std::size_t rank = 0; rank < direct.places.size(); ++rank) {
-        direct.places[rank] = direct.rounds.place_of(static_cast<int>(rank));
-      }
-      decisions_.emplace_back(
-          RunDirect{direct.communicator.process_set, entry.second.current, direct.places});
+      agree(direct);
       return true;
     case DirectRounds::Verdict::kVoid:
       break;
   }
+  NameEntry& entry = *std::exchange(direct.offered, nullptr);
   direct.rounds.end_offer();
-  direct.offered = nullptr;
   if (direct.ticks < kOfferTicks) miss(set, entry.second);  // else it was slow, not wrong
   announce_in_log(set, entry);
   if (direct.join != nullptr) join(set, std::exchange(direct.join, nullptr));
   return true;
 }
 
-void Negotiation::end_direct(int process_set) {
+/// All have brought what this rank offers.
+void Negotiation::agree(Direct& direct) {
+  direct.is_agreed = true;
+  Name& name = direct.offered->second;
+  name.misses = 0;
+  for (std::size_t rank = 0; rank < direct.places.size(); ++rank) {
+    direct.places[rank] = direct.rounds.place_of(static_cast<int>(rank));
+  }
+  decisions_.emplace_back(
+      RunDirect{direct.communicator.process_set, name.current.get(), direct.places});
+}
+
+std::optional<DirectRounds::Verdict> Negotiation::look() {
+  if (lost_ || relay_ != nullptr) return std::nullopt;
+  std::optional<DirectRounds::Verdict> verdict;
+  for (Set* set : direct_sets_) {
+    Direct& direct = *set->direct;
+    if (direct.offered == nullptr || direct.is_agreed) continue;
+    verdict = direct.rounds.judge();
+    if (verdict == DirectRounds::Verdict::kAgreed) agree(direct);
+    if (verdict != DirectRounds::Verdict::kOpen) break;
+  }
+  return verdict;
+}
+
+PendingPtr Negotiation::end_direct(int process_set) {
   Set* set = find_set(process_set);
-  if (set == nullptr || set->direct == nullptr || !set->direct->is_agreed) return;
+  HVD_CHECK(set != nullptr && set->direct != nullptr && set->direct->is_agreed);
   Direct& direct = *set->direct;
   direct.rounds.end_offer();
   direct.is_agreed = false;
-  take_current(*set, *std::exchange(direct.offered, nullptr));
+  PendingPtr done = take_current(*set, *std::exchange(direct.offered, nullptr));
   if (direct.join != nullptr && direct.offered == nullptr) {
     join(*set, std::exchange(direct.join, nullptr));
   }
+  return done;
 }
 
 /// True where there was anything to tell.

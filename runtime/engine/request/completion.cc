@@ -6,13 +6,18 @@
 namespace hvd {
 
 PendingPtr Completion::add(Request&& request) {
-  auto pending = std::make_shared<PendingRequest>();
-  pending->description = describe_request(request);
-  pending->request = std::move(request);
+  PendingPtr pending = make_pending(std::move(request));
   Lock lock(mutex_);
   pending->handle = next_handle_++;
   by_handle_.emplace(pending->handle, pending);
   return pending;
+}
+
+std::uint64_t Completion::add(const PendingPtr& pending) {
+  Lock lock(mutex_);
+  const std::uint64_t handle = next_handle_++;
+  by_handle_.emplace(handle, pending);
+  return handle;
 }
 
 Result<PendingPtr> Completion::find_locked(std::uint64_t handle) {
@@ -47,7 +52,7 @@ void Completion::release(std::uint64_t handle) {
   by_handle_.erase(handle);
 }
 
-void Completion::release(std::span<const std::uint64_t> handles) {
+std::vector<PendingPtr> Completion::release(std::span<const std::uint64_t> handles) {
   std::vector<PendingPtr> ended;  // what requests hold ends after the lock
   ended.reserve(handles.size());
   Lock lock(mutex_);
@@ -55,6 +60,7 @@ void Completion::release(std::span<const std::uint64_t> handles) {
     auto node = by_handle_.extract(handle);
     if (!node.empty()) ended.push_back(std::move(node.mapped()));
   }
+  return ended;
 }
 
 void Completion::finish(const PendingPtr& pending, const Status& status) {

@@ -22,10 +22,13 @@ class Completion {
 
   /// Gives the request a handle.
   PendingPtr add(Request&& request);
+  /// The same for one that has begun.
+  std::uint64_t add(const PendingPtr& pending);
   Result<PendingPtr> find(std::uint64_t handle);
   Result<std::vector<PendingPtr>> find(std::span<const std::uint64_t> handles);
   void release(std::uint64_t handle);
-  void release(std::span<const std::uint64_t> handles);
+  /// The requests, unless they are unknown.
+  std::vector<PendingPtr> release(std::span<const std::uint64_t> handles);
 
   /// Ends the request, once; its callback waits for run_callbacks().
   void finish(const PendingPtr& pending, const Status& status);

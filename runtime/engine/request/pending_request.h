@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -39,7 +41,12 @@ struct PendingRequest {
   /// Which call of its kind in the process set it is, from 1, where the caller gave no name: then
   /// it is named by its place in the program (see Submission::kPlaces). 0: the caller did.
   std::uint64_t call = 0;
-  bool cacheable = true;               ///< False: the name will not come again.
+  bool cacheable = true;     ///< False: the name will not come again.
+  std::string key;           ///< In KeptRequests; empty: it ends with its first use.
+  std::size_t key_hash = 0;  ///< Of `key`.
+  /// The number of its name (see DirectRounds::Offer) for which its description was found to be the
+  /// agreed one, and to fit into a direct round; 0: not looked at.
+  std::uint32_t direct_key = 0;
   int batches_left = 0;                ///< Batches of this request that the backends still work on.
   Status failure;                      ///< The first failure among them.
   std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.
@@ -69,6 +76,18 @@ struct PendingRequest {
   Status status;
   std::atomic<bool> done{false};
 
+  /// A kept request is submitted once more, and nobody else knows of it yet.
+  void begin_again() {
+    if (std::exchange(call, 0) > 0) {
+      request.name.clear();
+      direct_key = 0;
+    }
+    trace = {};
+    // relaxed: it is submitted under a lock.
+    enqueued.store(false, std::memory_order_relaxed);
+    done.store(false, std::memory_order_relaxed);
+  }
+
   /// kTimeout, for a caller that has waited long enough; the request stays under way.
   Status not_in_time(int rank) const {
     return error(Code::kTimeout,
@@ -82,5 +101,13 @@ struct PendingRequest {
 
 /// Shared by the handle table (until released) and the stage that works on it.
 using PendingPtr = std::shared_ptr<PendingRequest>;
+
+/// A checked request, described.
+inline PendingPtr make_pending(Request&& request) {
+  auto pending = std::make_shared<PendingRequest>();
+  pending->description = describe_request(request);
+  pending->request = std::move(request);
+  return pending;
+}
 
 }  // namespace hvd

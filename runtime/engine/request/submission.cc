@@ -11,19 +11,28 @@ constexpr std::string_view kUnnamed = ".noname.";
 
 }  // namespace
 
-void Submission::push(const PendingPtr& pending) {
-  Lock lock(mutex_);
-  Request& request = pending->request;
+void Submission::begin(PendingRequest& pending) {
+  Request& request = pending.request;
   if (request.name.empty()) {
-    pending->call = ++unnamed_[request.process_set][request.operation.index()];
-    request.name = format_text("{}{}{}", kind_name(request.operation), kUnnamed,
-                               (pending->call - 1) % kPlaces);
+    Lock lock(mutex_);
+    pending.call = ++unnamed_[request.process_set][request.operation.index()];
+    request.name =
+        format_text("{}{}{}", kind_name(request.operation), kUnnamed, (pending.call - 1) % kPlaces);
   }
   if (timeline_.is_on()) {
-    pending->trace =
+    pending.trace =
         timeline_.submitted(kind_name(request.operation), request.name, request.process_set,
-                            pending->description.bytes(), pending->cacheable && pending->call == 0);
+                            pending.description.bytes(), pending.cacheable && pending.call == 0);
   }
+}
+
+void Submission::push(const PendingPtr& pending) {
+  begin(*pending);
+  queue(pending);
+}
+
+void Submission::queue(const PendingPtr& pending) {
+  Lock lock(mutex_);
   queue_.push_back(pending);
   count_.store(queue_.size());
 }

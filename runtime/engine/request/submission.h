@@ -27,8 +27,12 @@ class Submission {
   /// that comes again while it is in flight queues behind itself.
   static constexpr std::uint64_t kPlaces = 120;
 
-  /// Names the request if it has no name, and queues it.
+  /// Begins the request and queues it.
   void push(const PendingPtr& pending);
+  /// Names the request if it has no name, and takes it down in the timeline.
+  void begin(PendingRequest& pending);
+  /// Queues a request that has begun.
+  void queue(const PendingPtr& pending);
   /// Moves all queued requests to the end of `taken`; false when there were none.
   bool drain(std::vector<PendingPtr>& taken);
   /// The others have used the name without this rank: where it was made by us, our count goes on.

@@ -20,6 +20,15 @@ class CountedWork : public Driven {
   explicit CountedWork(Submission& submission, Completion& completion)
       : submission_(submission), completion_(completion) {}
 
+  void submit(const PendingPtr& pending) override HVD_REQUIRES(progress_) {
+    ++submitted;
+    submission_.drain(taken_);
+    taken_.push_back(pending);
+  }
+  Look look() override HVD_REQUIRES(progress_) {
+    ++looks;
+    return seen;
+  }
   bool step() override HVD_REQUIRES(progress_) {
     ++steps;
     submission_.drain(taken_);
@@ -42,7 +51,10 @@ class CountedWork : public Driven {
   int steps_wanted = 0;
   int rests_wanted = 1;
   bool needed = true;
+  Look seen = Look::kUnknown;
+  int submitted = 0;
   int steps = 0;
+  int looks = 0;
   int ticks = 0;
   int urges = 0;
   int rests = 0;
@@ -65,10 +77,15 @@ class DriverTest : public testing::Test {
         Driver::Pace::of(20, 1, 1));
   }
 
-  PendingPtr submit(std::function<void(const Status&)> on_complete = {}) {
+  static Request barrier() {
     Request request;
     request.name = "t";
     request.operation = Barrier{};
+    return request;
+  }
+
+  PendingPtr submit(std::function<void(const Status&)> on_complete = {}) {
+    Request request = barrier();
     request.on_complete = std::move(on_complete);
     PendingPtr pending = completion_.add(std::move(request));
     submission_.push(pending);
@@ -99,6 +116,40 @@ TEST_F(DriverTest, GivesUpAtTheDeadline) {
   EXPECT_FALSE(
       driver_->await(*pending, Until::kDone, Deadline::after(std::chrono::milliseconds(5))));
   EXPECT_GE(driver_->waited(), std::chrono::milliseconds(5));
+}
+
+TEST_F(DriverTest, RunsWhatNobodyElseHearsOf) {
+  const PendingPtr pending = completion_.add(barrier());
+  EXPECT_TRUE(driver_->run(pending, kSoon)) << "no thread was started";
+  EXPECT_TRUE(submission_.is_empty());
+  EXPECT_EQ(work_.submitted, 1);
+}
+
+TEST_F(DriverTest, LeavesToWhoeverDrivesWhatItCannotSubmitItself) {
+  const PendingPtr pending = completion_.add(barrier());
+  std::thread other;
+  {
+    Lock lock(work_.progress());
+    other = std::thread([&] { EXPECT_TRUE(driver_->run(pending, kSoon)); });
+    while (submission_.is_empty()) std::this_thread::yield();
+    while (!work_.step()) std::this_thread::yield();
+  }
+  other.join();
+  EXPECT_EQ(work_.submitted, 0);
+}
+
+TEST_F(DriverTest, LooksMoreOftenThanItSteps) {
+  work_.seen = Driven::Look::kAwaits;
+  work_.steps_wanted = 10;
+  EXPECT_TRUE(driver_->run(completion_.add(barrier()), kSoon));
+  EXPECT_GE(work_.steps, 10) << "what else there is still moves";
+  EXPECT_GT(work_.looks, 3 * work_.steps);
+}
+
+TEST_F(DriverTest, StepsWhereALookShowsNothing) {
+  work_.steps_wanted = 10;
+  EXPECT_TRUE(driver_->run(completion_.add(barrier()), kSoon));
+  EXPECT_LE(work_.looks, work_.steps);
 }
 
 TEST_F(DriverTest, WaitsForAStreamOnlyUntilTheRequestIsEnqueued) {

@@ -40,10 +40,10 @@ class Settings(NamedTuple):
     compression: Any
     reduction: Reduction
     process_set: ProcessSet
-    sparse_as_dense: bool = False
-    groups: Groups = None
-    averages_passes: bool = False
-    check_replicas: int = 0
+    sparse_as_dense: bool
+    groups: Groups
+    averages_passes: bool
+    check_replicas: int
 
     @property
     def reduces(self) -> bool:

@@ -33,10 +33,15 @@ class NegotiationOfOne : public testing::Test {
   std::vector<Decision> run() {
     std::vector<Decision> all;
     while (negotiation_.step()) {
-      for (Decision& one : negotiation_.take_decisions()) all.push_back(std::move(one));
+      for (Decision& one : decided()) all.push_back(std::move(one));
     }
-    for (Decision& one : negotiation_.take_decisions()) all.push_back(std::move(one));
+    for (Decision& one : decided()) all.push_back(std::move(one));
     return all;
+  }
+  std::vector<Decision> decided() {
+    std::vector<Decision> taken;
+    negotiation_.take_decisions(taken);
+    return taken;
   }
 
   static Negotiation::Place place() {
@@ -93,7 +98,7 @@ TEST_F(NegotiationOfOne, QueuesANameBehindItself) {
 TEST_F(NegotiationOfOne, RefusesWhatComesAfterAJoin) {
   negotiation_.submit(pending("join", Join{}));
   negotiation_.submit(pending("late"));
-  const auto decisions = negotiation_.take_decisions();
+  const auto decisions = decided();
   ASSERT_EQ(decisions.size(), 1U);
   const auto* fail = std::get_if<FailRequest>(&decisions.front());
   ASSERT_NE(fail, nullptr);
@@ -110,7 +115,7 @@ TEST_F(NegotiationOfOne, LeavesOnceAllHaveLeft) {
 TEST_F(NegotiationOfOne, TellsOneLossOnly) {
   negotiation_.spread_loss(0, "first");
   negotiation_.spread_loss(0, "second");
-  const auto decisions = negotiation_.take_decisions();
+  const auto decisions = decided();
   ASSERT_EQ(decisions.size(), 1U);
   EXPECT_EQ(std::get<PeerLost>(decisions.front()).text, "first");
 }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request/kept_requests.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace hvd {
+namespace {
+
+PendingPtr done_under(const std::string& text) {
+  auto pending = std::make_shared<PendingRequest>();
+  pending->key = text;
+  pending->key_hash = KeptRequests::key_of(text).hash;
+  pending->done.store(true);
+  return pending;
+}
+
+TEST(KeptRequests, GivesBackWhatWasKeptOnce) {
+  KeptRequests requests;
+  const PendingPtr first = done_under("first");
+  requests.keep(first);
+  requests.keep(done_under("second"));
+  EXPECT_EQ(requests.take(KeptRequests::key_of("third")), nullptr);
+  EXPECT_EQ(requests.take(KeptRequests::key_of("first")), first);
+  EXPECT_EQ(requests.take(KeptRequests::key_of("first")), nullptr) << "it is under way";
+  EXPECT_NE(requests.take(KeptRequests::key_of("second")), nullptr);
+}
+
+TEST(KeptRequests, KeepsTheLatestOfTwoAtOnePlace) {
+  KeptRequests requests;
+  const std::weak_ptr<PendingRequest> first = [&] {
+    const PendingPtr one = done_under("one");
+    requests.keep(one);
+    return one;
+  }();
+  EXPECT_FALSE(first.expired());
+  const PendingPtr second = done_under("one");
+  requests.keep(second);
+  EXPECT_TRUE(first.expired()) << "nobody needs it any more";
+  EXPECT_EQ(requests.take(KeptRequests::key_of("one")), second);
+}
+
+TEST(KeptRequests, KeepsNothingWithoutAKeyUnderWayOrFailed) {
+  KeptRequests requests;
+  requests.keep(done_under(""));
+  EXPECT_EQ(requests.take(KeptRequests::key_of("")), nullptr);
+  PendingPtr under_way = done_under("under way");
+  under_way->done.store(false);
+  requests.keep(std::move(under_way));
+  EXPECT_EQ(requests.take(KeptRequests::key_of("under way")), nullptr);
+  PendingPtr failed = done_under("failed");
+  failed->status = Status(Code::kMismatch, "ranks disagree");
+  requests.keep(std::move(failed));
+  EXPECT_EQ(requests.take(KeptRequests::key_of("failed")), nullptr);
+}
+
+TEST(KeptRequests, FreesTheRowsOfTheLastTime) {
+  KeptRequests requests;
+  PendingPtr pending = done_under("rows");
+  pending->gathered.resize(1);
+  pending->gathered.front().data.reset(new std::byte[100]);
+  requests.keep(std::move(pending));
+  EXPECT_TRUE(requests.take(KeptRequests::key_of("rows"))->gathered.empty());
+}
+
+TEST(KeptRequests, OneRequestIsOneThreadsOnly) {
+  KeptRequests requests;
+  std::atomic<int> at_work{0};
+  std::atomic<bool> was_shared{false};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < 20'000; ++turn) {
+        PendingPtr pending = requests.take(KeptRequests::key_of("same"));
+        if (pending == nullptr) pending = done_under("same");
+        // Whoever has it counts in it, without a lock.
+        const std::uint64_t before = pending->handle;
+        ++pending->handle;
+        at_work.fetch_add(1);
+        if (pending->handle != before + 1) was_shared.store(true);
+        requests.keep(std::move(pending));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(at_work.load(), 80'000);
+  EXPECT_FALSE(was_shared.load());
+}
+
+TEST(PendingRequest, BeginsAgainAsItWasMade) {
+  PendingRequest pending;
+  pending.request.name = "allreduce.noname.7";
+  pending.call = 8;
+  pending.direct_key = 3;
+  pending.done.store(true);
+  pending.begin_again();
+  EXPECT_EQ(pending.request.name, "") << "the next call of its kind has another name";
+  EXPECT_EQ(pending.call, 0U);
+  EXPECT_EQ(pending.direct_key, 0U) << "that of the other name";
+  EXPECT_FALSE(pending.done.load());
+  pending.request.name = "given";
+  pending.direct_key = 3;
+  pending.begin_again();
+  EXPECT_EQ(pending.request.name, "given");
+  EXPECT_EQ(pending.direct_key, 3U);
+}
+
+}  // namespace
+}  // namespace hvd
