@@ -324,10 +324,12 @@ def main() -> int:
             results.append({**mutant.facts(), "killed_by": end})
             if not end:
                 print(f"survived: {mutant}", flush=True)
+            judged = sum(ends.values())
+            print(f"{folder}: {judged} judged, {ends['killed']} killed", file=sys.stderr)
+            if options.results:
+                options.results.write_text(json.dumps(results, indent=1))
         build(tree, PROGRAMS[folder])
         print(f"{folder}: {ends['killed']} of {sum(ends.values())} killed", flush=True)
-        if options.results:
-            options.results.write_text(json.dumps(results, indent=1))
     killed, total = sum(one["killed"] for one in score.values()), len(results)
     print(f"score: {killed} of {total} killed ({100 * killed / max(total, 1):.0f} %)")
     return 0

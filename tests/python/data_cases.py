@@ -133,6 +133,20 @@ class Prefetch(Threads):
         self.assertEqual(list(iterator), list(range(2, 10)))
         self.assertEqual(read, list(range(10)))
 
+    def test_reads_nothing_before_the_loop_waits(self) -> None:
+        read = []
+
+        def source():
+            for number in range(3):
+                read.append(number)
+                yield number
+
+        # The draws of what comes before the loop are the model's.
+        unasked = feed.Feed(source, 2, "unasked", set())
+        time.sleep(0.1)
+        self.assertEqual(read, [])
+        self.assertEqual(list(unasked), [0, 1, 2])
+
     def test_ends_with_its_loop(self) -> None:
         for depth in (0, 2):
             ended: list[int] = []
