@@ -30,11 +30,13 @@ class NodePlane {
  public:
   static constexpr std::size_t kSlotBytes = std::size_t{128} << 10;
   static constexpr std::uint64_t kSlots = 4;
-  /// How much of a slot each round fills where `bytes` move: an eighth of them, so that what is
-  /// short is copied in and out at the same time too, but whole slots for what is long, because
-  /// ranks that share a core then pass more before they have to wait for one another.
+  /// How much of a slot each round fills where `bytes` move: an eighth of them, so that they are
+  /// copied in and out at the same time, but no less than half a slot, which takes longer than the
+  /// ranks need to hear of each other (smaller pieces cost a quarter more at 128 to 256 KB), and
+  /// whole slots for what is long, because ranks that share a core then pass more before they have
+  /// to wait for one another.
   static constexpr std::size_t piece_bytes(std::size_t bytes) {
-    return std::clamp(bytes / 8 / 4096 * 4096, kSlotBytes / 8, kSlotBytes);
+    return std::clamp(bytes / 8 / 4096 * 4096, kSlotBytes / 2, kSlotBytes);
   }
   static constexpr std::size_t kSmallBytes = 4096 - 16;
 
