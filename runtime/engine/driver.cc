@@ -25,6 +25,7 @@ Driver::Pace Driver::Pace::of(int spin, int sharers, int usable_cpus) {
   const bool crowded = sharers > usable_cpus;
   const int cpus = std::max(usable_cpus, 1);
   return {.spin_polls = spin >= 0 ? spin + 1 : (crowded ? 50 : 20'000),
+          .looks = crowded ? 1U : 8U,
           .long_yield = kYieldTime * divide_up(sharers, cpus)};
 }
 
@@ -158,8 +159,10 @@ void Driver::drive(const PendingRequest& pending, Until until, Deadline deadline
   Clock::time_point give_up;
   for (unsigned polls = 0; !has_come(pending, until); ++polls) {
     if (polls % 256 == 255 && deadline.has_passed()) break;
-    if (looks && polls % kLooks != kLooks - 1) {
-      if (driven_.look() != Driven::Look::kUnknown) continue;
+    if (looks && polls % pace_.looks != pace_.looks - 1) {
+      const Driven::Look look = driven_.look(pending);
+      if (look == Driven::Look::kAwaits) relax();
+      if (look != Driven::Look::kUnknown) continue;
     }
     looks = !step();
     if (!looks) {
@@ -179,6 +182,7 @@ void Driver::drive(const PendingRequest& pending, Until until, Deadline deadline
       yield_core();
     }
   }
+  if (++drives_ % kDrivesToStep == 0) step();
   // Leave nothing behind that only we would do: what is ready now goes to the thread.
   const bool has_told = tell_of_links();
   if (!park() || !has_told) ring();

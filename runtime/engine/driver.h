@@ -33,8 +33,8 @@ class Driven {
     kAwaits,   ///< It is not there. A step may yet move something else.
     kMoved,    ///< It was there, and is done.
   };
-  /// A quick look, which does what it can.
-  virtual Look look() HVD_REQUIRES(progress_) = 0;
+  /// A quick look for the sake of a request, which does what it can.
+  virtual Look look(const PendingRequest& awaited) HVD_REQUIRES(progress_) = 0;
   /// Work that is due now and then; called about every Driver::kTick.
   virtual void tick(Clock::time_point now) HVD_REQUIRES(progress_) = 0;
   /// Looks for requests whose callers wait too long while nothing has decided them. Returns when to
@@ -74,7 +74,8 @@ class Driver {
 
   /// How callers wait.
   struct Pace {
-    int spin_polls = 0;            ///< Polls without work before a waiter yields its core.
+    int spin_polls = 0;            ///< Steps without work before a waiter yields its core.
+    unsigned looks = 1;            ///< Of so many polls one is a step, the others are quick looks.
     Clock::duration long_yield{};  ///< A yield of more: others compute here.
     /// `sharers`: ranks on this machine; `spin`: EngineOptions::spin.
     static Pace of(int spin, int sharers, int usable_cpus);
@@ -136,8 +137,9 @@ class Driver {
   static constexpr std::chrono::microseconds kPollInterval{50};
   static constexpr Clock::rep kNoUrge = Clock::duration::max().count();
 
-  /// Of a caller that drives: every so many looks one is a step.
-  static constexpr unsigned kLooks = 32;
+  /// A caller that comes last never steps, since it finds what it waits for at once. Of so many of
+  /// them one does, so that the log is read.
+  static constexpr unsigned kDrivesToStep = 64;
 
   static bool has_come(const PendingRequest& pending, Until until) {
     return pending.done.load() || (until == Until::kEnqueued && pending.enqueued.load());
@@ -166,6 +168,7 @@ class Driver {
   const Pace pace_;
 
   unsigned steps_ HVD_GUARDED_BY(driven_.progress()) = 0;
+  unsigned drives_ HVD_GUARDED_BY(driven_.progress()) = 0;
   Clock::time_point next_tick_ HVD_GUARDED_BY(driven_.progress());
   Clock::time_point crowded_until_ HVD_GUARDED_BY(driven_.progress());
 

@@ -105,10 +105,10 @@ bool Epoch::step() {
   return moved;
 }
 
-Driven::Look Epoch::look() {
+Driven::Look Epoch::look(const PendingRequest& awaited) {
   const IeeeArithmetic as_on_every_rank;
   if (ending_.is_over()) return Look::kUnknown;
-  const auto verdict = negotiation_.look();
+  const auto verdict = negotiation_.look(awaited);
   if (verdict == DirectRounds::Verdict::kOpen) return Look::kAwaits;
   if (verdict != DirectRounds::Verdict::kAgreed) return Look::kUnknown;
   apply_decisions();

@@ -60,7 +60,7 @@ class Epoch final : public Driven {
 
   void submit(const PendingPtr& pending) override HVD_REQUIRES(progress_);
   bool step() override HVD_REQUIRES(progress_);
-  Look look() override HVD_REQUIRES(progress_);
+  Look look(const PendingRequest& awaited) override HVD_REQUIRES(progress_);
   void tick(Clock::time_point now) override HVD_REQUIRES(progress_);
   Clock::time_point urge(Clock::time_point now) override HVD_REQUIRES(progress_);
   void handle(const Watch::Event& event) override HVD_REQUIRES(progress_);

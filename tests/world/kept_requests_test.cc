@@ -107,6 +107,41 @@ TEST(KeptRequestsOfAWorld, GiveTheRowsOfEachTime) {
   });
 }
 
+TEST(KeptRequestsOfAWorld, AreSharedOutAsAtFirst) {
+  World world({2});
+  world.run([](int rank, Engine& engine) {
+    const std::vector<Operation> operations = {Alltoall{}, Scatter{1}, Reducescatter{}};
+    for (int step = 0; step < 20; ++step) {
+      for (const Operation& operation : operations) {
+        std::vector<float> mine{static_cast<float>(10 * rank + step), 3.0F};
+        std::vector<float> output(2);
+        // In turns in memory of the caller and of the library.
+        const bool is_given = step % 2 == 0 && std::holds_alternative<Reducescatter>(operation);
+        const std::string name(kind_name(operation));
+        Request request = allreduce_request(name, mine);
+        request.operation = operation;
+        request.tensors.front().output = is_given ? output.data() : nullptr;
+        Engine::Handle handle = 0;
+        ASSERT_TRUE(run_again(engine, name, std::move(request), soon(), handle).is_ok());
+        ASSERT_NE(handle, 0U);
+        const auto first = [&] {
+          if (is_given) return output.front();
+          return *reinterpret_cast<const float*>(engine.gathered(handle, 0).value()->begin());
+        };
+        const auto base = static_cast<float>(step);
+        if (std::holds_alternative<Alltoall>(operation)) {
+          EXPECT_EQ(first(), rank == 0 ? base : 3.0F);
+        } else if (std::holds_alternative<Scatter>(operation)) {
+          EXPECT_EQ(first(), rank == 0 ? 10 + base : 3.0F);
+        } else {
+          EXPECT_EQ(first(), rank == 0 ? 10 + 2 * base : 6.0F);
+        }
+        engine.release(handle);
+      }
+    }
+  });
+}
+
 TEST(KeptRequestsOfAWorld, WithoutANameAreCountedWithThoseThatAreSubmitted) {
   World world({2});
   world.run([](int rank, Engine& engine) {

@@ -77,8 +77,16 @@ HeldEngine::HeldEngine(Engine& engine) : engine_(engine) {
 HeldEngine::~HeldEngine() { engine_.release(handle_); }
 
 Status run_request(Engine& engine, Request request) {
+  static thread_local bool in_one_call = false;
+  in_one_call = !in_one_call;
   Engine::Handle handle = 0;
-  const Status status = engine.run(std::move(request), {}, soon(), handle);
+  Status status;
+  if (in_one_call) {
+    status = engine.run(std::move(request), {}, soon(), handle);
+  } else {
+    HVD_TRY_ASSIGN(handle, engine.submit(std::move(request)));
+    status = engine.wait(handle, soon());
+  }
   if (handle != 0) engine.release(handle);
   return status;
 }

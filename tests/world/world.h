@@ -64,7 +64,7 @@ class HeldEngine {
   Engine::Handle handle_ = 0;
 };
 
-/// Submits, waits and forgets.
+/// Submits, waits and forgets; every second time of a thread in one call.
 Status run_request(Engine& engine, Request request);
 /// Submits and waits, as the C interface does: by the request that was kept under the key, which is
 /// the same except for the memory of its one tensor, if there is one.

@@ -31,7 +31,7 @@ class NodePlane {
   static constexpr std::size_t kSlotBytes = std::size_t{128} << 10;
   static constexpr std::uint64_t kSlots = 4;
   /// How much of a slot each round fills where `bytes` move: an eighth of them, so that they are
-  /// copied in and out at the same time, but no less than half a slot, which takes longer than the
+  /// copied in and out at the same time. But half a slot at least, whose copy takes longer than the
   /// ranks need to hear of each other (smaller pieces cost a quarter more at 128 to 256 KB), and
   /// whole slots for what is long, because ranks that share a core then pass more before they have
   /// to wait for one another.

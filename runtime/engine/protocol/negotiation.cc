@@ -80,11 +80,11 @@ void Negotiation::submit(PendingPtr pending) {
     decisions_.emplace_back(FailRequest{std::move(pending), late});
     return;
   }
-  // A kept request knows the number of its name, if that is still its own.
+  // A kept request knows the number of its name, if it is still its own.
   const auto known = set->by_key.find(pending->direct_key);
-  NameEntry& entry = known != set->by_key.end()
-                         ? *known->second
-                         : *set->names.try_emplace(pending->request.name).first;
+  const bool is_known = known != set->by_key.end() && known->second->first == pending->request.name;
+  NameEntry& entry =
+      is_known ? *known->second : *set->names.try_emplace(pending->request.name).first;
   if (entry.second.current != nullptr) {
     entry.second.queued.push_back(std::move(pending));
     return;
@@ -381,6 +381,7 @@ std::vector<PendingPtr> Negotiation::take_all_requests() {
       for (PendingPtr& queued : name.queued) all.push_back(std::move(queued));
     }
     set->names.clear();
+    set->by_key.clear();
   }
   by_id_.clear();
   return all;

@@ -138,9 +138,9 @@ class Negotiation {
   bool awaits_answer() const { return tree_.awaits_answer(); }
   /// Swaps the decisions into `taken`, which is empty.
   void take_decisions(std::vector<Decision>& taken) { taken.swap(decisions_); }
-  /// What has become of an offer of this rank; kAgreed: its decision is there. Nothing: it has
-  /// none, or carries those of other nodes first.
-  std::optional<DirectRounds::Verdict> look();
+  /// What has become of the offer of a request; kAgreed: its decision is there. Nothing: it is none
+  /// of this rank's, or the rank carries those of other nodes first.
+  std::optional<DirectRounds::Verdict> look(const PendingRequest& offered);
   std::uint64_t announced_in_full() const { return announced_in_full_; }
   std::uint64_t evictions() const { return evictions_; }
   /// Names that this rank keeps in mind, of all process sets.

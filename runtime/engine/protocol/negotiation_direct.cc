@@ -128,16 +128,14 @@ void Negotiation::agree(Direct& direct) {
       RunDirect{direct.communicator.process_set, name.current.get(), direct.places});
 }
 
-std::optional<DirectRounds::Verdict> Negotiation::look() {
-  if (lost_ || relay_ != nullptr) return std::nullopt;
-  std::optional<DirectRounds::Verdict> verdict;
-  for (Set* set : direct_sets_) {
-    Direct& direct = *set->direct;
-    if (direct.offered == nullptr || direct.is_agreed) continue;
-    verdict = direct.rounds.judge();
-    if (verdict == DirectRounds::Verdict::kAgreed) agree(direct);
-    if (verdict != DirectRounds::Verdict::kOpen) break;
-  }
+std::optional<DirectRounds::Verdict> Negotiation::look(const PendingRequest& offered) {
+  const Set* set = find_set(offered.request.process_set);
+  if (lost_ || relay_ != nullptr || set == nullptr || set->direct == nullptr) return std::nullopt;
+  Direct& direct = *set->direct;
+  const bool is_open = direct.offered != nullptr && !direct.is_agreed;
+  if (!is_open || direct.offered->second.current.get() != &offered) return std::nullopt;
+  const DirectRounds::Verdict verdict = direct.rounds.judge();
+  if (verdict == DirectRounds::Verdict::kAgreed) agree(direct);
   return verdict;
 }
 

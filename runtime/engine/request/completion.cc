@@ -64,7 +64,7 @@ std::vector<PendingPtr> Completion::release(std::span<const std::uint64_t> handl
 }
 
 void Completion::finish(const PendingPtr& pending, const Status& status) {
-  // relaxed: only the holder of the progress lock, which is us, ever sets it.
+  // relaxed: while it is under way only the holder of the progress lock, which is us, sets it.
   if (pending->done.load(std::memory_order_relaxed)) return;
   pending->status = status;
   pending->trace.completed(status);

@@ -44,4 +44,11 @@ void KeptRequests::keep(PendingPtr pending) {
   if (PendingPtr* const kept = visit.kept()) kept->swap(pending);
 }
 
+void KeptRequests::keep_released(PendingPtr pending) {
+  if (pending.use_count() != 1) return;
+  // That was a relaxed look. Copies that come and go acquire what the last of the others released.
+  PendingPtr(pending).reset();
+  keep(std::move(pending));
+}
+
 }  // namespace hvd

@@ -12,7 +12,7 @@
 namespace hvd {
 
 /// Requests that are done and that their callers bring again, as a loop does: the same in all but
-/// the memory of their tensors. Who takes one up needs not read, check and describe it anew.
+/// the memory of their tensors. Who takes one up need not read, describe and allocate it anew.
 /// Thread-safe; nobody waits here.
 class KeptRequests {
  public:
@@ -28,6 +28,8 @@ class KeptRequests {
   /// Keeps a completed request under its own key until it is taken, or another one needs its place.
   /// Frees its rows. One without a key ends here, and so does one that has failed.
   void keep(PendingPtr pending);
+  /// The same for one that others may have found by its handle: not while one of them holds it.
+  void keep_released(PendingPtr pending);
 
  private:
   /// A power of two. Requests beyond that come at the price of new ones.

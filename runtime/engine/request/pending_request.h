@@ -32,8 +32,8 @@ struct GpuPending {
 };
 
 /// A request on its way through the stages, from submission to completion.
-/// Fields are written by whoever holds the progress lock; `status` and `gathered` may be read by
-/// anyone once `done` is true.
+/// Its caller writes the fields until it is submitted, then whoever holds the progress lock;
+/// `status` and `gathered` may be read by anyone once `done` is true.
 struct PendingRequest {
   std::uint64_t handle = 0;
   Request request;
@@ -60,11 +60,11 @@ struct PendingRequest {
                        [](const GatherResult& one) { return one.data != nullptr; });
   }
 
-  /// When a caller that waits is held up too long while nothing has decided the request; never: the
-  /// end of the clock.
-  mutable std::atomic<Clock::rep> overdue_at{Clock::duration::max().count()};
+  static constexpr Clock::rep kNeverOverdue = Clock::duration::max().count();
+  /// When a caller that waits is held up too long while nothing has decided the request.
+  mutable std::atomic<Clock::rep> overdue_at{kNeverOverdue};
 
-  TracedRequest trace;  ///< Set as it is queued.
+  TracedRequest trace;  ///< Set before it is queued.
 
   bool active_average = false;  ///< Join: averages divide by the ranks that take part.
   int last_joined = -1;         ///< Join, once it is done.
@@ -83,7 +83,9 @@ struct PendingRequest {
       direct_key = 0;
     }
     trace = {};
+    gpu.batches_to_enqueue = 0;
     // relaxed: it is submitted under a lock.
+    overdue_at.store(kNeverOverdue, std::memory_order_relaxed);
     enqueued.store(false, std::memory_order_relaxed);
     done.store(false, std::memory_order_relaxed);
   }

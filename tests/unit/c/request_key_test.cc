@@ -63,6 +63,7 @@ TEST(RequestKey, TellsApartWhatIsTranslatedInAnotherWay) {
       [](KeyedRequest& one) { one.request.postscale = 0.5; },
       [](KeyedRequest& one) { one.request.wire = HVD_WIRE_FLOAT16; },
       [](KeyedRequest& one) { one.request.priority = 1; },
+      [](KeyedRequest& one) { one.request.device_index = 1; },
       [](KeyedRequest& one) { one.request.tensor_count = 0; },
       [](KeyedRequest& one) { one.tensor.dtype = HVD_INT32; },
       [](KeyedRequest& one) { one.tensor.dimensions = 1; },
