@@ -10,6 +10,10 @@ page=no
 options=()
 while [ $# -gt 0 ]; do
   case $1 in
+    -h | --help)
+      sed -n '3,6s/^# //p' "$0"
+      exit 0
+      ;;
     --page) page=yes ;;
     --rounds) options+=("$1" "${2:?a number of turns is needed}") && shift ;;
     *) break ;;
