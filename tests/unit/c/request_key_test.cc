@@ -10,70 +10,58 @@
 #include <vector>
 
 #include "c/request_translation.h"
+#include "sample_request.h"
 
 namespace hvd {
 namespace {
 
-struct KeyedRequest {
-  float memory[6] = {};
-  std::int64_t shape[2] = {2, 3};
-  std::int64_t splits[2] = {1, 1};
-  hvd_tensor tensor{memory, memory, HVD_FLOAT32, 2, shape, 0, nullptr, 0, 0};
-  hvd_request request = HVD_REQUEST_INITIALIZER;
-
-  KeyedRequest() {
-    request.name = "fc.weight";
-    request.tensors = &tensor;
-    request.tensor_count = 1;
-  }
-  KeyedRequest(const KeyedRequest&) = delete;
-  KeyedRequest& operator=(const KeyedRequest&) = delete;
-  std::string key() const { return std::string(RequestKey(request).text()); }
-};
+std::string key_of(const SampleRequest& sample) {
+  return std::string(RequestKey(sample.request).text());
+}
 
 /// The key of a request that differs from another one in this only.
-std::string key_with(const std::function<void(KeyedRequest&)>& change) {
-  KeyedRequest sample;
+std::string key_with(const std::function<void(SampleRequest&)>& change) {
+  SampleRequest sample;
   change(sample);
-  return sample.key();
+  return key_of(sample);
 }
 
 TEST(RequestKey, IsTheSameForTheSameElsewhere) {
-  KeyedRequest first;
-  const KeyedRequest second;
-  EXPECT_NE(first.key(), "");
-  EXPECT_EQ(first.key(), second.key()) << "shapes and tensors are compared, not where they lie";
+  SampleRequest first;
+  const SampleRequest second;
+  EXPECT_NE(key_of(first), "");
+  EXPECT_EQ(key_of(first), key_of(second)) << "shapes and tensors are compared, not where they lie";
   first.tensor.input = nullptr;
   first.tensor.output = &first;
   first.tensor.output_bytes = 8;
   first.request.flags = HVD_SUBMIT_MORE;
-  EXPECT_EQ(first.key(), second.key());
+  EXPECT_EQ(key_of(first), key_of(second));
 }
 
 TEST(RequestKey, TellsApartWhatIsTranslatedInAnotherWay) {
-  const std::vector<std::function<void(KeyedRequest&)>> changes = {
-      [](KeyedRequest&) {},
-      [](KeyedRequest& one) { one.request.name = "fc.bias"; },
-      [](KeyedRequest& one) { one.request.name = nullptr; },
-      [](KeyedRequest& one) { one.request.kind = HVD_REDUCESCATTER; },
-      [](KeyedRequest& one) { one.request.process_set = 1; },
-      [](KeyedRequest& one) { one.request.reduce_op = HVD_MAX; },
-      [](KeyedRequest& one) { one.request.root = 1; },
-      [](KeyedRequest& one) { one.request.prescale = 0.5; },
-      [](KeyedRequest& one) { one.request.postscale = 0.5; },
-      [](KeyedRequest& one) { one.request.wire = HVD_WIRE_FLOAT16; },
-      [](KeyedRequest& one) { one.request.priority = 1; },
-      [](KeyedRequest& one) { one.request.device_index = 1; },
-      [](KeyedRequest& one) { one.request.tensor_count = 0; },
-      [](KeyedRequest& one) { one.tensor.dtype = HVD_INT32; },
-      [](KeyedRequest& one) { one.tensor.dimensions = 1; },
-      [](KeyedRequest& one) { one.tensor.layout = 1; },
-      [](KeyedRequest& one) { one.shape[1] = 4; },
-      [](KeyedRequest& one) {
+  const std::vector<std::function<void(SampleRequest&)>> changes = {
+      [](SampleRequest&) {},
+      [](SampleRequest& one) { one.request.name = "fc.bias"; },
+      [](SampleRequest& one) { one.request.name = nullptr; },
+      [](SampleRequest& one) { one.request.kind = HVD_REDUCESCATTER; },
+      [](SampleRequest& one) { one.request.process_set = 1; },
+      [](SampleRequest& one) { one.request.reduce_op = HVD_MAX; },
+      [](SampleRequest& one) { one.request.root = 1; },
+      [](SampleRequest& one) { one.request.prescale = 0.5; },
+      [](SampleRequest& one) { one.request.postscale = 0.5; },
+      [](SampleRequest& one) { one.request.wire = HVD_WIRE_FLOAT16; },
+      [](SampleRequest& one) { one.request.priority = 1; },
+      [](SampleRequest& one) { one.request.device_index = 1; },
+      [](SampleRequest& one) { one.request.tensor_count = 0; },
+      [](SampleRequest& one) { one.tensor.dtype = HVD_INT32; },
+      [](SampleRequest& one) { one.tensor.dimensions = 1; },
+      [](SampleRequest& one) { one.tensor.layout = 1; },
+      [](SampleRequest& one) { one.shape[1] = 4; },
+      [](SampleRequest& one) {
         one.tensor.splits = one.splits;
         one.tensor.split_count = 2;
       },
-      [](KeyedRequest& one) {
+      [](SampleRequest& one) {
         one.splits[1] = 0;
         one.tensor.splits = one.splits;
         one.tensor.split_count = 2;
@@ -92,17 +80,17 @@ TEST(RequestKey, TellsApartWhatIsTranslatedInAnotherWay) {
 
 TEST(RequestKey, IsEmptyForWhatIsNotKept) {
   const std::string long_name(600, 'n');
-  const std::vector<std::function<void(KeyedRequest&)>> changes = {
-      [](KeyedRequest& one) { one.request.struct_size = offsetof(hvd_request, stream); },
-      [](KeyedRequest& one) { one.request.device_kind = HVD_CUDA; },
-      [](KeyedRequest& one) { one.request.on_complete = [](void*, hvd_status, const char*) {}; },
-      [&](KeyedRequest& one) { one.request.name = long_name.c_str(); },
-      [](KeyedRequest& one) { one.tensor.dimensions = -1; },
-      [](KeyedRequest& one) { one.tensor.dimensions = 1'000'000; },
-      [](KeyedRequest& one) { one.tensor.shape = nullptr; },
-      [](KeyedRequest& one) { one.tensor.splits = one.splits; },
-      [](KeyedRequest& one) { one.tensor.split_count = 2; },
-      [](KeyedRequest& one) {
+  const std::vector<std::function<void(SampleRequest&)>> changes = {
+      [](SampleRequest& one) { one.request.struct_size = offsetof(hvd_request, stream); },
+      [](SampleRequest& one) { one.request.device_kind = HVD_CUDA; },
+      [](SampleRequest& one) { one.request.on_complete = [](void*, hvd_status, const char*) {}; },
+      [&](SampleRequest& one) { one.request.name = long_name.c_str(); },
+      [](SampleRequest& one) { one.tensor.dimensions = -1; },
+      [](SampleRequest& one) { one.tensor.dimensions = 1'000'000; },
+      [](SampleRequest& one) { one.tensor.shape = nullptr; },
+      [](SampleRequest& one) { one.tensor.splits = one.splits; },
+      [](SampleRequest& one) { one.tensor.split_count = 2; },
+      [](SampleRequest& one) {
         one.tensor.splits = one.splits;
         one.tensor.split_count = ~std::size_t{0} / 8 + 2;
       },
@@ -113,12 +101,12 @@ TEST(RequestKey, IsEmptyForWhatIsNotKept) {
 }
 
 TEST(TranslateMemory, TellsWhereTheTensorsAreThisTime) {
-  KeyedRequest before;
+  SampleRequest before;
   before.request.kind = HVD_BROADCAST;
   before.request.root = 3;
   Request request = translate(before.request).value();
   set_root(request.operation, 1);  // its number in a process set
-  KeyedRequest now;
+  SampleRequest now;
   now.request.kind = HVD_BROADCAST;
   now.request.root = 3;
   now.tensor.output_bytes = 24;

@@ -11,27 +11,13 @@
 #include <vector>
 
 #include "c/guard.h"
+#include "sample_request.h"
 
 namespace hvd {
 namespace {
 
-struct Sample {
-  float memory[6] = {};
-  std::int64_t shape[2] = {2, 3};
-  hvd_tensor tensor{memory, memory, HVD_FLOAT32, 2, shape, 0, nullptr, 0, 0};
-  hvd_request request = HVD_REQUEST_INITIALIZER;
-
-  Sample() {
-    request.name = "fc.weight";
-    request.tensors = &tensor;
-    request.tensor_count = 1;
-  }
-  Sample(const Sample&) = delete;
-  Sample& operator=(const Sample&) = delete;
-};
-
 TEST(RequestTranslation, CarriesEveryField) {
-  Sample sample;
+  SampleRequest sample;
   sample.tensor.layout = 77;
   sample.request.reduce_op = HVD_MAX;
   sample.request.prescale = 0.5;
@@ -49,7 +35,7 @@ TEST(RequestTranslation, CarriesEveryField) {
 }
 
 TEST(RequestTranslation, GivesTheCallbackItsContextAndStatus) {
-  Sample sample;
+  SampleRequest sample;
   std::string seen;
   sample.request.context = &seen;
   sample.request.on_complete = [](void* context, hvd_status status, const char* message) {
@@ -60,7 +46,7 @@ TEST(RequestTranslation, GivesTheCallbackItsContextAndStatus) {
 }
 
 TEST(RequestTranslation, ScalarsAndEmptyTensorsAreFine) {
-  Sample sample;
+  SampleRequest sample;
   sample.tensor.dimensions = 0;
   sample.tensor.shape = nullptr;
   EXPECT_TRUE(translate(sample.request).is_ok());
@@ -84,7 +70,7 @@ TEST(RequestTranslation, KnowsEveryKindAndItsParameters) {
   };
   EXPECT_EQ(std::size(kinds), kKindCount);
   for (const auto& [kind, operation] : kinds) {
-    Sample sample;
+    SampleRequest sample;
     sample.request.kind = kind;
     sample.request.reduce_op = HVD_MIN;
     sample.request.wire = HVD_WIRE_FLOAT16;
@@ -100,7 +86,7 @@ TEST(RequestTranslation, KnowsEveryKindAndItsParameters) {
 }
 
 TEST(RequestTranslation, CopiesSplits) {
-  Sample sample;
+  SampleRequest sample;
   std::int64_t splits[] = {2, 0};
   sample.request.kind = HVD_ALLTOALL;
   sample.tensor.splits = splits;
@@ -121,7 +107,7 @@ struct FirstTensor {
 };
 
 TEST(RequestTranslation, TakesRequestsOfTheFirstVersion) {
-  Sample sample;
+  SampleRequest sample;
   float other[6] = {};
   const FirstTensor tensors[] = {{sample.memory, sample.memory, HVD_FLOAT32, 2, sample.shape, 0},
                                  {other, other, HVD_FLOAT32, 2, sample.shape, 5}};
@@ -139,7 +125,7 @@ TEST(RequestTranslation, TakesRequestsOfTheFirstVersion) {
 }
 
 TEST(RequestTranslation, TakesRequestsFromBeforeStreams) {
-  Sample sample;
+  SampleRequest sample;
   int stream = 0;
   sample.request.struct_size = offsetof(hvd_request, stream);
   sample.request.priority = 3;
@@ -150,7 +136,7 @@ TEST(RequestTranslation, TakesRequestsFromBeforeStreams) {
 }
 
 TEST(RequestTranslation, CarriesDeviceAndStreamOfGpuMemory) {
-  Sample sample;
+  SampleRequest sample;
   int stream = 0;
   sample.request.device_kind = HVD_CUDA;
   sample.request.device_index = 5;
@@ -161,7 +147,7 @@ TEST(RequestTranslation, CarriesDeviceAndStreamOfGpuMemory) {
 }
 
 TEST(RequestTranslation, KnowsTheLastNumberOfEachEnumeration) {
-  Sample sample;
+  SampleRequest sample;
   sample.request.reduce_op = HVD_BIT_XOR;
   sample.request.wire = HVD_WIRE_BFLOAT16;
   sample.request.device_kind = HVD_ROCM;
@@ -177,30 +163,30 @@ TEST(RequestTranslation, KnowsTheLastNumberOfEachEnumeration) {
 TEST(RequestTranslation, RefusesWhatCannotBeMeant) {
   struct Case {
     const char* what;
-    std::function<void(Sample&)> spoil;
+    std::function<void(SampleRequest&)> spoil;
     const char* words;
   };
   const Case cases[] = {
-      {"size", [](Sample& s) { s.request.struct_size = 8; }, "struct_size is 8"},
-      {"kind", [](Sample& s) { s.request.kind = 10; }, "kind 10"},
-      {"op", [](Sample& s) { s.request.reduce_op = -1; }, "reduce_op -1"},
-      {"device", [](Sample& s) { s.request.device_kind = 4; }, "device_kind 4"},
+      {"size", [](SampleRequest& s) { s.request.struct_size = 8; }, "struct_size is 8"},
+      {"kind", [](SampleRequest& s) { s.request.kind = 10; }, "kind 10"},
+      {"op", [](SampleRequest& s) { s.request.reduce_op = -1; }, "reduce_op -1"},
+      {"device", [](SampleRequest& s) { s.request.device_kind = 4; }, "device_kind 4"},
       {"op of reduce",
-       [](Sample& s) {
+       [](SampleRequest& s) {
          s.request.kind = HVD_REDUCE;
          s.request.reduce_op = 9;
        },
        "reduce_op 9"},
-      {"wire", [](Sample& s) { s.request.wire = 3; }, "wire 3"},
-      {"newer", [](Sample& s) { s.request.struct_size = sizeof(hvd_request) + 8; },
+      {"wire", [](SampleRequest& s) { s.request.wire = 3; }, "wire 3"},
+      {"newer", [](SampleRequest& s) { s.request.struct_size = sizeof(hvd_request) + 8; },
        "load a library as new"},
-      {"splits", [](Sample& s) { s.tensor.split_count = 2; }, "split_count is 2"},
-      {"dtype", [](Sample& s) { s.tensor.dtype = 17; }, "dtype 17"},
-      {"dims", [](Sample& s) { s.tensor.dimensions = -1; }, "-1 dimensions"},
-      {"shape", [](Sample& s) { s.tensor.shape = nullptr; }, "null shape"},
+      {"splits", [](SampleRequest& s) { s.tensor.split_count = 2; }, "split_count is 2"},
+      {"dtype", [](SampleRequest& s) { s.tensor.dtype = 17; }, "dtype 17"},
+      {"dims", [](SampleRequest& s) { s.tensor.dimensions = -1; }, "-1 dimensions"},
+      {"shape", [](SampleRequest& s) { s.tensor.shape = nullptr; }, "null shape"},
   };
   for (const Case& c : cases) {
-    Sample sample;
+    SampleRequest sample;
     c.spoil(sample);
     const auto result = translate(sample.request);
     ASSERT_FALSE(result.is_ok()) << c.what;
