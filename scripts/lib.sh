@@ -50,9 +50,9 @@ at_once() {
   return "$code"
 }
 
-# Half of a build's time goes into headers and templates: the files of a target are compiled together, up to 40 of them.
+# Half of a build's time goes into headers and templates: the files of a target are compiled together, up to 100 of them.
 # For a tree that is edited in, `meson configure build -Dunity=off` compiles each alone again.
-unity=(-Dunity=on -Dunity_size=40)
+unity=(-Dunity=on -Dunity_size=100)
 
 # configure DIR option...: sets a build tree up once; later only changed options are applied. Every tree has the GPU part
 # where gpu_packages.sh has brought what it needs, unless it names its own gpu_roots.

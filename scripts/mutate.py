@@ -21,6 +21,7 @@ import pathlib
 import random
 import re
 import resource
+import shlex
 import subprocess
 import sys
 import tokenize
@@ -35,7 +36,7 @@ LIMIT_BYTES = 4 << 30
 BY_MESON = "test:"
 SUITE = "suite:"
 
-# Folder of the product -> test programs that are to notice (targets of ninja, below the tree).
+# Folder of the product -> test programs that are to notice: targets of ninja, below the tree, and their arguments.
 PROGRAMS = {
     "runtime/base": ["tests/unit_base"],
     "runtime/topology": ["tests/unit_topology"],
@@ -45,8 +46,7 @@ PROGRAMS = {
     "runtime/backends": ["tests/unit_backends"],
     "runtime/engine": [
         "tests/unit_engine",
-        "tests/world/world_collectives",
-        "tests/world/world_loss",
+        "tests/world/world collectives loss",
     ],
     "runtime/optim": ["tests/unit_optim"],
     "runtime/c": ["tests/unit_c"],
@@ -91,16 +91,15 @@ def wider(tree: pathlib.Path, folder: str) -> list[str]:
         ]
         known = listed_tests(tree)
         return [BY_MESON + name for name in wanted if re.search(rf"(?m) {name}$", known)]
-    listed = subprocess.run(
-        ["ninja", "-C", str(tree), "-t", "targets", "all"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    names = re.findall(r"(?m)^(tests/world/world_(\w+)): cpp_LINKER", listed)
-    plain = [path for path, name in names if not re.search("nccl|gpu|counts", name)]
-    # What needs the doubles of GPUs is run with their variables, by Meson; world_counts takes 5 GiB.
-    of_gpus = [BY_MESON + f"world_{name}" for _, name in names if re.search("nccl|gpu", name)]
+    tests = json.loads((tree / "meson-info/intro-tests.json").read_text())
+    worlds = [one for one in tests if "hvdrun:world" in one["suite"]]
+    # Those of the GPU plane need the variables of their doubles, which Meson sets.
+    of_gpus = [BY_MESON + one["name"] for one in worlds if one["cmd"][0].endswith("world_gpu")]
+    plain = [
+        shlex.join([str(pathlib.Path(program).relative_to(tree)), *arguments])
+        for program, *arguments in (one["cmd"] for one in worlds)
+        if not program.endswith("world_gpu")
+    ]
     # Pages made from the table of settings.
     pages = ["tests/unit_lint"] if folder == "runtime/base" else []
     return pages + plain + (of_gpus if folder in ("runtime/backends", "runtime/collective") else [])
@@ -234,7 +233,8 @@ def draw(folder: str, chance: random.Random) -> list[Mutant]:
 def build(tree: pathlib.Path, programs: list[str]) -> bool:
     """True when the programs compile."""
     by_meson = any(name.startswith((BY_MESON, SUITE)) for name in programs)
-    command = ["ninja", "-C", str(tree), *([] if by_meson else programs)]  # none: everything
+    targets = {shlex.split(program)[0] for program in programs}
+    command = ["ninja", "-C", str(tree), *([] if by_meson else targets)]  # none: everything
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -246,7 +246,8 @@ def limit_memory() -> None:
 def killed_by(tree: pathlib.Path, programs: list[str]) -> str:
     """The first program that fails or hangs; empty: the mutant survives."""
     for program in programs:
-        command = [str(tree / program), "--gtest_brief=1", "--gtest_fail_fast"]
+        name, *arguments = shlex.split(program)
+        command = [str(tree / name), *arguments, "--gtest_brief=1", "--gtest_fail_fast"]
         by_meson = ["meson", "test", "-C", str(tree), "--no-rebuild", "--maxfail=1"]
         if program.startswith(BY_MESON):
             command = [*by_meson, program.removeprefix(BY_MESON)]

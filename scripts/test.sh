@@ -51,7 +51,7 @@ minutes() { awk "BEGIN{printf \"%.1f\", $1/60}"; }
 # record NAME SECONDS PASSED FAILED SKIPPED
 record() {
   passed=$((passed + $3)) failed=$((failed + $4)) skipped=$((skipped + $5))
-  table+=("$(printf '%-14s %6s min  %4d passed %4d failed %4d skipped  %s' "$1" "$(minutes "$2")" "$3" "$4" "$5" \
+  table+=("$(printf '%-36s %6s min  %4d passed %4d failed %4d skipped  %s' "$1" "$(minutes "$2")" "$3" "$4" "$5" \
     "$(cat "$steps" 2>/dev/null)")")
   rm -f "$steps"
 }
@@ -73,22 +73,24 @@ fetch_ruff() {
     say "ruff is not to be had from PyPI; its check will be skipped"
 }
 
-run_suite() {
-  local name=$1 start=$SECONDS log=$build/meson-logs/testlog-$1.json processes cases p f s
-  processes=$(nproc)
-  case $name in process | slurm) processes=$((2 * processes)) ;; esac # they wait most of the time
-  say "suite $name"
+# run_suites PROCESSES suite...: in one run, so that the last program of one suite does not hold up the next suite.
+run_suites() {
+  local processes=$1 start=$SECONDS name log options=() p f s
+  shift
+  [ $# -gt 0 ] || return 0
+  for name in "$@"; do options+=(--suite "$name"); done
+  name=testlog-$(tr ' ' - <<<"$*")
+  log=$build/meson-logs/$name.json
+  say "suites $*"
   rm -f "$log"
-  "$MESON" test -C "$build" --no-rebuild --suite "$name" --num-processes "$processes" --logbase "testlog-$name" \
-    --print-errorlogs || true
+  "$MESON" test -C "$build" --no-rebuild "${options[@]}" --num-processes "$processes" --logbase "$name" --print-errorlogs || true
   if [ ! -f "$log" ]; then
-    say "suite $name did not run: meson left no log"
-    record "$name" $((SECONDS - start)) 0 1 0
+    say "suites $* did not run: meson left no log"
+    record "$*" $((SECONDS - start)) 0 1 0
     return
   fi
-  cases=$("$HVD_PYTHON" "$root/scripts/count_tests.py" "$log")
-  read -r p f s <<<"$cases"
-  record "$name" $((SECONDS - start)) "$p" "$f" "$s"
+  read -r p f s < <("$HVD_PYTHON" "$root/scripts/count_tests.py" "$log")
+  record "$*" $((SECONDS - start)) "$p" "$f" "$s"
 }
 
 run_stage() {
@@ -147,14 +149,22 @@ if [ "$all" = yes ]; then # before the first test: nothing else shall run beside
   record "frameworks" $((SECONDS - start)) 0 0 0
 fi
 
-for suite in "${suites[@]}"; do run_suite "$suite"; done
+computing=() waiting=()
+for suite in "${suites[@]}"; do
+  case $suite in
+    process | slurm | python | examples | more) waiting+=("$suite") ;;
+    *) computing+=("$suite") ;;
+  esac
+done
+run_suites "$(nproc)" "${computing[@]}"
+run_suites $((2 * $(nproc))) "${waiting[@]}" # most of their time they wait
 if [ "$all" = yes ]; then
   for stage in "${stages[@]}"; do run_stage "$stage"; done
 fi
 
 echo
 printf '%s\n' "${table[@]}"
-printf '%-14s %6s min\n\n' total "$(minutes $((SECONDS - started)))"
+printf '%-36s %6s min\n\n' total "$(minutes $((SECONDS - started)))"
 mapfile -t logs < <(find "$root"/build*/meson-logs -maxdepth 1 -name 'testlog*.json' -newer "$began" -size +0)
 unlisted=
 [ ${#logs[@]} -eq 0 ] ||

@@ -164,6 +164,7 @@ class TestErrors(unittest.TestCase):
                 dist.send(torch.ones(2), 1, group=group)
             if is_connected and RANK == 1:
                 dist.recv(torch.empty(2), 0, group=group)
+            dist.barrier()  # the deadline ends no message but its own
             if RANK == 0:
                 group.set_timeout(datetime.timedelta(seconds=0.5))
                 with self.assertRaisesRegex(hvd.DeadlineError, "rank 1.*tag 0.*timeout"):

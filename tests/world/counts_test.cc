@@ -31,7 +31,7 @@ std::size_t available_bytes() {
 }
 
 /// One byte per element, each its own.
-struct Bytes {
+struct LargeTensor {
   std::unique_ptr<std::uint8_t[]> data = std::make_unique<std::uint8_t[]>(kCount);
   static std::uint8_t at(std::size_t i, int rank) {
     return static_cast<std::uint8_t>(i * 7 + (i >> 16) + static_cast<std::size_t>(rank));
@@ -75,13 +75,15 @@ class Counts : public testing::TestWithParam<std::vector<int>> {
 TEST_P(Counts, BeyondTwoToThe31AreReducedAndMoved) {
   World world(GetParam());
   world.run([&](int rank, Engine& engine) {
-    Bytes bytes;
+    LargeTensor bytes;
     bytes.fill(rank);
     ASSERT_TRUE(run_request(engine, bytes.request("sum", Allreduce{ReduceOp::kSum})).is_ok());
-    EXPECT_EQ(bytes.wrong([](std::size_t i) { return Bytes::at(i, 0) + Bytes::at(i, 1); }), 0U);
+    EXPECT_EQ(
+        bytes.wrong([](std::size_t i) { return LargeTensor::at(i, 0) + LargeTensor::at(i, 1); }),
+        0U);
     bytes.fill(rank);
     ASSERT_TRUE(run_request(engine, bytes.request("move", Broadcast{1})).is_ok());
-    EXPECT_EQ(bytes.wrong([](std::size_t i) { return Bytes::at(i, 1); }), 0U);
+    EXPECT_EQ(bytes.wrong([](std::size_t i) { return LargeTensor::at(i, 1); }), 0U);
   });
 }
 

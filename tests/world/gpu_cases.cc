@@ -7,14 +7,13 @@
 #include <random>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/format.h"
 #include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 
 namespace hvd {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 /// An element that is not NaN.
 void append_element(Bytes& bytes, DataType dtype, std::mt19937& random, GpuValues values) {

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::size_t kCount = 50'000;
+constexpr std::size_t kElements = 50'000;
 constexpr std::size_t kGradients = 3;
 
 std::vector<GradientSet::Gradient> three_matrices() {
@@ -28,8 +28,8 @@ std::vector<GradientSet::Gradient> three_matrices() {
 }
 
 struct Memory {
-  std::array<Vanishing, kGradients> gradients{Vanishing(kCount), Vanishing(kCount),
-                                              Vanishing(kCount)};
+  std::array<Vanishing, kGradients> gradients{Vanishing(kElements), Vanishing(kElements),
+                                              Vanishing(kElements)};
   explicit Memory(float value) {
     for (const Vanishing& one : gradients) {
       for (float& element : one.values()) element = value;
@@ -123,7 +123,7 @@ TEST_P(LeftStep, ByAllRanksLeavesTheJobWhole) {
     ASSERT_TRUE(send(*reducer, engine, {}, memory, kGradients).is_ok());
     ASSERT_TRUE(reducer->wait(engine, soon()).is_ok());
     EXPECT_EQ(memory.gradients[2].values()[0], 3.0F);
-    EXPECT_EQ(memory.gradients[2].values()[kCount - 1], 2.0F);
+    EXPECT_EQ(memory.gradients[2].values()[kElements - 1], 2.0F);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/bytes.h"
 #include "collective/half_bits.h"
 #include "world/nccl_world.h"
 
@@ -57,8 +58,6 @@ double tolerance_of(DataType dtype) {
       return 1e-13;
   }
 }
-
-using Bytes = std::vector<std::byte>;
 
 /// Neither orthogonal nor parallel: a part that all ranks have, and one of each.
 std::vector<Bytes> gradients_of(int rank, DataType dtype) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/bytes.h"
 #include "collective/float8_bits.h"
 #include "collective/half_bits.h"
 #include "world/world.h"
@@ -15,7 +16,6 @@ namespace hvd {
 namespace {
 
 using testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
 
 template <typename T>
 void store(std::byte* at, T value) {

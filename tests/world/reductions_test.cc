@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "base/bytes.h"
 #include "collective/half_bits.h"
 #include "collective/reduce.h"
 #include "world/world.h"
@@ -15,7 +16,6 @@ namespace hvd {
 namespace {
 
 using Number = std::complex<double>;
-using Bytes = std::vector<std::byte>;
 
 template <typename T>
 T load(const std::byte* at) {
