@@ -13,7 +13,7 @@ sanitized_options=(-Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db
 
 # What runs under sanitizers. The launcher's programs do not: its threads only write output, and its readers are fuzzed.
 sanitized=(--suite unit --suite world --no-suite launcher)
-not_with_tsan=(--no-suite arithmetic --no-suite long_with_tsan)
+not_with_tsan=(--no-suite one_thread --no-suite long_with_tsan)
 
 # sanitized_tests DIR command-prefix... -- option of meson test...
 sanitized_tests() {
