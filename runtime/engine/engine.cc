@@ -211,7 +211,9 @@ void Engine::release(std::span<const Handle> handles) {
       if (found.is_ok()) gpu_requests_.free_after_readers(*found.value());
     }
   }
-  for (PendingPtr& ended : completion_.release(handles)) kept_.keep_released(std::move(ended));
+  for (const Handle handle : handles) {
+    if (PendingPtr ended = completion_.release(handle)) kept_.keep_released(std::move(ended));
+  }
 }
 
 Result<int> Engine::add_process_set(std::vector<int> ranks, Deadline deadline) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does OPERATIONS allreduces of BYTES bytes of float32 and nothing that depends on time, for
-// instruction_counts.py to count.
+// Does OPERATIONS operations on BYTES bytes of float32 (allreduces, except for rows) and nothing
+// that depends on time, for instruction_counts.py to count.
 //   count_bench engine BYTES OPERATIONS   named and negotiated, through the C interface, one rank
+//   count_bench rows BYTES OPERATIONS     the same of an allgather, with a handle to release
 //   count_bench plane BYTES OPERATIONS    two ranks of a node, advanced in turn by one thread
 //   count_bench wire BYTES OPERATIONS     the same, travelling as float16
 #include <hvd/hvd.h>
@@ -35,6 +36,16 @@ void run_engine(std::vector<float>& values, int operations) {
   for (int i = 0; i < operations; ++i) {
     require(
         hvd_allreduce("one", values.data(), values.data(), values.size(), HVD_FLOAT32, HVD_SUM));
+  }
+  require(hvd_shutdown(10));
+}
+
+void run_rows(std::vector<float>& values, int operations) {
+  require(hvd_init(nullptr));
+  for (int i = 0; i < operations; ++i) {
+    hvd_handle handle = 0;
+    require(hvd_allgather("one", values.data(), values.size(), 1, HVD_FLOAT32, &handle));
+    require(hvd_release(handle));
   }
   require(hvd_shutdown(10));
 }
@@ -112,18 +123,20 @@ void run_plane(std::size_t count, int operations, const hvd::Allreduce& operatio
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) fail("usage: count_bench engine|plane|wire BYTES OPERATIONS");
+  if (argc != 4) fail("usage: count_bench engine|rows|plane|wire BYTES OPERATIONS");
   const std::string_view what = argv[1];
   std::vector<float> values(std::strtoull(argv[2], nullptr, 10) / sizeof(float));
   const int operations = std::atoi(argv[3]);
   if (what == "engine") {
     run_engine(values, operations);
+  } else if (what == "rows") {
+    run_rows(values, operations);
   } else if (what == "plane") {
     run_plane(values.size(), operations, {});
   } else if (what == "wire") {
     run_plane(values.size(), operations, {.wire = hvd::Wire::kFloat16});
   } else {
-    fail("the first argument is engine, plane or wire");
+    fail("the first argument is engine, rows, plane or wire");
   }
   return 0;
 }

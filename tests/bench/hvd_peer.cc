@@ -110,10 +110,8 @@ class HvdPeer {
     request.kind = kind;
     request.tensor_count = 1;
     request.tensors = &tensor;
-    request.flags = HVD_SUBMIT_MORE;  // the wait that follows drives it
     hvd_handle handle = 0;
-    require(hvd_submit(&request, &handle));
-    require(hvd_wait(handle, -1));
+    require(hvd_run(&request, -1, &handle));
     if (library_memory_) {
       hvd_gather result = {};
       require(hvd_gathered(handle, 0, &result));

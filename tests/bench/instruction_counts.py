@@ -31,6 +31,7 @@ TUNABLES = "glibc.cpu.hwcaps=-ERMS"
 WORK = (
     ("engine", 8, 200),
     ("engine", 1 << 20, 4),
+    ("rows", 8, 200),
     ("plane", 8, 200),
     ("plane", 1 << 20, 4),
     ("wire", 8, 200),

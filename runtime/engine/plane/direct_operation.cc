@@ -115,32 +115,33 @@ Status take_due(const Allreduce& allreduce, PendingRequest& pending,
   const Request& request = pending.request;
   const auto* reduce = std::get_if<Reduce>(&request.operation);
   if (reduce != nullptr && reduce->root != communicator.rank) return Status::ok();
-  const Batch batch = batch_of(request);
-  const auto reduction = Reduction::of(allreduce, batch.dtype, communicator.size);
+  const auto reduction = Reduction::of(allreduce, request.tensors.front().dtype, communicator.size);
   const auto size = static_cast<std::size_t>(communicator.size);
   const auto rank = static_cast<std::size_t>(communicator.rank);
   if (reduce == nullptr) pending.gathered.resize(request.tensors.size());
   std::vector<const void*> sources(size);
   std::size_t before = 0;  // elements of the tensors before
-  for (std::size_t i = 0; i < batch.segments.size(); ++i) {
-    const Segment& segment = batch.segments[i];
+  for (std::size_t i = 0; i < request.tensors.size(); ++i) {
+    const Tensor& tensor = request.tensors[i];
+    const std::size_t elements = count_of(tensor);
     std::size_t begin = 0;
-    std::size_t count = segment.count;
-    void* output = segment.output;
+    std::size_t count = elements;
+    void* output = tensor.output;
     if (reduce == nullptr) {
-      const std::size_t rows = segment.row_count == 0 ? 0 : segment.count / segment.row_count;
-      begin = first_row_of(rows, size, rank) * segment.row_count;
-      count = first_row_of(rows, size, rank + 1) * segment.row_count - begin;
+      const std::size_t row_count = row_count_of(tensor);
+      const std::size_t rows = row_count == 0 ? 0 : elements / row_count;
+      begin = first_row_of(rows, size, rank) * row_count;
+      count = first_row_of(rows, size, rank + 1) * row_count - begin;
       if (output == nullptr) {
         const std::array<std::size_t, 1> counts{count};
-        HVD_TRY_ASSIGN(output, allocate_gathered(pending, i, segment.row_count, counts));
+        HVD_TRY_ASSIGN(output, allocate_gathered(pending, i, row_count, counts));
       }
     }
     for (std::size_t source = 0; source < size; ++source) {
       sources[source] = beyond(places[source], (before + begin) * reduction.element_bytes());
     }
     if (count > 0) fold(reduction, communicator, output, sources, count);
-    before += segment.count;
+    before += elements;
   }
   return Status::ok();
 }
@@ -178,52 +179,49 @@ std::size_t row_bytes(const MovingCounts& counts) {
 }
 
 /// What a rank brings: its counts and its rows.
-std::size_t moved_bytes(const Request& request, const Communicator& communicator) {
-  const Batch batch = batch_of(request);
-  const MovingCounts counts(batch, communicator);
-  std::size_t elements = 0;
+std::size_t moved_bytes(const Request& request, const MovingCounts& counts, int rank) {
+  std::size_t bytes = row_bytes(counts);
   for (std::size_t i = 0; i < counts.segments(); ++i) {
-    elements += counts.sent(static_cast<std::size_t>(communicator.rank), i);
+    bytes += counts.sent(static_cast<std::size_t>(rank), i) * size_of(request.tensors[i].dtype);
   }
-  return row_bytes(counts) + elements * size_of(batch.dtype);
+  return bytes;
 }
 
-std::byte* bring_rows(const Request& request, const Communicator& communicator, std::byte* place) {
-  const Batch batch = batch_of(request);
-  const auto rank = static_cast<std::size_t>(communicator.rank);
-  const MovingCounts counts(batch, communicator);
+std::byte* bring_rows(const PendingRequest& pending, int my_rank, std::byte* place) {
+  const auto rank = static_cast<std::size_t>(my_rank);
+  const MovingCounts& counts = pending.direct_rows->counts;
   std::memcpy(place, counts.row(rank), row_bytes(counts));
   place += row_bytes(counts);
   for (std::size_t i = 0; i < counts.segments(); ++i) {
-    const std::size_t bytes = counts.sent(rank, i) * size_of(batch.dtype);
-    if (bytes > 0) copy_bytes(place, batch.segments[i].input, bytes);
+    const Tensor& tensor = pending.request.tensors[i];
+    const std::size_t bytes = counts.sent(rank, i) * size_of(tensor.dtype);
+    if (bytes > 0) copy_bytes(place, tensor.input, bytes);
     place += bytes;
   }
   return place;
 }
 
-Status take_rows(PendingRequest& pending, const Communicator& communicator,
-                 std::span<const void* const> places) {
-  const Batch batch = batch_of(pending.request);
-  const auto rank = static_cast<std::size_t>(communicator.rank);
-  const std::size_t element = size_of(batch.dtype);
-  MovingCounts counts(batch, communicator);
-  std::vector<const void*> sources;
+Status take_rows(PendingRequest& pending, int my_rank, std::span<const void* const> places) {
+  const auto rank = static_cast<std::size_t>(my_rank);
+  const std::size_t element = size_of(pending.request.tensors.front().dtype);
+  auto& [counts, sources, received] = *pending.direct_rows;
+  sources.resize(counts.size());
+  received.resize(counts.size());
   for (std::size_t source = 0; source < counts.size(); ++source) {
     std::memcpy(counts.row(source), places[source], row_bytes(counts));
-    sources.push_back(beyond(places[source], row_bytes(counts)));
+    sources[source] = beyond(places[source], row_bytes(counts));
   }
   pending.gathered.resize(pending.request.tensors.size());
-  std::vector<std::size_t> from(counts.size());
   for (std::size_t i = 0; i < counts.segments(); ++i) {
-    for (std::size_t source = 0; source < from.size(); ++source) {
-      from[source] = counts.at(source, i, rank);
+    for (std::size_t source = 0; source < counts.size(); ++source) {
+      received[source] = counts.at(source, i, rank);
     }
-    HVD_TRY_ASSIGN(void* const memory,
-                   allocate_gathered(pending, i, batch.segments[i].row_count, from));
+    HVD_TRY_ASSIGN(
+        void* const memory,
+        allocate_gathered(pending, i, row_count_of(pending.request.tensors[i]), received));
     auto* target = static_cast<std::byte*>(memory);
-    for (std::size_t source = 0; source < from.size(); ++source) {
-      const std::size_t bytes = from[source] * element;
+    for (std::size_t source = 0; source < counts.size(); ++source) {
+      const std::size_t bytes = received[source] * element;
       const void* const rows =
           beyond(sources[source], counts.sent_before(source, i, rank) * element);
       if (bytes > 0) copy_bytes(target, rows, bytes);
@@ -236,8 +234,7 @@ Status take_rows(PendingRequest& pending, const Communicator& communicator,
 
 }  // namespace
 
-bool fits_direct(const PendingRequest& pending, const Communicator& communicator,
-                 std::size_t room) {
+bool fits_direct(PendingRequest& pending, const Communicator& communicator, std::size_t room) {
   const Request& request = pending.request;
   if (request.device.kind != DeviceKind::kCpu) return false;
   const bool moves = moves_rows(request.operation);
@@ -253,8 +250,11 @@ bool fits_direct(const PendingRequest& pending, const Communicator& communicator
   if (reduction && communicator.node_count() > 1 && WireCast::of(*reduction, dtype).is_cast()) {
     return false;
   }
-  const std::size_t bytes =
-      moves ? moved_bytes(request, communicator) : pending.description.bytes();
+  std::size_t bytes = pending.description.bytes();
+  if (moves) {
+    pending.direct_rows = DirectRows{MovingCounts(batch_of(request), communicator), {}, {}};
+    bytes = moved_bytes(request, pending.direct_rows->counts, communicator.rank);
+  }
   return bytes <= std::min(room, kMostBytes / copies);
 }
 
@@ -267,7 +267,7 @@ std::size_t bring_direct(const PendingRequest& pending, const Communicator& comm
   } else if (const auto* broadcast = std::get_if<Broadcast>(&request.operation)) {
     end = bring(*broadcast, request, communicator, place);
   } else if (moves_rows(request.operation)) {
-    end = bring_rows(request, communicator, place);
+    end = bring_rows(pending, communicator.rank, place);
   }
   return static_cast<std::size_t>(end - place);
 }
@@ -275,7 +275,7 @@ std::size_t bring_direct(const PendingRequest& pending, const Communicator& comm
 Status take_direct(PendingRequest& pending, const Communicator& communicator,
                    std::span<const void* const> places) {
   const Request& request = pending.request;
-  if (moves_rows(request.operation)) return take_rows(pending, communicator, places);
+  if (moves_rows(request.operation)) return take_rows(pending, communicator.rank, places);
   if (const auto* allreduce = std::get_if<Allreduce>(&request.operation)) {
     take(*allreduce, request, communicator, places);
   } else if (const auto* broadcast = std::get_if<Broadcast>(&request.operation)) {

@@ -26,12 +26,6 @@ std::size_t product(std::span<const std::int64_t> shape) {
   return count;
 }
 
-Segment make_segment(const Tensor& tensor) {
-  Segment segment{tensor.input, tensor.output, product(tensor.shape), 1};
-  if (!tensor.shape.empty()) segment.row_count = product(std::span(tensor.shape).subspan(1));
-  return segment;
-}
-
 /// The indices of the requests, urgent ones first, else as they came; nothing when none is more
 /// urgent than another.
 std::vector<std::size_t> by_priority(std::span<const Description* const> complete) {
@@ -49,12 +43,16 @@ std::vector<std::size_t> by_priority(std::span<const Description* const> complet
 
 }  // namespace
 
+std::size_t row_count_of(const Tensor& tensor) {
+  return tensor.shape.empty() ? 1 : product(std::span(tensor.shape).subspan(1));
+}
+
 void append_segment(Batch& batch, const Tensor& tensor) {
-  const Segment segment = make_segment(tensor);
-  batch.segments.push_back(segment);
+  const std::size_t row_count = row_count_of(tensor);
+  batch.segments.push_back({tensor.input, tensor.output, product(tensor.shape), row_count});
   if (!kind_of(batch.operation).has_splits) return;
   for (const std::int64_t rows : tensor.splits) {
-    batch.splits.push_back(static_cast<std::size_t>(rows) * segment.row_count);
+    batch.splits.push_back(static_cast<std::size_t>(rows) * row_count);
   }
 }
 

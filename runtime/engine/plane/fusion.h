@@ -29,6 +29,8 @@ struct FusedBatch {
 };
 std::vector<FusedBatch> make_batches(const std::vector<PendingPtr>& run);
 
+/// Elements of a row: of all dimensions but the first.
+std::size_t row_count_of(const Tensor& tensor);
 /// Appends the tensor, with its splits where the operation has them.
 void append_segment(Batch& batch, const Tensor& tensor);
 /// Memory for the rows that come from all ranks to tensor `index`, in elements by rank: what

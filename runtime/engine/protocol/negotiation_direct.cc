@@ -44,14 +44,14 @@ void Negotiation::close_direct(int process_set) {
 bool Negotiation::offer_direct(Set& set, NameEntry& entry) {
   Name& name = entry.second;
   if (set.direct == nullptr || !name.id || name.in_full) return false;
-  const PendingRequest& pending = *name.current;
+  PendingRequest& pending = *name.current;
   Direct& direct = *set.direct;
   if (is_leaving_ || set.joining != nullptr || direct.join != nullptr || set.joined) return false;
   if (set.position < name.offer_from) return false;
   if (pending.direct_key != name.key) {
     if (name.described != pending.description) return false;
     if (!fits_direct(pending, direct.communicator, DirectRounds::kRoom)) return false;
-    name.current->direct_key = name.key;
+    pending.direct_key = name.key;
   }
   if (!direct.rounds.may_offer()) return false;
   const std::size_t bytes = bring_direct(pending, direct.communicator, direct.rounds.my_place());

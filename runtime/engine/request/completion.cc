@@ -8,27 +8,24 @@ namespace hvd {
 PendingPtr Completion::add(Request&& request) {
   PendingPtr pending = make_pending(std::move(request));
   Lock lock(mutex_);
-  pending->handle = next_handle_++;
-  by_handle_.emplace(pending->handle, pending);
+  pending->handle = by_handle_.add(pending);
   return pending;
 }
 
 std::uint64_t Completion::add(const PendingPtr& pending) {
   Lock lock(mutex_);
-  const std::uint64_t handle = next_handle_++;
-  by_handle_.emplace(handle, pending);
-  return handle;
+  return by_handle_.add(pending);
 }
 
 Result<PendingPtr> Completion::find_locked(std::uint64_t handle) {
-  const auto found = by_handle_.find(handle);
-  if (found == by_handle_.end()) {
+  const PendingPtr* const found = by_handle_.find(handle);
+  if (found == nullptr) {
     return error(Code::kInvalidArgument,
                  "handle {} is unknown: never given, of a job before hvd_shutdown(), or already "
                  "waited for and released",
                  handle);
   }
-  return found->second;
+  return *found;
 }
 
 Result<PendingPtr> Completion::find(std::uint64_t handle) {
@@ -47,20 +44,9 @@ Result<std::vector<PendingPtr>> Completion::find(std::span<const std::uint64_t> 
   return all;
 }
 
-void Completion::release(std::uint64_t handle) {
+PendingPtr Completion::release(std::uint64_t handle) {
   Lock lock(mutex_);
-  by_handle_.erase(handle);
-}
-
-std::vector<PendingPtr> Completion::release(std::span<const std::uint64_t> handles) {
-  std::vector<PendingPtr> ended;  // what requests hold ends after the lock
-  ended.reserve(handles.size());
-  Lock lock(mutex_);
-  for (const std::uint64_t handle : handles) {
-    auto node = by_handle_.extract(handle);
-    if (!node.empty()) ended.push_back(std::move(node.mapped()));
-  }
-  return ended;
+  return by_handle_.take(handle);
 }
 
 void Completion::finish(const PendingPtr& pending, const Status& status) {

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/result.h"
+#include "engine/request/handle_table.h"
 #include "engine/request/pending_request.h"
 
 namespace hvd {
@@ -18,7 +18,7 @@ namespace hvd {
 class Completion {
  public:
   /// Counts handles from `first_handle` on.
-  explicit Completion(std::uint64_t first_handle) : next_handle_(first_handle) {}
+  explicit Completion(std::uint64_t first_handle) : by_handle_(first_handle) {}
 
   /// Gives the request a handle.
   PendingPtr add(Request&& request);
@@ -26,9 +26,8 @@ class Completion {
   std::uint64_t add(const PendingPtr& pending);
   Result<PendingPtr> find(std::uint64_t handle);
   Result<std::vector<PendingPtr>> find(std::span<const std::uint64_t> handles);
-  void release(std::uint64_t handle);
-  /// The requests, unless they are unknown.
-  std::vector<PendingPtr> release(std::span<const std::uint64_t> handles);
+  /// The request, which nobody finds any more; null: unknown.
+  PendingPtr release(std::uint64_t handle);
 
   /// Ends the request, once; its callback waits for run_callbacks().
   void finish(const PendingPtr& pending, const Status& status);
@@ -54,9 +53,8 @@ class Completion {
 
   Mutex mutex_;
   CondVar changed_;
-  std::unordered_map<std::uint64_t, PendingPtr> by_handle_ HVD_GUARDED_BY(mutex_);
+  HandleTable by_handle_ HVD_GUARDED_BY(mutex_);
   std::vector<PendingPtr> callbacks_ HVD_GUARDED_BY(mutex_);
-  std::uint64_t next_handle_ HVD_GUARDED_BY(mutex_);
   std::atomic<bool> has_callbacks_{false};
   std::atomic<int> sleepers_{0};
 };

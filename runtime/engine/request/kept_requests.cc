@@ -38,7 +38,7 @@ PendingPtr KeptRequests::take(const Key& key) {
 
 void KeptRequests::keep(PendingPtr pending) {
   if (pending->key.empty() || !pending->done.load() || !pending->status.is_ok()) return;
-  pending->gathered.clear();
+  for (GatherResult& result : pending->gathered) result.clear();
   Visit visit((*places_)[pending->key_hash % kPlaces]);
   // What was there ends with `pending`, after the visit.
   if (PendingPtr* const kept = visit.kept()) kept->swap(pending);

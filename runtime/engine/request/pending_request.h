@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/deadline.h"
 #include "base/mutex.h"
+#include "collective/moving_counts.h"
 #include "device/ready_points.h"
 #include "engine/request/description.h"
 #include "engine/request/request.h"
@@ -31,6 +33,13 @@ struct GpuPending {
   std::vector<StreamHandle> readers HVD_GUARDED_BY(readers_mutex);
 };
 
+/// What a request that moves rows has besides, in a direct round: for its next one as well.
+struct DirectRows {
+  MovingCounts counts;
+  std::vector<const void*> sources;   ///< [rank] what is left of its rows.
+  std::vector<std::size_t> received;  ///< [rank] elements.
+};
+
 /// A request on its way through the stages, from submission to completion.
 /// Its caller writes the fields until it is submitted, then whoever holds the progress lock;
 /// `status` and `gathered` may be read by anyone once `done` is true.
@@ -47,6 +56,7 @@ struct PendingRequest {
   /// The number of its name (see DirectRounds::Offer) for which its description was found to be the
   /// agreed one, and to fit into a direct round; 0: not looked at.
   std::uint32_t direct_key = 0;
+  std::optional<DirectRows> direct_rows;  ///< Of those for which this was looked at.
   int batches_left = 0;                ///< Batches of this request that the backends still work on.
   Status failure;                      ///< The first failure among them.
   std::vector<GatherResult> gathered;  ///< Made by the library: one per tensor.

@@ -55,6 +55,13 @@ struct GatherResult {
   std::byte* given = nullptr;  ///< ... which is this.
 
   const std::byte* begin() const { return given != nullptr ? given : data.get(); }
+  /// As one that nothing came to, except for the capacity of its vectors.
+  void clear() {
+    shape.clear();
+    rows.clear();
+    data.reset();
+    given = nullptr;
+  }
 };
 
 /// A collective that a user asks for: one name, one or more tensors (a group completes as one).

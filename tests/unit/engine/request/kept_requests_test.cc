@@ -72,9 +72,15 @@ TEST(KeptRequests, FreesTheRowsOfTheLastTime) {
   KeptRequests requests;
   PendingPtr pending = done_under("rows");
   pending->gathered.resize(1);
+  std::byte given{};
+  pending->gathered.front() = {.shape = {100}, .rows = {50, 50}, .data = {}, .given = &given};
   pending->gathered.front().data.reset(new std::byte[100]);
   requests.keep(std::move(pending));
-  EXPECT_TRUE(requests.take(KeptRequests::key_of("rows"))->gathered.empty());
+  const GatherResult left =
+      std::move(requests.take(KeptRequests::key_of("rows"))->gathered.front());
+  EXPECT_EQ(left.begin(), nullptr);
+  EXPECT_TRUE(left.shape.empty());
+  EXPECT_TRUE(left.rows.empty());
 }
 
 TEST(KeptRequests, OneRequestIsOneThreadsOnly) {
