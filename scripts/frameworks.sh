@@ -59,7 +59,7 @@ framework_version() {
 framework_tests() {
   local log=$1 code=0 counts
   shift
-  "$MESON" test -C "$build" --logbase "$log" --print-errorlogs "$@" || code=$?
+  "$MESON" test -C "$build" --num-processes $((2 * $(nproc))) --logbase "$log" --print-errorlogs "$@" || code=$?
   counts=$("$HVD_PYTHON" "$root/scripts/count_tests.py" "$build/meson-logs/$log.json")
   say "$log: $counts (passed, failed, skipped)"
   [ "${counts%% *}" -gt 0 ] || return 1

@@ -46,6 +46,7 @@ PROGRAMS = {
     "runtime/backends": ["tests/unit_backends"],
     "runtime/engine": [
         "tests/unit_engine",
+        "tests/unit_engine_models",
         "tests/world/world collectives loss",
     ],
     "runtime/optim": ["tests/unit_optim"],

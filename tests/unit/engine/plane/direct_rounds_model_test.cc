@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "../sanitized.h"
 #include "base/format.h"
 #include "engine/plane/direct_rounds.h"
 #include "engine/protocol/direct_relay.h"
@@ -62,12 +63,6 @@ class NodeMemory {
 };
 
 constexpr int kNames = 3;
-// gcc says that it sanitizes; clang compiles this for no other purpose here.
-#if defined(__SANITIZE_THREAD__) || defined(__clang__)
-constexpr bool kIsSanitized = true;
-#else
-constexpr bool kIsSanitized = false;
-#endif
 
 class Model {
  public:
@@ -417,7 +412,8 @@ TEST(DirectRoundsModel, OtherOrdersOfTwoRanksGoByTheLog) {
 }
 
 TEST(DirectRoundsModel, OtherOrdersOfThreeRanksGoByTheLog) {
-  EXPECT_GT(expect_all_end({.ranks = {{"ab", false}, {"ba", false}, {"ab", false}}}), 0);
+  const std::string third = kIsSanitized ? "" : "ab";
+  EXPECT_GT(expect_all_end({.ranks = {{"ab", false}, {"ba", false}, {third, false}}}), 0);
 }
 
 TEST(DirectRoundsModel, AQueuedUseOfANameIsThatOfTheOthers) {
@@ -466,8 +462,9 @@ TEST(DirectRoundsModel, ThreeNodesAgreeOrGoByTheLog) {
 }
 
 TEST(DirectRoundsModel, OtherOrdersOfThreeNodesGoByTheLog) {
+  const std::string third = kIsSanitized ? "" : "ab";
   static_cast<void>(expect_all_end(
-      {.ranks = {{"ab"}, {"ba", false}, {"ab"}}, .may_announce = false, .has_nodes = true}));
+      {.ranks = {{"ab"}, {"ba", false}, {third}}, .may_announce = false, .has_nodes = true}));
 }
 
 // What a round that is agreed brings stays right, whichever of its events the dead rank came to.

@@ -2,17 +2,13 @@
 // What the protocol promises, checked on a model: the real Coordinator and Leaders, members in a
 // few lines, and every message delivered at a random time (in order on each edge).
 #include "protocol_model.h"
+#include "../sanitized.h"
 
 namespace hvd::protocol_model {
 namespace {
 
 constexpr Shape kShapes[] = {{1, 1}, {1, 2}, {1, 3}, {2, 1}, {2, 2}, {3, 1}, {3, 2}, {6, 1}};
-// gcc says that it sanitizes; clang compiles this for no other purpose here.
-#if defined(__SANITIZE_THREAD__) || defined(__clang__)
-constexpr unsigned kSeeds = 40;
-#else
-constexpr unsigned kSeeds = 400;
-#endif
+constexpr unsigned kSeeds = kIsSanitized ? 40 : 400;
 
 /// Runs `plan(shape, random)` for every shape and many seeds and checks what every plan promises.
 /// Returns what happened so that the promises are worth something.
