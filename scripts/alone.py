@@ -10,6 +10,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -30,21 +31,48 @@ def complaint(entry: dict) -> str:
     return "" if done.returncode == 0 else done.stderr
 
 
+def commands_of(build: pathlib.Path) -> list[tuple[pathlib.Path, dict]]:
+    """Each file that the tree compiles, and how."""
+    entries = json.loads((build / "compile_commands.json").read_text())
+    return [(pathlib.Path(one["directory"], one["file"]).resolve(), one) for one in entries]
+
+
+def definitions(entry: dict) -> frozenset[str]:
+    """Macros that the command defines."""
+    return frozenset(one for one in shlex.split(entry["command"]) if one.startswith("-D"))
+
+
+def compiled_in(build: pathlib.Path) -> set[tuple[pathlib.Path, frozenset[str]]]:
+    """The files that the tree has compiled, and with which macros."""
+    return {
+        (file, definitions(entry))
+        for file, entry in commands_of(build)
+        if pathlib.Path(entry["directory"], entry["output"]).exists()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "build", type=pathlib.Path, help="a tree of clang with compile_commands.json"
     )
+    parser.add_argument(
+        "--compiled-in",
+        type=pathlib.Path,
+        help="a tree that joins no files: what it has compiled, with the same macros, is left out",
+    )
     parser.add_argument("folders", nargs="+", type=pathlib.Path, help="whose files are compiled")
     given = parser.parse_args()
     folders = [folder.resolve() for folder in given.folders]
     wanted: dict[pathlib.Path, dict] = {}
-    for entry in json.loads((given.build / "compile_commands.json").read_text()):
-        file = pathlib.Path(entry["directory"], entry["file"]).resolve()
+    for file, entry in commands_of(given.build):
         if file.suffix == ".cc" and any(file.is_relative_to(folder) for folder in folders):
             wanted.setdefault(file, entry)
     if not wanted:
         sys.exit(f"{given.build} compiles no file of {', '.join(map(str, folders))}")
+    if given.compiled_in is not None:
+        known = compiled_in(given.compiled_in)
+        wanted = {f: one for f, one in wanted.items() if (f, definitions(one)) not in known}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         told = [text for text in pool.map(complaint, wanted.values()) if text]
     print(*told, sep="\n")

@@ -103,9 +103,13 @@ commands_of_clang() {
   compile "$root/build-tidy" launcher/options/revision.h
 }
 
+# After stage_static, which has compiled the launcher's files so.
 stage_alone() {
+  local compiled=()
   commands_of_clang || return 1
-  nice "$HVD_PYTHON" -B "$root/scripts/alone.py" "$root/build-tidy" "$root/runtime" "$root/launcher" "$root/examples"
+  [ ! -d "$root/build-static" ] || compiled=(--compiled-in "$root/build-static")
+  nice "$HVD_PYTHON" -B "$root/scripts/alone.py" "${compiled[@]}" \
+    "$root/build-tidy" "$root/runtime" "$root/launcher" "$root/examples"
 }
 
 stage_tidy() {

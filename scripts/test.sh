@@ -13,7 +13,7 @@ usage="usage: scripts/test.sh [--all|--deep] [--suite unit|world|process|slurm|p
   --deep        also what seldom finds anything: clang-tidy, long programs with ThreadSanitizer, fuzzing of the launcher's parsers, TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(alone clang asan fuzz static wheel tsan newest_torch tensorflow)
+stages=(static alone clang asan fuzz wheel tsan newest_torch tensorflow)
 deep_stages=(tidy tsan_long fuzz_launcher tensorflow_oldest rocm long)
 suites=()
 all=no
