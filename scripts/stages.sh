@@ -103,11 +103,11 @@ commands_of_clang() {
   compile "$root/build-tidy" launcher/options/revision.h
 }
 
-# After stage_static, which has compiled the launcher's files so.
+# After stage_static, which has compiled the launcher's files so (with gcc; clang reads them in stage_tidy).
 stage_alone() {
   local compiled=()
   commands_of_clang || return 1
-  [ ! -d "$root/build-static" ] || compiled=(--compiled-in "$root/build-static")
+  [ ! -f "$root/build-static/compile_commands.json" ] || compiled=(--compiled-in "$root/build-static")
   nice "$HVD_PYTHON" -B "$root/scripts/alone.py" "${compiled[@]}" \
     "$root/build-tidy" "$root/runtime" "$root/launcher" "$root/examples"
 }

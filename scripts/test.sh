@@ -90,6 +90,12 @@ run_suites() {
     return
   fi
   read -r p f s < <("$HVD_PYTHON" "$root/scripts/count_tests.py" "$log")
+  for name in "$@"; do
+    grep -q "\"name\": \"hvdrun:[a-z_+]*\<$name\>" "$log" || {
+      say "no test is of suite $name"
+      f=$((f + 1))
+    }
+  done
   record "$*" $((SECONDS - start)) "$p" "$f" "$s"
 }
 

@@ -193,10 +193,11 @@ Status Engine::wait_stream(std::span<const Handle> handles, StreamHandle stream,
 
 Result<const GatherResult*> Engine::gathered(Handle handle, std::size_t index) {
   HVD_TRY_ASSIGN(const PendingPtr pending, completion_.find(handle));
-  const bool is_there = pending->done.load() || pending->enqueued.load();
+  const bool is_done = pending->done.load();
+  const bool is_there = is_done ? pending->status.is_ok() : pending->enqueued.load();
   if (!is_there || index >= pending->gathered.size()) {
     return error(Code::kInvalidArgument,
-                 "'{}' has no gathered tensor {}: not an allgather, or not complete",
+                 "'{}' has no gathered tensor {}: not an allgather, not complete, or failed",
                  pending->request.name, index);
   }
   return static_cast<const GatherResult*>(&pending->gathered[index]);

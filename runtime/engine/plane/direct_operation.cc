@@ -255,7 +255,9 @@ bool fits_direct(PendingRequest& pending, const Communicator& communicator, std:
     pending.direct_rows = DirectRows{MovingCounts(batch_of(request), communicator), {}, {}};
     bytes = moved_bytes(request, pending.direct_rows->counts, communicator.rank);
   }
-  return bytes <= std::min(room, kMostBytes / copies);
+  const bool fits = bytes <= std::min(room, kMostBytes / copies);
+  if (!fits) pending.direct_rows.reset();
+  return fits;
 }
 
 std::size_t bring_direct(const PendingRequest& pending, const Communicator& communicator,
