@@ -218,7 +218,7 @@ class Set(data.Dataset):
                 assert "forked" in str(failure), failure
             else:
                 raise AssertionError("a child took part")
-        assert time.perf_counter() - began < 20  # at once, and not at a deadline
+        assert time.perf_counter() - began < 1
         return torch.tensor(float(index))
 for epoch in range(2):
     total = sum(item.sum().item() for item in data.DataLoader(Set(), batch_size=2, num_workers=2))
@@ -275,8 +275,10 @@ allreduce(ones(1), name="only here" if hvd.rank() == 0 else "only there")
                     self.assertIsNone(processes[0].poll(), Path(f"{folder}/out.0").read_text())
                     time.sleep(0.05)
                 processes[0].send_signal(signal.SIGINT)
+                began = time.monotonic()
                 processes[0].wait(20)
                 processes[1].wait(20)
+                self.assertLess(time.monotonic() - began, 10)
                 self.assertIn("KeyboardInterrupt", Path(f"{folder}/out.0").read_text())
                 self.assertIn("rank 0", Path(f"{folder}/out.1").read_text())
             finally:
