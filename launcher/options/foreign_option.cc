@@ -30,9 +30,11 @@ constexpr ForeignOption kOfRun[] = {
     {"gpus G gres gpus-per-task multi-gpu",
      "leave it out: each rank has a GPU of those that are visible; 'hvdrun submit --gpus N' asks "
      "Slurm for them"},
-    {"min-np max-np min-num-proc max-num-proc slots-per-host elastic-timeout "
-     "host-discovery-script blacklist-cooldown-range",
-     "leave it out: a job keeps its size; -np says how many ranks"},
+    {"min-num-proc", "write --min-np N"},
+    {"max-np max-num-proc slots-per-host elastic-timeout host-discovery-script "
+     "blacklist-cooldown-range",
+     "leave it out: a job has as many ranks as -np says, or fewer (--min-np), and --spares N "
+     "replaces those that are lost"},
     {"reset-limit max-restarts",
      "leave it out: hvd.elastic.run(reset_limit=...) has it, in the program"},
     {"master-addr master-port node-rank local-addr standalone rdzv-*",

@@ -16,6 +16,7 @@ constexpr std::array kSetByHvdrun{
     launch_env::kRank,      launch_env::kSize,     launch_env::kLocalRank, launch_env::kLocalSize,
     launch_env::kNode,      launch_env::kStore,    launch_env::kJobKey,    launch_env::kVirtualNode,
     launch_env::kJobMarker, launch_env::kLossPipe, launch_env::kMasterOf,  launch_env::kRankOf,
+    launch_env::kProcess,
 };
 
 Status check_variable(const VariableOption& variable) {
@@ -134,6 +135,29 @@ Status read_bind(const RawRunFlags& raw, BindOptions& bind) {
   return Status::ok();
 }
 
+void add_failure_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
+  app.add_option("--spares", options.spares,
+                 "With -np: N more processes that start the program, and wait in hvd.init() until "
+                 "one takes the place of a rank that was lost. For programs with "
+                 "hvd.elastic.run")
+      ->type_name("N")
+      ->group("Failure")
+      ->check(CLI::Range(1, 65536));
+  app.add_option(
+         "--min-np", options.min_ranks,
+         "With -np: the job goes on with as few ranks, where ranks are lost and no spare is "
+         "left (default: as many as -np)")
+      ->type_name("N")
+      ->group("Failure")
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--grace", raw.grace_seconds,
+                 "Seconds that the other ranks have to end by themselves after one failed (10); "
+                 "then SIGTERM, and 5 s later SIGKILL")
+      ->type_name("S")
+      ->group("Failure")
+      ->check(CLI::Range(0.0, 86400.0));
+}
+
 void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   app.add_option("-n,--np", options.ranks,
                  "Ranks, all on this machine, also inside an allocation. Without it: in a batch or "
@@ -173,12 +197,7 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
                "Set the variables that a site or fabric marks as assumed, too, and say which")
       ->group("Environment");
   add_output_flags(app, options, raw);
-  app.add_option("--grace", raw.grace_seconds,
-                 "Seconds that the other ranks have to end by themselves after one failed (10); "
-                 "then SIGTERM, and 5 s later SIGKILL")
-      ->type_name("S")
-      ->group("Failure")
-      ->check(CLI::Range(0.0, 86400.0));
+  add_failure_flags(app, options, raw);
   app.add_flag("--dry-run", options.dry_run,
                "Print placement, environment with origins, and commands; start nothing")
       ->group("Other");

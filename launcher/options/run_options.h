@@ -25,6 +25,8 @@ enum class GpuVisibility {
 struct RunOptions {
   std::optional<int> ranks;          ///< -np
   std::optional<int> nodes;          ///< --nodes
+  int spares = 0;                    ///< --spares
+  std::optional<int> min_ranks;      ///< --min-np; given, or with spares: the job is elastic.
   bool nested = false;               ///< --nested: -np inside a rank is meant.
   std::optional<int> cpus_per_rank;  ///< -c
   BindOptions bind;

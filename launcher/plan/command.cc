@@ -88,9 +88,19 @@ Command srun_command(const RunOptions& options, const Placement& placement,
   if (const auto asked = environment.get("SLURM_EXPORT_ENV")) {
     of_srun.set("SLURM_EXPORT_ENV", exported(*asked, plan));
   }
-  srun.variables = rank_environment(plan, of_srun, 0);
+  srun.variables = rank_environment(plan, of_srun, {});
   srun.takes_stdin = true;
   return srun;
+}
+
+Command process_command(const RunOptions& options, const RankPlacement& process,
+                        std::vector<std::string> variables) {
+  Command command;
+  command.rank = process.rank;
+  command.host = process.host;
+  command.arguments = options.command;
+  command.variables = std::move(variables);
+  return command;
 }
 
 }  // namespace
@@ -114,17 +124,18 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
   std::vector<Command> commands;
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
     const RankPlacement& rank = placement.ranks[i];
-    Command command;
-    command.rank = rank.rank;
-    command.host = rank.host;
-    command.arguments = options.command;
-    command.variables = rank_environment(plan, environment, i);
+    Command command =
+        process_command(options, rank, rank_environment(plan, environment, plan.each_rank[i]));
     command.cpus = rank.cpus;
     command.speaks_for_node = rank.local_rank == 0;
     command.memory_numas = rank.memory_numas;
     // One that is alone here is rank 0, or a task, whose input srun gives it.
     command.takes_stdin = placement.ranks.size() == 1 || rank.rank == 0;
     commands.push_back(std::move(command));
+  }
+  for (std::size_t i = 0; i < plan.each_spare.size(); ++i) {
+    commands.push_back(process_command(options, placement.elastic->spares[i],
+                                       rank_environment(plan, environment, plan.each_spare[i])));
   }
   return commands;
 }

@@ -17,7 +17,7 @@ namespace hvd {
 
 /// One process to start on this machine, ready for execve.
 struct Command {
-  std::optional<int> rank;             ///< Absent: srun, around all ranks.
+  std::optional<int> rank;             ///< Absent: srun, around all ranks. Of a spare its number.
   std::string host;                    ///< For messages.
   std::string program;                 ///< Path to execute; the launcher finds it by name.
   std::vector<std::string> arguments;  ///< The first is the program as typed.

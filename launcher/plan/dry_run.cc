@@ -75,6 +75,10 @@ std::string describe_run(const Placement& placement, const EnvironmentPlan& plan
     text += format_text("environment of rank {}:\n", placement.ranks[i].rank);
     describe_variables(plan.each_rank[i], width, text);
   }
+  for (std::size_t i = 0; i < plan.each_spare.size(); ++i) {
+    text += format_text("environment of spare {}:\n", placement.elastic->spares[i].rank);
+    describe_variables(plan.each_spare[i], width, text);
+  }
   if (!plan.unset.empty()) text += "offered by site or fabric, and not set:\n";
   for (const UnsetVariable& variable : plan.unset) {
     text += explained_line(variable.name + "=" + variable.value,

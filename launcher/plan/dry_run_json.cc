@@ -63,6 +63,17 @@ std::string describe_run_json(const Placement& placement, const EnvironmentPlan&
                                                               ? plan.each_rank[i]
                                                               : std::vector<PlannedVariable>()));
   }
+  if (placement.elastic) {
+    json["min_size"] = placement.elastic->min_size;
+    json["spares"] = OrderedJson::array();
+    for (std::size_t i = 0; i < placement.elastic->spares.size(); ++i) {
+      const RankPlacement& spare = placement.elastic->spares[i];
+      json["spares"].push_back(OrderedJson{{"process", spare.rank},
+                                           {"host", spare.host},
+                                           {"node", spare.node},
+                                           {"environment", variables_json(plan.each_spare[i])}});
+    }
+  }
   for (const Command& command : commands) {
     OrderedJson one{{"host", command.host}, {"arguments", shown_arguments(command.arguments)}};
     if (command.rank) one["rank"] = *command.rank;

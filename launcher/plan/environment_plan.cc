@@ -94,6 +94,18 @@ PlannedVariable ours(std::string_view name, const std::string& value, std::strin
   return {std::string(name), value, "hvdrun", std::string(why), false};
 }
 
+void add_virtual_node(const RankPlacement& rank, const Placement& placement, Variables& variables) {
+  if (placement.virtual_nodes == 1) return;
+  variables.push_back(ours(launch_env::kVirtualNode, std::to_string(rank.node),
+                           "--nodes: shares memory in it alone"));
+}
+
+/// Of an elastic job: by this number the process asks for its rank.
+void add_process(const RankPlacement& rank, Variables& variables) {
+  variables.push_back(ours(launch_env::kProcess, std::to_string(rank.rank),
+                           "its number, by which it asks for its rank"));
+}
+
 /// What a rank forked here must know; the tasks of a step find it out themselves.
 void add_identity(const RankPlacement& rank, const Placement& placement, Variables& variables) {
   namespace env = launch_env;
@@ -101,10 +113,8 @@ void add_identity(const RankPlacement& rank, const Placement& placement, Variabl
   variables.push_back(ours(env::kLocalRank, std::to_string(rank.local_rank), "rank on its node"));
   variables.push_back(ours(env::kLocalSize, std::to_string(rank.local_size), "ranks on its node"));
   variables.push_back(ours(env::kNode, std::to_string(rank.node), "its node"));
-  if (placement.virtual_nodes > 1) {
-    variables.push_back(
-        ours(env::kVirtualNode, std::to_string(rank.node), "--nodes: shares memory in it alone"));
-  }
+  add_virtual_node(rank, placement, variables);
+  if (placement.elastic) add_process(rank, variables);
 }
 
 /// True where a node has more ranks than GPUs that each of them sees, and has any.
@@ -314,6 +324,13 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
     if (rank.gpu) add_gpu(options, rank, placement, variables);
     plan.each_rank.push_back(std::move(variables));
   }
+  if (placement.elastic) {
+    for (const RankPlacement& spare : placement.elastic->spares) {
+      Variables& variables = plan.each_spare.emplace_back();
+      add_virtual_node(spare, placement, variables);
+      add_process(spare, variables);
+    }
+  }
   add_job(allocation, placement, job, plan.all);
   add_command_line(options, user, plan.all);
   offer_machine(machine, user, placement.srun.has_value(), plan);
@@ -336,15 +353,11 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
 }
 
 std::vector<std::string> rank_environment(const EnvironmentPlan& plan, const Environment& inherited,
-                                          std::size_t index) {
+                                          const std::vector<PlannedVariable>& own) {
   Environment result = inherited;
   for (const std::string& name : plan.cleared) result.unset(name);
   for (const PlannedVariable& variable : plan.all) result.set(variable.name, variable.value);
-  if (index < plan.each_rank.size()) {
-    for (const PlannedVariable& variable : plan.each_rank[index]) {
-      result.set(variable.name, variable.value);
-    }
-  }
+  for (const PlannedVariable& variable : own) result.set(variable.name, variable.value);
   std::vector<std::string> lines;
   for (const auto& [name, value] : result.variables()) {
     lines.push_back(format_text("{}={}", name, value));

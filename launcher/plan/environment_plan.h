@@ -17,8 +17,9 @@ namespace hvd {
 /// The ranks' variables beyond what they inherit, by name; the strongest origin won already:
 /// command line > user environment > site > fabric > default.
 struct EnvironmentPlan {
-  std::vector<PlannedVariable> all;                     ///< For every rank.
-  std::vector<std::vector<PlannedVariable>> each_rank;  ///< By index in Placement::ranks.
+  std::vector<PlannedVariable> all;                      ///< For every rank.
+  std::vector<std::vector<PlannedVariable>> each_rank;   ///< By index in Placement::ranks.
+  std::vector<std::vector<PlannedVariable>> each_spare;  ///< By index in Elasticity::spares.
   std::vector<PlannedVariable> by_task;  ///< Placement::srun: what hvdrun in each task will add.
   std::vector<std::string> cleared;      ///< Inherited variables taken away.
   std::vector<UnsetVariable> unset;      ///< What site and fabric offer, and why it is not set.
@@ -41,8 +42,8 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
                                  const MachineEnvironment& machine, const Placement& placement,
                                  const JobFacts& job);
 
-/// "NAME=value" of the rank at `index`, sorted by name.
+/// "NAME=value" of a rank or spare whose own variables these are, sorted by name.
 std::vector<std::string> rank_environment(const EnvironmentPlan& plan, const Environment& inherited,
-                                          std::size_t index);
+                                          const std::vector<PlannedVariable>& own);
 
 }  // namespace hvd

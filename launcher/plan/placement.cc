@@ -28,8 +28,23 @@ int nodes_of(const Identity& identity, int hosts) {
   return std::max(hosts, divide_up(identity.size, identity.local_size));
 }
 
+bool asks_for_elasticity(const RunOptions& options) {
+  return options.spares > 0 || options.min_ranks;
+}
+
+/// Ranks that another program starts are not hvdrun's to replace.
+Status refuse_elasticity(const RunOptions& options) {
+  if (!asks_for_elasticity(options)) return Status::ok();
+  return error(Code::kInvalidArgument,
+               "{} is for ranks that hvdrun starts itself, on one machine: type hvdrun -np N {}; "
+               "tasks of srun end together",
+               options.spares > 0 ? "--spares" : "--min-np",
+               options.spares > 0 ? "--spares M" : "--min-np M");
+}
+
 Result<Placement> place_task(const RunOptions& options, const Allocation& allocation,
                              const Identity& identity) {
+  HVD_TRY(refuse_elasticity(options));
   Placement placement;
   placement.reports_bindings = options.bind.report;
   placement.size = identity.size;
@@ -135,6 +150,36 @@ Status refuse_one_node_of_many(const RunOptions& options, const LocalLaunch& lau
                describe_other_job(*launch.other), launch.other->command, host);
 }
 
+/// Spares and the least number of ranks, where hvdrun itself starts the ranks.
+Status plan_losses(const RunOptions& options, Placement& placement) {
+  if (!asks_for_elasticity(options)) return Status::ok();
+  Elasticity elastic;
+  elastic.min_size = options.min_ranks.value_or(placement.size);
+  if (elastic.min_size > placement.size) {
+    return error(Code::kInvalidArgument, "--min-np {} is more than -np {}", elastic.min_size,
+                 placement.size);
+  }
+  if (options.spares > 0 && options.gpu_visibility == GpuVisibility::kOne) {
+    return error(Code::kInvalidArgument,
+                 "--spares does not go with --gpu-visibility one: a spare learns its GPU when it "
+                 "takes a rank's place, and so must see all of them");
+  }
+  for (int spare = 0; spare < options.spares; ++spare) {
+    RankPlacement process;
+    process.rank = placement.size + spare;
+    process.node = spare % placement.virtual_nodes;
+    process.host = placement.virtual_nodes == 1
+                       ? placement.this_host
+                       : format_text("{}/node{}", placement.this_host, process.node);
+    elastic.spares.push_back(std::move(process));
+  }
+  placement.notes.push_back(format_text("losses: the job goes on with {} ranks or more; {} spare{}",
+                                        elastic.min_size, options.spares,
+                                        options.spares == 1 ? "" : "s"));
+  placement.elastic = std::move(elastic);
+  return Status::ok();
+}
+
 Result<Placement> place_locally(const RunOptions& options, const Allocation& allocation,
                                 const LocalLaunch& launch) {
   HVD_TRY(refuse_worlds_in_ranks(options, launch));
@@ -162,6 +207,7 @@ Result<Placement> place_locally(const RunOptions& options, const Allocation& all
                  placement.virtual_nodes, placement.size);
   }
   split_over_nodes(allocation, placement);
+  HVD_TRY(plan_losses(options, placement));
   const std::string left = left_nodes(options, allocation, launch);
   if (!left.empty()) placement.warnings.push_back(left);
   const Status given = give_resources(options, allocation, gpus, placement.size, placement);
@@ -222,6 +268,7 @@ Result<Placement> place_over_parts(const RunOptions& options, const Allocation& 
 
 Result<Placement> place_by_srun(const RunOptions& options, const Allocation& allocation,
                                 const SrunLaunch& launch) {
+  HVD_TRY(refuse_elasticity(options));
   if (launch.job_parts > 1) return place_over_parts(options, allocation, launch);
   const Environment& environment = allocation.environment;
   Placement placement;

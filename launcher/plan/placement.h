@@ -40,6 +40,12 @@ struct SrunStep {
   int cpus_per_rank = 0;            ///< For srun's -c; 0: not said.
 };
 
+/// How the job fares where ranks are lost.
+struct Elasticity {
+  int min_size = 1;                     ///< With fewer ranks it ends.
+  std::vector<RankPlacement> spares{};  ///< Processes that wait; numbered after the ranks.
+};
+
 /// Who runs where. The ranks that this process starts: all of them (LocalLaunch), the one it
 /// becomes (TaskLaunch), none (SrunLaunch: the tasks place themselves).
 struct Placement {
@@ -50,6 +56,7 @@ struct Placement {
   std::vector<std::string> hosts;  ///< By node, as far as known; virtual nodes share one.
   std::optional<SrunStep> srun;    ///< SrunLaunch only.
   std::vector<RankPlacement> ranks;
+  std::optional<Elasticity> elastic;  ///< The job goes on without a rank that is lost.
   int virtual_nodes = 1;
   int gpus_per_node = 0;
   std::string gpu_variable;           ///< Of the visible list; empty: counted on the node.

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run/job_store.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
 #include "base/descriptor_limit.h"
 #include "base/format.h"
+#include "base/mutex.h"
+#include "base/unique_fd.h"
 #include "bootstrap/tcp_store_server.h"
 #include "transport/job_key.h"
 
@@ -14,10 +22,36 @@ namespace {
 /// A connection to the store, three pipes of which both ends are open for a moment, a pidfd.
 constexpr std::size_t kDescriptorsPerRank = 8;
 
+/// Memberships on their way from the server's thread to the supervisor.
+class BegunQueue {
+ public:
+  explicit BegunQueue(UniqueFd bell) : bell_(std::move(bell)) {}
+
+  void add(const Membership& membership) {
+    const Lock lock(mutex_);
+    memberships_.push_back(membership);
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(bell_.get(), &one, sizeof one);
+  }
+  std::vector<Membership> take() {
+    const Lock lock(mutex_);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(bell_.get(), &count, sizeof count);
+    return std::exchange(memberships_, {});
+  }
+  int bell() const { return bell_.get(); }
+
+ private:
+  UniqueFd bell_;
+  Mutex mutex_;
+  std::vector<Membership> memberships_ HVD_GUARDED_BY(mutex_);
+};
+
 class TcpJobStore : public JobStore {
  public:
-  TcpJobStore(std::unique_ptr<TcpStoreServer> server, const JobKey& key)
-      : server_(std::move(server)), key_(key) {}
+  TcpJobStore(std::unique_ptr<TcpStoreServer> server, const JobKey& key,
+              std::shared_ptr<BegunQueue> begun)
+      : begun_(std::move(begun)), server_(std::move(server)), key_(key) {}
   // All ranks are forked here: nobody else needs to reach the port.
   std::string address() const override { return server_->loopback_address(); }
   std::string key() const override { return key_.to_hex(); }
@@ -28,20 +62,49 @@ class TcpJobStore : public JobStore {
                                     "hvd.init()",
                                     rank, host, how));
   }
+  void process_ended(int process, bool well) override { server_->process_ended(process, well); }
+  void end_job(const std::string& why) override { server_->end_job(Status(Code::kAborted, why)); }
+  int begun() const override { return begun_->bell(); }
+  std::vector<Membership> take_begun() override { return begun_->take(); }
 
  private:
+  std::shared_ptr<BegunQueue> begun_;  ///< The server tells it.
   std::unique_ptr<TcpStoreServer> server_;
   JobKey key_;
 };
 
+Result<std::shared_ptr<BegunQueue>> make_queue() {
+  UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell.is_open()) return Status::system("cannot create an eventfd", errno);
+  return std::make_shared<BegunQueue>(std::move(bell));
+}
+
+Status make_room(std::size_t processes) {
+  const Status room = reserve_descriptors(kDescriptorsPerRank * processes);
+  return room.is_ok() ? room : room.with_context(format_text("{} ranks on this host", processes));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<JobStore>> JobStore::start(int ranks) {
-  const Status room = reserve_descriptors(kDescriptorsPerRank * static_cast<std::size_t>(ranks));
-  if (!room.is_ok()) return room.with_context(format_text("{} ranks on this host", ranks));
+  HVD_TRY(make_room(static_cast<std::size_t>(ranks)));
+  HVD_TRY_ASSIGN(auto begun, make_queue());
   const JobKey key = JobKey::random();
   HVD_TRY_ASSIGN(auto server, TcpStoreServer::start(key));
-  return std::unique_ptr<JobStore>(std::make_unique<TcpJobStore>(std::move(server), key));
+  return std::unique_ptr<JobStore>(
+      std::make_unique<TcpJobStore>(std::move(server), key, std::move(begun)));
+}
+
+Result<std::unique_ptr<JobStore>> JobStore::start(RosterPlan plan) {
+  HVD_TRY(make_room(plan.nodes.size()));
+  HVD_TRY_ASSIGN(auto begun, make_queue());
+  const JobKey key = JobKey::random();
+  HVD_TRY_ASSIGN(auto server,
+                 TcpStoreServer::start(key, std::move(plan), [begun](const Membership& membership) {
+                   begun->add(membership);
+                 }));
+  return std::unique_ptr<JobStore>(
+      std::make_unique<TcpJobStore>(std::move(server), key, std::move(begun)));
 }
 
 }  // namespace hvd

@@ -146,9 +146,15 @@ class KeeperProcess {
   }
 
   bool hand_on_signal() {
-    int signal = 0;
-    const ssize_t got = ::recv(socket_.get(), &signal, sizeof signal, 0);
-    if (got != static_cast<ssize_t>(sizeof signal)) return got < 0 && errno == EINTR;
+    KeeperOrder order;
+    const ssize_t got = ::recv(socket_.get(), &order, sizeof order, 0);
+    if (got != static_cast<ssize_t>(sizeof order)) return got < 0 && errno == EINTR;
+    const int signal = order.signal;
+    if (order.index != KeeperOrder::kAll) {
+      const Rank& rank = ranks_[static_cast<std::size_t>(order.index)];
+      if (rank.pid > 0) (void)::kill(rank.pid, signal);  // Not reaped yet: the number is its own.
+      return true;
+    }
     if (signal == SIGSTOP || signal == SIGCONT) {
       signal_all(signal);
       return true;
@@ -302,7 +308,13 @@ bool Keeper::receive(std::vector<RankEnded>& ended) {
 }
 
 void Keeper::send_signal(int signal) {
-  (void)::send(socket_.get(), &signal, sizeof signal, MSG_NOSIGNAL);
+  const KeeperOrder order{.signal = signal};
+  (void)::send(socket_.get(), &order, sizeof order, MSG_NOSIGNAL);
+}
+
+void Keeper::kill(int index) {
+  const KeeperOrder order{.signal = SIGKILL, .index = index};
+  (void)::send(socket_.get(), &order, sizeof order, MSG_NOSIGNAL);
 }
 
 }  // namespace hvd

@@ -18,6 +18,13 @@ struct RankEnded {
   int status = 0;  ///< As waitpid gives it.
 };
 
+/// What hvdrun tells the keeper: a signal.
+struct KeeperOrder {
+  static constexpr int kAll = -1;
+  int signal = 0;
+  int index = kAll;  ///< Into the commands; kAll: for every rank.
+};
+
 /// The ends of one rank's standard streams; -1: inherited.
 struct RankStreams {
   UniqueFd input;
@@ -46,6 +53,8 @@ class Keeper {
   /// Sends `signal` to every rank that still runs; see signal_targets. SIGSTOP and SIGCONT go to
   /// all processes below the keeper.
   void send_signal(int signal);
+  /// Kills the one rank, or spare.
+  void kill(int index);
   /// Tells the keeper to kill what is left and to end.
   void release() { socket_.reset(); }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -29,6 +30,7 @@
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/job_store.h"
 #include "launcher/run/program_path.h"
+#include "launcher/run/recovery.h"
 #include "launcher/run/srun_report.h"
 #include "launcher/run/supervisor.h"
 #include "launcher/site/site_catalog.h"
@@ -201,9 +203,24 @@ int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& p
                        {});
 }
 
+RosterPlan plan_roster(const Placement& placement) {
+  RosterPlan plan{.size = placement.size, .min_size = placement.elastic->min_size};
+  for (const RankPlacement& rank : placement.ranks) plan.nodes.push_back(rank.node);
+  for (const RankPlacement& spare : placement.elastic->spares) plan.nodes.push_back(spare.node);
+  return plan;
+}
+
+Recovery plan_recovery(const Placement& placement, const std::vector<Command>& commands) {
+  std::vector<std::string> hosts;
+  hosts.reserve(commands.size());
+  for (const Command& command : commands) hosts.push_back(command.host);
+  return {placement.size, placement.elastic->min_size, std::move(hosts)};
+}
+
 int run_locally(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
   (void)block_handled_signals();  // Before any thread could take them.
-  auto store = JobStore::start(placement.size);
+  auto store =
+      placement.elastic ? JobStore::start(plan_roster(placement)) : JobStore::start(placement.size);
   if (!store.is_ok()) return refuse(store.status());
   auto losses = LossPipe::create();
   if (!losses.is_ok()) return refuse(losses.status());
@@ -217,8 +234,12 @@ int run_locally(const RunOptions& options, const Inputs& inputs, const Placement
   const int problem = resolve_programs(inputs.allocation.environment, commands);
   if (problem != 0) return problem;
   // The ranks are below us, whatever they do; what carries the marker elsewhere is not ours to end.
-  const int code =
-      supervise_job(options, placement, commands, {}, {&losses.value(), store.value().get()});
+  std::optional<Recovery> recovery;
+  if (placement.elastic) recovery = plan_recovery(placement, commands);
+  const int code = supervise_job(options, placement, commands, {},
+                                 {.losses = &losses.value(),
+                                  .store = store.value().get(),
+                                  .recovery = recovery ? &*recovery : nullptr});
   if (code == 0 && !store.value()->was_reached()) {
     print_messages(apart_note(placement.size, options.command));
   }

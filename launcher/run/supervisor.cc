@@ -43,6 +43,7 @@ constexpr std::chrono::milliseconds kLastWrites{1000};  ///< Of a job that was k
 constexpr std::uint64_t kSignals = ~0ULL;
 constexpr std::uint64_t kKeeper = ~0ULL - 1;
 constexpr std::uint64_t kSinks = ~0ULL - 2;
+constexpr std::uint64_t kMemberships = ~0ULL - 3;
 constexpr std::chrono::seconds kPatience{5};  ///< With a file system, without a word.
 
 /// The loop of `hvdrun`: one epoll over the ranks' pipes, the keeper's socket and our signals.
@@ -54,6 +55,7 @@ class Supervisor {
         options_(options),
         losses_(channels.losses),
         store_(channels.store),
+        recovery_(channels.recovery),
         ending_(options.grace),
         output_(options.output) {}
 
@@ -64,7 +66,7 @@ class Supervisor {
     HVD_TRY(files);
     HVD_TRY(start());
     running_ = commands_.size();
-    while (running_ > 0) HVD_TRY(wait_and_serve());
+    while (running_ > 0 && !only_spares_are_left()) HVD_TRY(wait_and_serve());
     end_keeper();
     output_.drain_all();
     warn_of_hidden_failure();
@@ -133,6 +135,7 @@ class Supervisor {
     HVD_TRY_ASSIGN(Keeper keeper, Keeper::start(commands_, std::move(theirs), options_.marks));
     keeper_.emplace(std::move(keeper));
     if (losses_ != nullptr) losses_->close_writer();
+    if (recovery_ != nullptr) HVD_TRY(watch(store_->begun(), kMemberships));
     return watch(keeper_->socket(), kKeeper);
   }
 
@@ -147,6 +150,7 @@ class Supervisor {
       if (what == kSignals) serve_signals();
       if (what == kKeeper) keeper_spoke = true;
       if (what == kSinks) serve_sinks();
+      if (what == kMemberships) serve_memberships();
       if (output_.is_stream(what)) output_.read(what);
     }
     for (const std::string& notice : output_.take_notices()) serve_notice(notice);
@@ -155,6 +159,7 @@ class Supervisor {
     HVD_TRY(output_.advance(Clock::now()));
     report_task_failure();
     for (const RankEnded& ended : ends_.take(Clock::now())) rank_ended(ended);
+    kill_overdue();
     if (const auto signal = ending_.advance(Clock::now())) {
       if (options_.verbose) say(format_text("sending signal {} to the ranks that remain", *signal));
       send(*signal);
@@ -167,6 +172,7 @@ class Supervisor {
         .earlier(ends_.next())
         .earlier(task_failures_.next())
         .earlier(output_.next())
+        .earlier(recovery_ != nullptr ? recovery_->next() : kForever)
         .earlier(counts_memory() ? memory_events_.next() : kForever);
   }
 
@@ -255,13 +261,17 @@ class Supervisor {
     // What a rank said before its end is there to read by now.
     if (losses_ != nullptr) {
       for (const LossPipe::Loss& loss : losses_->read()) {
-        const bool is_rank = loss.by >= 0 && static_cast<std::size_t>(loss.by) < commands_.size();
-        if (is_rank) ends_.loses(loss.by, loss.lost);
+        note_loss(loss);
       }
     }
     for (const RankEnded& report : ended) {
-      ends_.ended(report, Clock::now());
       const auto index = static_cast<std::size_t>(report.index);
+      if (recovery_ != nullptr) {
+        rank_ended(report);
+        store_->process_ended(report.index, report.status == 0);
+        continue;
+      }
+      ends_.ended(report, Clock::now());
       ways_of_end_[index] = describe_end(report.status);
       const Command& command = commands_[index];
       if (store_ != nullptr && command.rank) {
@@ -271,6 +281,49 @@ class Supervisor {
     if (!alive && running_ > 0) keeper_lost();
   }
 
+  void note_loss(const LossPipe::Loss& loss) {
+    if (recovery_ == nullptr) {
+      const bool is_rank = loss.by >= 0 && static_cast<std::size_t>(loss.by) < commands_.size();
+      if (is_rank) ends_.loses(loss.by, loss.lost);
+      return;
+    }
+    recovery_->loses(loss.by, loss.lost, Clock::now());
+  }
+
+  bool only_spares_are_left() const { return recovery_ != nullptr && recovery_->is_over(); }
+
+  void serve_memberships() {
+    for (const Membership& membership : store_->take_begun()) {
+      const std::string news = recovery_->begun(membership, Clock::now());
+      if (!news.empty()) say(news);
+    }
+  }
+
+  void kill_overdue() {
+    if (recovery_ == nullptr) return;
+    for (const int process : recovery_->overdue(Clock::now())) {
+      say(recovery_->describe_overdue(process));
+      keeper_->kill(process);
+    }
+  }
+
+  /// False: the process has failed, and the elastic job with it.
+  bool goes_on_without(int process, const std::string& how) {
+    const auto news = recovery_->failed(process, how, Clock::now());
+    if (!news || ending_.has_begun()) return false;
+    say(*news);
+    output_.say_last_lines(static_cast<std::size_t>(process), process);
+    return true;
+  }
+
+  void fail_elastic_job(std::size_t index, const std::string& why) {
+    say(why);
+    output_.say_last_lines(index, static_cast<int>(index));
+    first_failure_ = recovery_->first_loss();
+    store_->end_job("the job ends: " + recovery_->shortage());
+    output_.mark();
+  }
+
   void rank_ended(const RankEnded& ended) {
     --running_;
     const auto index = static_cast<std::size_t>(ended.index);
@@ -278,14 +331,19 @@ class Supervisor {
     for (const std::string& notice : output_.take_notices()) serve_notice(notice);
     end_task_failures();
     const int code = exit_code_of(ended.status);
-    if (code == 0 || !ending_.rank_failed(code, Clock::now())) return;
-    output_.stop_waiting();
     const Command& command = commands_[index];
     const bool is_kill = WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGKILL;
-    if (command.rank) {
-      report_first_failure(
-          index, *command.rank, command.host,
-          describe_end(ended.status) + (is_kill ? memory_events_.explain_kill() : ""));
+    const std::string how =
+        describe_end(ended.status) + (is_kill ? memory_events_.explain_kill() : "");
+    const std::string name = recovery_ != nullptr ? recovery_->name_of(ended.index) : "";
+    if (recovery_ != nullptr && code == 0) recovery_->finished(ended.index);
+    if (code == 0 || (recovery_ != nullptr && goes_on_without(ended.index, how))) return;
+    if (!ending_.rank_failed(code, Clock::now())) return;
+    output_.stop_waiting();
+    if (recovery_ != nullptr) {
+      fail_elastic_job(index, recovery_->describe_failure(name, ended.index, how));
+    } else if (command.rank) {
+      report_first_failure(index, *command.rank, command.host, how);
     } else {
       say(format_text("{} on {} failed: {}", describe_command(command), command.host,
                       describe_end(ended.status)));
@@ -338,7 +396,8 @@ class Supervisor {
   /// A program whose exit code a shell has hidden.
   void warn_of_hidden_failure() {
     const auto loss = ends_.any_loss();
-    if (ending_.exit_code() != 0 || ending_.is_told() || !loss) return;
+    const bool ended_otherwise = ending_.exit_code() != 0 || ending_.is_told();
+    if (ended_otherwise || recovery_ != nullptr || !loss) return;
     say(
         format_text("warning: rank {} lost rank {}, and all programs ended with exit code 0\n"
                     "hint: where the program did not mean that: a pipe in a shell hides the exit "
@@ -414,8 +473,9 @@ class Supervisor {
 
   const std::vector<Command>& commands_;
   const SupervisorOptions& options_;
-  LossPipe* losses_;  ///< May be null: srun's tasks are not children of ours.
-  JobStore* store_;   ///< Likewise.
+  LossPipe* losses_;    ///< May be null: srun's tasks are not children of ours.
+  JobStore* store_;     ///< Likewise.
+  Recovery* recovery_;  ///< Null: the job is not elastic.
   EndOrder ends_;
   TaskFailureOrder task_failures_;
   Ending ending_;

@@ -10,6 +10,7 @@
 #include "launcher/run/job_output.h"
 #include "launcher/run/job_store.h"
 #include "launcher/run/loss_pipe.h"
+#include "launcher/run/recovery.h"
 
 namespace hvd {
 
@@ -22,8 +23,9 @@ struct SupervisorOptions {
 
 /// What connects hvdrun with ranks that are children of its own; null with those of srun.
 struct RankChannels {
-  LossPipe* losses = nullptr;  ///< Where they say whom they lost.
-  JobStore* store = nullptr;   ///< Where they meet.
+  LossPipe* losses = nullptr;    ///< Where they say whom they lost.
+  JobStore* store = nullptr;     ///< Where they meet.
+  Recovery* recovery = nullptr;  ///< Of an elastic job; null: the first failure ends the job.
 };
 
 /// Runs the commands to their end: passes on output, signals and the first failure, and leaves no

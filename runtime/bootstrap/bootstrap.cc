@@ -33,6 +33,10 @@ namespace {
 constexpr std::size_t kFirstDescriptors = 16;
 /// For the store to answer a rank that has failed.
 constexpr auto kTellTime = std::chrono::seconds(2);
+/// Of processes of an elastic job.
+constexpr int kMostProcesses = 1 << 20;
+/// Memberships in a row that may break while their ranks meet.
+constexpr int kMostTries = 20;
 
 /// A process without an identity is a world of one only where nothing speaks of several ranks.
 Status check_alone(const Environment& environment) {
@@ -91,20 +95,23 @@ Result<Met> meet(const MethodInput& input) {
                met.declined);
 }
 
+/// This process, for people.
+std::string who_i_am() {
+  return format_text("process {} on {}", static_cast<long>(::getpid()), local_host_name());
+}
+
 /// The start of one rank in a world of several, from the rendezvous to the links.
 class Start {
  public:
+  /// `epoch`: of the place in an elastic job; 0: the job is not elastic.
   Start(const BootstrapOptions& options, Rendezvous rendezvous, const Identity& identity, int size,
-        Deadline deadline)
+        Deadline deadline, std::uint64_t epoch = 0)
       : options_(options),
         rendezvous_(std::move(rendezvous)),
         rank_(identity.rank),
         size_(size),
         local_size_(identity.local_size),
-        me_({.rank = rank_,
-             .size = size,
-             .who = format_text("process {} on {}", static_cast<long>(::getpid()),
-                                local_host_name())}),
+        me_({.rank = rank_, .size = size, .who = who_i_am(), .epoch = epoch}),
         deadline_(deadline) {}
 
   Result<Wiring> run(const Environment& environment) {
@@ -359,11 +366,61 @@ Result<Wiring> start_together(const Environment& environment, const BootstrapOpt
   return wiring;
 }
 
+/// One try of a process of an elastic job: a place, then the start with those that have one, too.
+Result<Wiring> start_in_place(const Environment& environment, const BootstrapOptions& options,
+                              int process) {
+  const auto patience = options.settings.start_timeout;
+  KeptMeeting of_this_start;
+  HVD_TRY_ASSIGN(MethodOffer offer, meet_by_hvdrun({.environment = environment,
+                                                    .settings = options.settings,
+                                                    .identity = {},
+                                                    .deadline = Deadline::after(patience),
+                                                    .kept = of_this_start}));
+  if (!offer.rendezvous) return error(Code::kInvalidArgument, "{}", offer.declined);
+  const auto asked = offer.rendezvous->store->enter(process, who_i_am(), patience);
+  if (!asked.is_ok()) return asked.status();
+  const store_message::Place place = asked.value();
+  Identity identity;
+  identity.rank = place.rank;
+  identity.size = place.size;
+  identity.local_rank = place.local_rank;
+  identity.local_size = place.local_size;
+  identity.source = "hvdrun";
+  const auto start = [&]() -> Result<Wiring> {
+    if (place.size == 1) return wire_alone(options, "one rank is left");
+    return Start(options, *std::move(offer.rendezvous), identity, place.size,
+                 Deadline::after(patience), place.epoch)
+        .run(environment);
+  };
+  HVD_TRY_ASSIGN(Wiring wiring, start());
+  wiring.bootstrap = format_text("hvdrun (membership {})", place.epoch);
+  wiring.given_local_rank = place.local_rank;
+  return wiring;
+}
+
+/// The start of a process whose job is elastic: it asks for its rank each time, and again where one
+/// of those that it was to start with has left meanwhile. kAborted: the job ends.
+Result<Wiring> start_elastic(const Environment& environment, const BootstrapOptions& options,
+                             int process) {
+  for (int tries = 1;; ++tries) {
+    auto wiring = start_in_place(environment, options, process);
+    if (wiring.is_ok()) return wiring;
+    const Status& why = wiring.status();
+    if (why.code() != Code::kPeerLost || tries == kMostTries) {
+      return why.with_context(
+          format_text("process {} on {}: cannot start", process, local_host_name()));
+    }
+    log(LogLevel::kInfo, "bootstrap", "{}; asking for a place anew", why.message());
+  }
+}
+
 }  // namespace
 
 Result<Wiring> bootstrap(const Environment& environment, const BootstrapOptions& options) {
   const Deadline deadline =
       options.deadline.value_or(Deadline::after(options.settings.start_timeout));
+  HVD_TRY_ASSIGN(const auto process, environment.get_int(launch_env::kProcess, 0, kMostProcesses));
+  if (process) return start_elastic(environment, options, static_cast<int>(*process));
   HVD_TRY_ASSIGN(const auto identity, derive_identity(environment));
   // One line per job, before anything else is logged: whoever looks for a hang reads it.
   if (!identity || identity->rank == 0) {

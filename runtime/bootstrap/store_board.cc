@@ -10,6 +10,7 @@
 namespace hvd {
 
 using store_message::Reply;
+using store_message::reply_of;
 using store_message::Request;
 using store_message::Verb;
 
@@ -17,11 +18,13 @@ namespace {
 
 constexpr int kStoreItself = -1;
 
-Reply reply_of(const Status& status) { return {.code = status.code(), .text = status.message()}; }
-
 Deadline deadline_of(const Request& request) {
   return Deadline::after(std::chrono::milliseconds(
       std::min<std::uint64_t>(request.timeout_ms, 1000ULL * 3600 * 24 * 365)));
+}
+
+Status void_membership() {
+  return error(Code::kPeerLost, "a rank left while the ranks of this membership met");
 }
 
 void append(std::vector<StoreBoard::Answer>& answers, std::vector<StoreBoard::Answer> more) {
@@ -59,6 +62,9 @@ std::vector<StoreBoard::Answer> StoreBoard::handle(Client client, Request reques
     case Verb::kWatch:
       append(answers, watch(client));
       break;
+    case Verb::kEnter:
+      append(answers, enter(client, request));
+      break;
   }
   return answers;
 }
@@ -73,6 +79,34 @@ std::vector<StoreBoard::Answer> StoreBoard::set(Client client, Request request) 
   values_.insert_or_assign(std::move(request.key), std::move(request.value));
   answers.push_back({client, reply_of(Status::ok())});
   return answers;
+}
+
+std::vector<StoreBoard::Answer> StoreBoard::enter(Client client, const Request& request) {
+  if (!admission_) {
+    return {{client, reply_of(error(Code::kInvalidArgument, "the job is not elastic"))}};
+  }
+  auto answers = leave(client);
+  append(answers, admitted(admission_->enter(client, request)));
+  return answers;
+}
+
+std::vector<StoreBoard::Answer> StoreBoard::admitted(Admission::Answers admitted) {
+  std::vector<Answer> answers;
+  for (auto& [client, reply] : admitted) answers.push_back({client, std::move(reply)});
+  std::vector<RoundKey> keys;
+  for (const auto& [key, round] : rounds_) {
+    if (round.epoch != 0 && !admission_->may_join(round.epoch)) keys.push_back(key);
+  }
+  for (const RoundKey& key : keys) answer_round(key, void_membership(), answers);
+  return answers;
+}
+
+std::vector<StoreBoard::Answer> StoreBoard::end_job(const Status& why) {
+  return admission_ ? admitted(admission_->end_job(why)) : std::vector<Answer>();
+}
+
+std::vector<Membership> StoreBoard::take_begun() {
+  return admission_ ? admission_->take_begun() : std::vector<Membership>();
 }
 
 StoreBoard::Attempt StoreBoard::attempt_of(Client client) const {
@@ -115,11 +149,15 @@ std::optional<Status> StoreBoard::check_entry(const Round& round, const Request&
 std::vector<StoreBoard::Answer> StoreBoard::gather(Client client, Request request) {
   const RoundKey key{attempt_of(client), std::move(request.key)};
   const bool joins = request.verb == Verb::kJoin;
+  const bool has_place = joins && admission_;
+  if (has_place && !admission_->may_join(request.epoch)) {
+    return {{client, reply_of(void_membership())}};
+  }
   if (const auto attempt = attempts_.find(key.first);
       attempt != attempts_.end() && attempt->second.failure) {
     return {{client, reply_of(*attempt->second.failure)}};
   }
-  if (joins) {
+  if (joins && !has_place) {
     if (const auto failure = unheard_failure(request.rank)) return {{client, reply_of(*failure)}};
   }
   Round& round = rounds_[key];
@@ -131,6 +169,7 @@ std::vector<StoreBoard::Answer> StoreBoard::gather(Client client, Request reques
     return answers;
   }
   round.size = request.size;
+  round.epoch = has_place ? request.epoch : 0;
   round.entries[request.rank] = {.client = client,
                                  .joins = joins,
                                  .who = std::move(request.who),
@@ -153,6 +192,7 @@ std::vector<StoreBoard::Answer> StoreBoard::complete(const RoundKey& key) {
     ++last_attempt_;
     failures_.clear();
     attempts_[last_attempt_].left = round.size;
+    if (admission_) admission_->met();
   }
   std::vector<Answer> answers;
   for (const auto& [rank, entry] : round.entries) {
@@ -193,7 +233,8 @@ std::vector<StoreBoard::Answer> StoreBoard::fail_joining(const Status& why) {
   return fail_joining(kStoreItself, why);
 }
 
-std::vector<StoreBoard::Answer> StoreBoard::rank_ended(int rank, const Status& why) {
+std::vector<StoreBoard::Answer> StoreBoard::rank_ended(int rank, const Status& why, bool well) {
+  if (admission_) return admitted(admission_->process_ended(rank, well));
   if (!ended_) ended_ = why;
   // What it said itself, or what ended with it, is the cause; who has heard that may wait again.
   const auto said = failures_.find(rank);
@@ -201,9 +242,9 @@ std::vector<StoreBoard::Answer> StoreBoard::rank_ended(int rank, const Status& w
 }
 
 std::vector<StoreBoard::Answer> StoreBoard::fail_attempt(Attempt attempt, const Status& why) {
-  Membership& membership = attempts_.at(attempt);
-  if (membership.failure) return {};
-  membership.failure = why;
+  Start& start = attempts_.at(attempt);
+  if (start.failure) return {};
+  start.failure = why;
   std::vector<Answer> answers;
   std::vector<RoundKey> keys;
   for (const auto& [key, round] : rounds_) {
@@ -289,6 +330,7 @@ std::vector<StoreBoard::Answer> StoreBoard::forget(Client client) {
   watching_.erase(client);
   auto answers = withdraw(client);
   append(answers, leave(client));
+  if (admission_) append(answers, admitted(admission_->forget(client)));
   return answers;
 }
 
@@ -343,11 +385,12 @@ std::vector<StoreBoard::Answer> StoreBoard::expire() {
     // An earlier one of them may have ended this one.
     if (rounds_.count(key) != 0) append(answers, expire_round(key));
   }
+  if (admission_) append(answers, admitted(admission_->expire()));
   return answers;
 }
 
 Deadline StoreBoard::next_deadline() const {
-  Deadline next = kForever;
+  Deadline next = admission_ ? admission_->next_deadline() : kForever;
   for (const Waiting& waiting : waiting_) next = next.earlier(waiting.deadline);
   for (const auto& [key, round] : rounds_) {
     for (const auto& [rank, entry] : round.entries) next = next.earlier(entry.deadline);

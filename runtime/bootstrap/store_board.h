@@ -11,6 +11,8 @@
 
 #include "base/deadline.h"
 #include "base/status.h"
+#include "bootstrap/admission.h"
+#include "bootstrap/roster.h"
 #include "bootstrap/store_message.h"
 
 namespace hvd {
@@ -23,9 +25,16 @@ namespace hvd {
 /// long as it waits: a timeout or a lost connection takes it back. The first failure of an attempt
 /// answers all that wait in it, and what they ask later. A failure before all have joined is told
 /// to each rank once, and forgotten when the rank that failed joins again.
+/// In an elastic job the processes enter first, and get a place in a membership (Admission); the
+/// ranks of that alone join the next attempt.
 /// One thread at a time.
 class StoreBoard {
  public:
+  /// `plan`: of an elastic job.
+  explicit StoreBoard(std::optional<RosterPlan> plan = std::nullopt) {
+    if (plan) admission_.emplace(*std::move(plan));
+  }
+
   using Client = std::uint64_t;
   struct Answer {
     Client client = 0;
@@ -42,8 +51,14 @@ class StoreBoard {
   std::vector<Answer> forget(Client client);
   /// The store itself cannot serve all ranks: those who join hear of it, now or later.
   std::vector<Answer> fail_joining(const Status& why);
-  /// The process of a rank has ended for good: who joins from now on would wait in vain.
-  std::vector<Answer> rank_ended(int rank, const Status& why);
+  /// The process of a rank has ended for good: who joins from now on would wait in vain. In an
+  /// elastic job it is the process of that number, and `well` says that its program came to its
+  /// end.
+  std::vector<Answer> rank_ended(int rank, const Status& why, bool well = false);
+  /// The elastic job ends: ranks that wait for a place, now or later, get `why`.
+  std::vector<Answer> end_job(const Status& why);
+  /// The memberships of an elastic job that have begun since the last call.
+  std::vector<Membership> take_begun();
 
  private:
   using Attempt = std::uint64_t;  ///< 0: of clients that have joined none.
@@ -58,6 +73,7 @@ class StoreBoard {
   struct Round {
     int size = 0;
     std::map<int, Entry> entries;  ///< By rank.
+    std::uint64_t epoch = 0;       ///< Of the ranks of an elastic job that join; 0: not such.
   };
   struct Waiting {
     Client client = 0;
@@ -69,7 +85,7 @@ class StoreBoard {
     int rank = 0;
     std::string who;
   };
-  struct Membership {
+  struct Start {
     int left = 0;  ///< Members still connected.
     std::optional<Status> failure = std::nullopt;
   };
@@ -81,8 +97,11 @@ class StoreBoard {
   std::vector<Answer> set(Client client, store_message::Request request);
   std::vector<Answer> gather(Client client, store_message::Request request);
   std::vector<Answer> watch(Client client);
+  std::vector<Answer> enter(Client client, const store_message::Request& request);
   std::vector<Answer> fail(Client client, const store_message::Request& request);
 
+  /// Answers as those of the board, and of joining ranks whose membership is void now.
+  std::vector<Answer> admitted(Admission::Answers admitted);
   Attempt attempt_of(Client client) const;
   /// Why a rank that joins must not wait; nothing: it may.
   std::optional<Status> unheard_failure(int rank);
@@ -102,11 +121,12 @@ class StoreBoard {
   std::vector<Waiting> waiting_;  ///< For keys.
   std::map<RoundKey, Round> rounds_;
   std::map<Client, Member> members_;
-  std::map<Attempt, Membership> attempts_;
+  std::map<Attempt, Start> attempts_;
   std::map<Client, Attempt> watching_;
   std::map<int, Failure> failures_;     ///< Before all have joined, by rank; -1: of the store.
   std::map<int, std::uint64_t> heard_;  ///< The last failure that each rank was told of.
   std::optional<Status> ended_;         ///< Of the first rank whose process is no more.
+  std::optional<Admission> admission_;  ///< Of an elastic job.
   Attempt last_attempt_ = 0;
   std::uint64_t last_failure_ = 0;
 };

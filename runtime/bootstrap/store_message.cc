@@ -25,6 +25,7 @@ Bytes encode(const Request& request) {
   writer.put(request.rank);
   writer.put(request.size);
   writer.put(request.timeout_ms);
+  writer.put(request.epoch);
   return writer.take();
 }
 
@@ -32,7 +33,8 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Request request;
   HVD_TRY_ASSIGN(const auto verb, reader.get<std::uint8_t>());
-  if (verb < 1 || verb > 6) return error(Code::kInternal, "unknown store request {}", verb);
+  if (verb < 1 || verb > static_cast<std::uint8_t>(Verb::kEnter))
+    return error(Code::kInternal, "unknown store request {}", verb);
   request.verb = static_cast<Verb>(verb);
   HVD_TRY_ASSIGN(request.key, reader.get_string());
   HVD_TRY_ASSIGN(request.value, reader.get_string());
@@ -41,8 +43,9 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
   HVD_TRY_ASSIGN(request.rank, reader.get<std::int32_t>());
   HVD_TRY_ASSIGN(request.size, reader.get<std::int32_t>());
   HVD_TRY_ASSIGN(request.timeout_ms, reader.get<std::uint64_t>());
-  const bool has_rank =
-      request.verb == Verb::kGather || request.verb == Verb::kJoin || request.verb == Verb::kFail;
+  HVD_TRY_ASSIGN(request.epoch, reader.get<std::uint64_t>());
+  const bool has_rank = request.verb == Verb::kGather || request.verb == Verb::kJoin ||
+                        request.verb == Verb::kFail || request.verb == Verb::kEnter;
   if (has_rank && (request.size < 1 || request.size > kMaxRanks || request.rank < 0 ||
                    request.rank >= request.size)) {
     return error(Code::kInternal, "store request from rank {} of {}", request.rank, request.size);
@@ -52,6 +55,33 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
   }
   if (reader.remaining() != 0) return error(Code::kInternal, "store request is over-long");
   return request;
+}
+
+std::string encode(const Place& place) {
+  ByteWriter writer;
+  writer.put(place.epoch);
+  for (const std::int32_t number : {place.rank, place.size, place.local_rank, place.local_size}) {
+    writer.put(number);
+  }
+  const Bytes bytes = writer.take();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Result<Place> decode_place(std::string_view bytes) {
+  ByteReader reader(std::as_bytes(std::span(bytes)));
+  Place place;
+  HVD_TRY_ASSIGN(place.epoch, reader.get<std::uint64_t>());
+  for (std::int32_t* number : {&place.rank, &place.size, &place.local_rank, &place.local_size}) {
+    HVD_TRY_ASSIGN(*number, reader.get<std::int32_t>());
+  }
+  const bool fits = place.size >= 1 && place.size <= kMaxRanks && place.rank >= 0 &&
+                    place.rank < place.size && place.local_size >= 1 &&
+                    place.local_size <= place.size && place.local_rank >= 0 &&
+                    place.local_rank < place.local_size;
+  if (place.epoch == 0 || !fits || reader.remaining() != 0) {
+    return error(Code::kInternal, "the store gave no valid place");
+  }
+  return place;
 }
 
 Bytes encode(const Reply& reply) {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -22,6 +24,7 @@ enum class Verb : std::uint8_t {
   kJoin = 4,   ///< As kGather; begins an attempt to start with all that join.
   kFail = 5,   ///< The attempt, or the meeting before it, has failed at this rank.
   kWatch = 6,  ///< Answered when the attempt fails, or before the client's next request.
+  kEnter = 7,  ///< A process of an elastic job asks for a Place; answered when it has one.
 };
 
 struct Request {
@@ -30,9 +33,10 @@ struct Request {
   std::string value = {};  ///< Of kSet, kGather and kJoin; the cause for kFail.
   std::string who = {};    ///< The process that joins, for people; the same as long as it lives.
   Code code = Code::kOk;   ///< Of kFail.
-  std::int32_t rank = 0;
+  std::int32_t rank = 0;   ///< For kEnter the number of the process.
   std::int32_t size = 0;
   std::uint64_t timeout_ms = 0;
+  std::uint64_t epoch = 0;  ///< Of kJoin: that of the Place; 0: the job is not elastic.
 };
 
 Bytes encode(const Request& request);
@@ -44,6 +48,22 @@ struct Reply {
   std::string text;
   std::vector<std::string> values = {};
 };
+
+/// What a process of an elastic job is in one membership: the value of the reply to kEnter.
+struct Place {
+  std::uint64_t epoch = 0;
+  std::int32_t rank = 0;
+  std::int32_t size = 1;
+  std::int32_t local_rank = 0;
+  std::int32_t local_size = 1;
+};
+
+std::string encode(const Place& place);
+Result<Place> decode_place(std::string_view bytes);
+
+inline Reply reply_of(const Status& status) {
+  return {.code = status.code(), .text = status.message(), .values = {}};
+}
 
 Bytes encode(const Reply& reply);
 Result<Reply> decode_reply(std::span<const std::byte> bytes);

@@ -84,8 +84,12 @@ Result<Reply> TcpStore::receive(Deadline deadline) {
 }
 
 Result<Reply> TcpStore::exchange(Request request, Deadline deadline) {
-  const Lock lock(mutex_);
   request.timeout_ms = milliseconds_to(deadline);
+  return exchange_until(std::move(request), deadline);
+}
+
+Result<Reply> TcpStore::exchange_until(Request request, Deadline deadline) {
+  const Lock lock(mutex_);
   const Deadline grace = with_grace(deadline);
   HVD_TRY(send(request, grace));
   if (watches_) {
@@ -101,6 +105,20 @@ Result<Reply> TcpStore::ask(Request request, Deadline deadline) {
   return reply;
 }
 
+Result<store_message::Place> TcpStore::enter(int process, const std::string& who,
+                                             std::chrono::milliseconds patience) {
+  HVD_TRY_ASSIGN(const Reply reply,
+                 exchange_until({.verb = Verb::kEnter,
+                                 .who = who,
+                                 .rank = process,
+                                 .size = process + 1,
+                                 .timeout_ms = static_cast<std::uint64_t>(patience.count())},
+                                kForever));
+  if (reply.code != Code::kOk) return Status(reply.code, reply.text);
+  if (reply.values.size() != 1) return error(Code::kInternal, "the store gave no place");
+  return store_message::decode_place(reply.values.front());
+}
+
 Result<std::vector<std::string>> TcpStore::join(const Rank& rank, std::string_view value,
                                                 Deadline deadline) {
   HVD_TRY_ASSIGN(Reply reply, ask({.verb = Verb::kJoin,
@@ -108,7 +126,8 @@ Result<std::vector<std::string>> TcpStore::join(const Rank& rank, std::string_vi
                                    .value = std::string(value),
                                    .who = rank.who,
                                    .rank = rank.rank,
-                                   .size = rank.size},
+                                   .size = rank.size,
+                                   .epoch = rank.epoch},
                                   deadline));
   return check_values(std::move(reply.values), rank.size);
 }

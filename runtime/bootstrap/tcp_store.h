@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +34,7 @@ class TcpStore : public Store {
     int rank = 0;
     int size = 0;
     std::string who;
+    std::uint64_t epoch = 0;  ///< Of its place in an elastic job; 0: the job is not elastic.
   };
 
   std::string_view name() const override { return "tcp"; }
@@ -38,6 +42,12 @@ class TcpStore : public Store {
   Result<std::string> wait(std::string_view key, Deadline deadline) override;
   Result<std::vector<std::string>> allgather(std::string_view round, int rank, int size,
                                              std::string_view value, Deadline deadline) override;
+
+  /// A process of an elastic job asks for a place. Waits until the members of the last membership
+  /// that live have done so, `patience` at most; where this one is no member yet, as long as the
+  /// job lasts. kAborted: the job ends.
+  Result<store_message::Place> enter(int process, const std::string& who,
+                                     std::chrono::milliseconds patience);
 
   /// Joins an attempt to start: the values of all ranks, by rank. From then on allgather() is that
   /// of the attempt, and fails on all ranks as soon as one has failed or is gone. `who` names this
@@ -55,6 +65,8 @@ class TcpStore : public Store {
   Status await_failure(int stop);
 
  private:
+  /// The answer, whatever it is, to a request that says itself how long it waits.
+  Result<store_message::Reply> exchange_until(store_message::Request request, Deadline deadline);
   /// The answer, whatever it is.
   Result<store_message::Reply> exchange(store_message::Request request, Deadline deadline);
   /// The answer, where it is not a failure.

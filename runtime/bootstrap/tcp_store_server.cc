@@ -43,16 +43,25 @@ struct Connection {
 /// The poll loop and everything it owns.
 class Loop {
  public:
-  Loop(Listener listener, int stop, UniqueFd bell, const JobKey& key)
-      : listener_(std::move(listener)), stop_(stop), bell_(std::move(bell)), key_(key) {}
+  using News = TcpStoreServer::News;
+  using Begun = std::function<void(const Membership&)>;
+
+  Loop(Listener listener, int stop, UniqueFd bell, const JobKey& key,
+       std::optional<RosterPlan> plan, Begun begun)
+      : listener_(std::move(listener)),
+        stop_(stop),
+        bell_(std::move(bell)),
+        key_(key),
+        board_(std::move(plan)),
+        begun_(std::move(begun)) {}
 
   /// From any thread.
   bool has_served() const { return has_served_.load(); }
   /// From any thread.
-  void rank_ended(int rank, Status why) {
+  void tell(News news) {
     {
       Lock lock(mutex_);
-      news_.emplace_back(rank, std::move(why));
+      news_.push_back(std::move(news));
     }
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(bell_.get(), &one, sizeof one);
@@ -113,6 +122,7 @@ class Loop {
     if (waits[2].revents != 0) take_news();
     for (const auto id : std::exchange(waiting_again_, {})) serve(id);
     answer(board_.expire());
+    for (const Membership& membership : board_.take_begun()) begun_(membership);
     drop_silent();
     return true;
   }
@@ -120,12 +130,14 @@ class Loop {
   void take_news() {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto got = ::read(bell_.get(), &count, sizeof count);
-    std::vector<std::pair<int, Status>> news;
+    std::vector<News> news;
     {
       Lock lock(mutex_);
       news = std::exchange(news_, {});
     }
-    for (const auto& [rank, why] : news) answer(board_.rank_ended(rank, why));
+    for (const auto& [process, why, well] : news) {
+      answer(process < 0 ? board_.end_job(why) : board_.rank_ended(process, why, well));
+    }
   }
 
   void accept_all() {
@@ -275,6 +287,7 @@ class Loop {
   std::map<StoreBoard::Client, Connection> connections_;
   StoreBoard::Client next_id_ = 1;
   StoreBoard board_;
+  Begun begun_;
   std::vector<StoreBoard::Client> waiting_again_;
   bool refused_one_ = false;
   bool raised_ = false;     ///< The limit of descriptors, since the last connection was taken.
@@ -282,28 +295,46 @@ class Loop {
   Deadline listens_again_ = Deadline::after(std::chrono::seconds(0));
   std::atomic<bool> has_served_{false};
   Mutex mutex_;
-  std::vector<std::pair<int, Status>> news_ HVD_GUARDED_BY(mutex_);  ///< Ranks that have ended.
+  std::vector<News> news_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const JobKey& key,
                                                               std::uint16_t port) {
+  return start(key, port, std::nullopt);
+}
+
+Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(
+    const JobKey& key, RosterPlan plan, std::function<void(const Membership&)> begun) {
+  return start(key, 0, Elastic{std::move(plan), std::move(begun)});
+}
+
+Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const JobKey& key, std::uint16_t port,
+                                                              std::optional<Elastic> elastic) {
   HVD_TRY_ASSIGN(Listener listener, Listener::open(port));
   UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.is_open() || !bell.is_open()) return Status::system("cannot create an eventfd", errno);
-  return std::unique_ptr<TcpStoreServer>(
-      new TcpStoreServer(std::move(listener), std::move(stop), std::move(bell), key));
+  return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(
+      std::move(listener), std::move(stop), std::move(bell), key, std::move(elastic)));
 }
 
-TcpStoreServer::TcpStoreServer(Listener listener, UniqueFd stop, UniqueFd bell, const JobKey& key)
+TcpStoreServer::TcpStoreServer(Listener listener, UniqueFd stop, UniqueFd bell, const JobKey& key,
+                               std::optional<Elastic> elastic)
     : port_(listener.port()), stop_(std::move(stop)) {
+  std::optional<RosterPlan> plan;
+  Loop::Begun begun;
+  if (elastic) {
+    plan = std::move(elastic->plan);
+    begun = std::move(elastic->begun);
+  }
   // Shared by the thread and the questions of the owner.
-  const auto loop = std::make_shared<Loop>(std::move(listener), stop_.get(), std::move(bell), key);
+  const auto loop = std::make_shared<Loop>(std::move(listener), stop_.get(), std::move(bell), key,
+                                           std::move(plan), std::move(begun));
   thread_ = std::thread([loop] { loop->run(); });
   has_served_ = [loop] { return loop->has_served(); };
-  rank_ended_ = [loop](int rank, Status why) { loop->rank_ended(rank, std::move(why)); };
+  tell_ = [loop](News news) { loop->tell(std::move(news)); };
 }
 
 TcpStoreServer::~TcpStoreServer() {

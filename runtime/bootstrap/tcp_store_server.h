@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "bootstrap/roster.h"
 #include "transport/job_key.h"
 #include "transport/listener.h"
 
@@ -23,6 +25,9 @@ namespace hvd {
 class TcpStoreServer {
  public:
   static Result<std::unique_ptr<TcpStoreServer>> start(const JobKey& key, std::uint16_t port = 0);
+  /// That of an elastic job. `begun` hears of each membership, on the server's thread.
+  static Result<std::unique_ptr<TcpStoreServer>> start(
+      const JobKey& key, RosterPlan plan, std::function<void(const Membership&)> begun);
   /// Sends what is queued, then closes every connection.
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
@@ -36,15 +41,37 @@ class TcpStoreServer {
   /// Whether a client that knows the key has ever come.
   bool has_served() const { return has_served_(); }
   /// The process of a rank has ended for good: ranks that wait for it, now or later, get `why`.
-  void rank_ended(int rank, Status why) { rank_ended_(rank, std::move(why)); }
+  void rank_ended(int rank, Status why) {
+    tell_({.process = rank, .why = std::move(why), .well = false});
+  }
+  /// The same in an elastic job, by the number of the process; see StoreBoard.
+  void process_ended(int process, bool well) {
+    tell_({.process = process, .why = Status::ok(), .well = well});
+  }
+  /// The elastic job ends: ranks that wait for a place, now or later, get `why`.
+  void end_job(Status why) { tell_({.process = -1, .why = std::move(why), .well = false}); }
+
+  /// What the owner has to tell.
+  struct News {
+    int process = -1;  ///< Which has ended; -1: the elastic job ends.
+    Status why;
+    bool well = false;
+  };
 
  private:
-  TcpStoreServer(Listener listener, UniqueFd stop, UniqueFd bell, const JobKey& key);
+  struct Elastic {
+    RosterPlan plan;
+    std::function<void(const Membership&)> begun;
+  };
+  static Result<std::unique_ptr<TcpStoreServer>> start(const JobKey& key, std::uint16_t port,
+                                                       std::optional<Elastic> elastic);
+  TcpStoreServer(Listener listener, UniqueFd stop, UniqueFd bell, const JobKey& key,
+                 std::optional<Elastic> elastic);
   std::uint16_t port_;
   UniqueFd stop_;
   std::thread thread_;
   std::function<bool()> has_served_;
-  std::function<void(int, Status)> rank_ended_;
+  std::function<void(News)> tell_;
 };
 
 }  // namespace hvd

@@ -29,6 +29,9 @@ struct PeerInfo {
 struct Wiring {
   int rank = 0;
   int size = 1;
+  /// The local rank that hvdrun gave in an elastic job, where it stays when ranks change; -1: that
+  /// of `peers`.
+  int given_local_rank = -1;
   std::vector<PeerInfo> peers;  ///< By rank, myself included.
   NodeGroup node;
   /// Control links of a tree over the node leaders (local rank 0): only leaders have any.

@@ -87,7 +87,9 @@ int hvd_size() noexcept {
 }
 
 int hvd_local_rank() noexcept {
-  return number([](const auto& world) { return world.local_rank; });
+  return number([](const auto& world) {
+    return world.given_local_rank >= 0 ? world.given_local_rank : world.local_rank;
+  });
 }
 
 int hvd_local_size() noexcept {

@@ -23,6 +23,7 @@ struct Communicator {
   std::vector<std::vector<int>> nodes;  ///< [node][local rank] -> rank here.
   int node = 0;                         ///< My node.
   int local_rank = 0;                   ///< My place in nodes[node].
+  int given_local_rank = -1;            ///< Wiring::given_local_rank.
   std::vector<std::string> hosts;       ///< [size] host name of each rank, for messages.
 
   /// My rank in the job.

@@ -40,6 +40,7 @@ Communicator world_of(const Wiring& wiring) {
   const PeerInfo& me = wiring.peers[static_cast<std::size_t>(wiring.rank)];
   world.node = me.node;
   world.local_rank = me.local_rank;
+  world.given_local_rank = wiring.given_local_rank;
   return world;
 }
 

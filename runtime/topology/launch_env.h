@@ -15,6 +15,9 @@ inline constexpr std::string_view kNode = "HVD_NODE";             ///< Index of 
 inline constexpr std::string_view kStore = "HVD_STORE";
 /// 256-bit job key, 64 hex digits. A secret: redacted in every output.
 inline constexpr std::string_view kJobKey = "HVD_JOB_KEY";
+/// In an elastic job: the number of this process, for life. It asks hvdrun for its rank at each
+/// start; HVD_RANK and its like are those of the first.
+inline constexpr std::string_view kProcess = "HVD_PROCESS";
 /// Index of the virtual node (`--nodes`): ranks of different virtual nodes share no memory.
 inline constexpr std::string_view kVirtualNode = "HVD_VIRTUAL_NODE";
 /// Index into the rank's visible GPUs (an entry of the visible list, not a PCI number).

@@ -39,6 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   greet(bytes);
   [[maybe_unused]] const auto request = hvd::store_message::decode_request(bytes);
   [[maybe_unused]] const auto reply = hvd::store_message::decode_reply(bytes);
+  [[maybe_unused]] const auto place = hvd::store_message::decode_place(text);
   [[maybe_unused]] const auto ticket = hvd::parse_ticket(text);
   [[maybe_unused]] const auto record = hvd::decode_record(text);
   [[maybe_unused]] const auto control = hvd::decode_control_message(bytes, 70);

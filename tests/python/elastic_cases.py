@@ -158,8 +158,8 @@ class Run(unittest.TestCase):
 
     def test_ranks_agree_on_errors_and_on_whether_they_are_equal(self) -> None:
         most, rank = last_rank(), ht.rank()
-        self.assertEqual(elastic._agree(rank, True), (most, True))
-        self.assertEqual(elastic._agree(most - rank, rank != most), (most, False))
+        self.assertEqual(elastic._agree(rank, True, 7), (most, True, 7))
+        self.assertEqual(elastic._agree(most - rank, rank != most, rank), (most, False, most))
 
     def test_ranks_that_leave_for_two_reasons_are_made_equal(self) -> None:
         """Rank 0 would keep what it has; the others have failed and gone back."""

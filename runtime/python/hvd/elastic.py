@@ -10,8 +10,8 @@
 
     train(hvd.elastic.ObjectState(epoch=0))
 
-The number of ranks is constant in this version: docs/explanation/elastic.md has what comes in when
-it may change.
+Under ``hvdrun --spares N`` or ``--min-np N`` it outlives the loss of ranks, too: see
+docs/how-to/survive-failures.md.
 """
 
 from __future__ import annotations
@@ -268,8 +268,9 @@ def _start_again(reset: Callable[[], Any], cause: BaseException | None) -> None:
     except (DeadlineError, PeerLostError) as error:
         after = f" after '{cause}'" if cause is not None else ""
         raise PeerLostError(
-            f"elastic: the job cannot start again{after}: {error}. The number of ranks is constant: "
-            "a process that has ended does not come back, so start the job again from a checkpoint"
+            f"elastic: the job cannot start again{after}: {error}. A process that has ended does not "
+            "come back, and only hvdrun --spares or --min-np goes on without it: start the job "
+            "again from a checkpoint"
         ) from error
 
 
@@ -290,14 +291,17 @@ class ResetLimitError(HvdError):
     """The job failed again and again without coming further."""
 
 
-def _agree(in_a_row: int, is_equal: bool) -> tuple[int, bool]:
-    """The most errors in a row, and whether all are equal: ranks may have left for two reasons."""
+def _agree(in_a_row: int, is_equal: bool, commits: int) -> tuple[int, bool, int]:
+    """The most errors in a row and commits, and whether all are equal.
+
+    Ranks may have left for two reasons, and a process that comes anew has committed nothing yet.
+    """
     if not api.is_initialized():
-        return in_a_row, is_equal
-    most, differs = objects.allreduce_numbers(
-        [float(in_a_row), float(not is_equal)], Max, "elastic.agree"
+        return in_a_row, is_equal, commits
+    most, differs, last = objects.allreduce_numbers(
+        [float(in_a_row), float(not is_equal), float(commits)], Max, "elastic.agree"
     )
-    return int(most), not differs
+    return int(most), not differs, int(last)
 
 
 def _check_limit(in_a_row: int, limit: int, error: HvdError | None) -> None:
@@ -339,7 +343,9 @@ def run_fn(
         cause: HvdError | None = None
         while True:
             try:
-                in_a_row, is_equal = _agree(in_a_row, is_equal)
+                in_a_row, is_equal, agreed = _agree(in_a_row, is_equal, state._commits)
+                if agreed != state._commits:
+                    commits = state._commits = agreed
                 _check_limit(in_a_row, reset_limit, cause)
                 if not is_equal:
                     state.sync()
@@ -380,7 +386,8 @@ def run(
 
     It synchronizes the state and calls the function. After an error that is recoverable, on any
     rank, all ranks go back to their last commit, leave the job, join it again and call the function
-    once more; after ``HostsUpdatedInterrupt`` they keep the state that they have.
+    once more; after ``HostsUpdatedInterrupt`` they keep the state that they have. Where hvdrun has
+    a spare for a rank that was lost, or may go on with fewer, those are the ranks that come again.
 
     Parameters
     ----------
@@ -395,7 +402,9 @@ def run(
     Raises
     ------
     PeerLostError
-        A rank has ended, so that the job cannot start again with as many.
+        A rank has ended, and the job is none that goes on without it.
+    AbortedError
+        It is one, and has too few ranks left, or one has come to the end of its program.
     ResetLimitError
         The limit is reached, on every rank. Other errors pass as they are.
 

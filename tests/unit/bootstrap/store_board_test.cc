@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hvd {
@@ -16,6 +18,30 @@ using store_message::Verb;
 /// The answers of a board by client, as "code text|value|value".
 class Talk {
  public:
+  explicit Talk(std::optional<RosterPlan> plan = std::nullopt) : board_(std::move(plan)) {}
+
+  /// As a process of an elastic job.
+  void enter(StoreBoard::Client client, int process, std::uint64_t timeout_ms = 60'000) {
+    take(board_.handle(client, {.verb = Verb::kEnter,
+                                .who = "process " + std::to_string(process),
+                                .rank = process,
+                                .size = process + 1,
+                                .timeout_ms = timeout_ms}));
+  }
+  /// As a rank of that membership.
+  void join_in(std::uint64_t epoch, StoreBoard::Client client, int rank, int size) {
+    take(board_.handle(client, {.verb = Verb::kJoin,
+                                .key = "join",
+                                .value = "v" + std::to_string(rank),
+                                .who = "rank " + std::to_string(rank),
+                                .rank = rank,
+                                .size = size,
+                                .timeout_ms = 60'000,
+                                .epoch = epoch}));
+  }
+  void end_process(int process, bool well) { take(board_.rank_ended(process, Status(), well)); }
+  void end_job(const std::string& why) { take(board_.end_job(Status(Code::kAborted, why))); }
+
   /// Joins as a rank; the client is of this try alone.
   void join(StoreBoard::Client client, int rank, int size, std::uint64_t timeout_ms = 60'000) {
     take(board_.handle(client, {.verb = Verb::kJoin,
@@ -60,8 +86,16 @@ class Talk {
       std::string& text = heard_[client];
       if (!text.empty()) text += "; ";
       text += std::string(code_name(reply.code)) + " " + reply.text;
-      for (const std::string& value : reply.values) text += "|" + value;
+      for (const std::string& value : reply.values) text += "|" + shown(value);
     }
+  }
+
+  /// A place as "rank 0 of 2 in 1"; another value as it is.
+  static std::string shown(const std::string& value) {
+    const auto place = store_message::decode_place(value);
+    if (!place.is_ok()) return value;
+    return "rank " + std::to_string(place.value().rank) + " of " +
+           std::to_string(place.value().size) + " in " + std::to_string(place.value().epoch);
   }
 
   StoreBoard board_;
@@ -246,6 +280,101 @@ TEST(StoreBoard, TellsAllThatTheStoreHasNoRoom) {
   EXPECT_TRUE(says(talk.heard(1), "64 of 64"));
   talk.join(11, 1, 3);
   EXPECT_EQ(talk.heard(11), "");
+}
+
+RosterPlan two_ranks_and_a_spare() { return {.size = 2, .min_size = 2, .nodes = {0, 0, 0}}; }
+
+TEST(ElasticBoard, GivesPlacesThatRanksJoinBy) {
+  Talk talk(two_ranks_and_a_spare());
+  talk.enter(1, 0);
+  talk.enter(3, 2);
+  EXPECT_EQ(talk.heard(1), "");
+  talk.enter(2, 1);
+  EXPECT_EQ(talk.heard(1), "ok |rank 0 of 2 in 1");
+  EXPECT_EQ(talk.heard(2), "ok |rank 1 of 2 in 1");
+  EXPECT_EQ(talk.heard(3), "");
+  talk.join_in(1, 1, 0, 2);
+  talk.join_in(1, 2, 1, 2);
+  EXPECT_EQ(talk.heard(1), "ok |v0|v1");
+  EXPECT_EQ(talk.heard(2), "ok |v0|v1");
+}
+
+TEST(ElasticBoard, ALossWhileRanksMeetSendsThemBackForAPlace) {
+  Talk talk(two_ranks_and_a_spare());
+  for (int process = 0; process < 3; ++process) {
+    talk.enter(static_cast<StoreBoard::Client>(process + 1), process);
+  }
+  talk.join_in(1, 1, 0, 2);
+  talk.heard(1);
+  talk.end_process(1, false);
+  EXPECT_EQ(talk.heard(1), "peer lost a rank left while the ranks of this membership met");
+  talk.join_in(1, 1, 0, 2);  // of a rank that comes later
+  EXPECT_EQ(talk.heard(1), "peer lost a rank left while the ranks of this membership met");
+  talk.enter(1, 0);
+  EXPECT_EQ(talk.heard(1), "ok |rank 0 of 2 in 2");
+  EXPECT_EQ(talk.heard(3), "ok |rank 1 of 2 in 2");
+}
+
+TEST(ElasticBoard, TheEndOfTheJobReachesRanksAndNotSpares) {
+  Talk talk(two_ranks_and_a_spare());
+  for (int process = 0; process < 3; ++process) {
+    talk.enter(static_cast<StoreBoard::Client>(process + 1), process);
+  }
+  talk.heard(1);
+  talk.enter(1, 0);
+  talk.end_process(1, true);
+  EXPECT_EQ(talk.heard(1), "aborted the job ends: a rank has finished its program already");
+  talk.enter(1, 0);
+  EXPECT_EQ(talk.heard(1), "aborted the job ends: a rank has finished its program already");
+  EXPECT_EQ(talk.heard(3), "");
+}
+
+TEST(ElasticBoard, TheLauncherMayEndTheJob) {
+  Talk talk({{.size = 2, .min_size = 1, .nodes = {0, 0}}});
+  talk.enter(1, 0);
+  talk.end_job("enough");
+  EXPECT_EQ(talk.heard(1), "aborted enough");
+  talk.enter(2, 1);
+  EXPECT_EQ(talk.heard(2), "aborted enough");
+}
+
+TEST(ElasticBoard, ARankWaitsNoLongerThanItWanted) {
+  Talk talk(two_ranks_and_a_spare());
+  talk.enter(1, 0, 0);
+  talk.enter(3, 2, 0);
+  talk.expire();
+  EXPECT_EQ(talk.heard(1), "timeout rank 1 did not come to hvd.init() again");
+  EXPECT_EQ(talk.heard(3), "") << "a spare waits as long as the job lasts";
+}
+
+TEST(ElasticBoard, ALostConnectionTakesTheRequestBack) {
+  Talk talk({{.size = 2, .min_size = 2, .nodes = {0, 0}}});
+  talk.enter(1, 0);
+  talk.forget(1);
+  talk.enter(2, 1);
+  EXPECT_EQ(talk.heard(2), "");
+  talk.enter(3, 0);
+  EXPECT_EQ(talk.heard(3), "ok |rank 0 of 2 in 1");
+}
+
+TEST(ElasticBoard, AProcessThatAsksAnewIsAnsweredOnce) {
+  Talk talk({{.size = 2, .min_size = 2, .nodes = {0, 0}}});
+  talk.enter(1, 0);
+  talk.enter(2, 0);
+  EXPECT_EQ(talk.heard(1), "aborted process 0 has asked anew");
+  talk.forget(1);
+  talk.enter(3, 1);
+  EXPECT_EQ(talk.heard(2), "ok |rank 0 of 2 in 1");
+}
+
+TEST(ElasticBoard, StrangersAndOrdinaryJobsHaveNoPlaces) {
+  Talk elastic(two_ranks_and_a_spare());
+  elastic.enter(1, 3);
+  EXPECT_EQ(elastic.heard(1),
+            "invalid argument the job has no process 3 that lives; who is it that asks?");
+  Talk ordinary;
+  ordinary.enter(1, 0);
+  EXPECT_EQ(ordinary.heard(1), "invalid argument the job is not elastic");
 }
 
 }  // namespace

@@ -100,7 +100,12 @@ def choose(options: argparse.Namespace, environment: Mapping[str, str] = os.envi
     if not in_job:
         if options.np is None:
             raise Refusal("say how many ranks: -np N")
-        return Plan(["-np", str(options.np)], variables, said)
+        flags = ["-np", str(options.np)]
+        if options.min_np is not None:
+            flags += ["--min-np", str(options.min_np)]
+        return Plan(flags, variables, said)
+    if options.min_np is not None:
+        said.append("--min-np has no effect in a job of Slurm: its tasks end together")
     if hosts:
         said.append("-H, --hostfile: the nodes are those of the job of Slurm")
     sizes, flags = allocation_size(environment, options.np)
@@ -116,7 +121,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str] = os.enviro
     chosen = choose(options, environment)
     said = options.said + known.ignored(options) + chosen.said
     if options.cooldown:
-        said.append("--blacklist-cooldown-range has no effect: a job keeps its size")
+        said.append("--blacklist-cooldown-range has no effect: a host is not left out")
     arguments = list(chosen.arguments)
     if options.output_filename:
         arguments += ["--output-dir", options.output_filename]

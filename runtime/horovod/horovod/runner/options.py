@@ -9,7 +9,7 @@ from typing import Any
 from horovod import _reasons
 
 _NO_MPIRUN = "mpirun is not called; `mpirun -np N python train.py` works without horovodrun, too"
-_SAME_SIZE = "a job keeps its size; -np says how many"
+_SAME_SIZE = "a job has as many ranks as -np says, or fewer"
 _ONE_ENGINE = "libhvd has one controller, with and without MPI"
 
 # Options that take a value and change nothing: names, then why.
@@ -23,7 +23,6 @@ IGNORED_VALUES: list[tuple[list[str], str]] = [
     (["--autotune-steps-per-sample"], _reasons.NO_TUNING),
     (["--autotune-bayes-opt-max-samples"], _reasons.NO_TUNING),
     (["--autotune-gaussian-process-noise"], _reasons.NO_TUNING),
-    (["--min-np", "--min-num-proc"], _SAME_SIZE),
     (["--max-np", "--max-num-proc"], _SAME_SIZE),
     (["--slots-per-host"], _SAME_SIZE),
     (["--elastic-timeout"], _SAME_SIZE),
@@ -83,6 +82,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-np", "--num-proc", dest="np", type=_count, help="how many ranks")
     made.add_argument(
         "-cb", "--check-build", action="store_true", help="print what is built, and end"
+    )
+    made.add_argument(
+        *("--min-np", "--min-num-proc"),
+        type=_count,
+        help="the job goes on with as few ranks, where some are lost (not in a job of Slurm)",
     )
     made.add_argument("--start-timeout", type=_count, help="seconds that ranks await each other")
     made.add_argument(

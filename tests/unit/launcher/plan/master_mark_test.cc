@@ -62,7 +62,8 @@ std::vector<std::string> started_with(const Allocation& allocation, const RunOpt
   const MachineEnvironment machine =
       plan_machine(site, {}, facts, false, read_meeting(allocation, false));
   const EnvironmentPlan plan = plan_environment(options, allocation, machine, placement, {});
-  return rank_environment(plan, allocation.environment, 0);
+  const auto own = plan.each_rank.empty() ? std::vector<PlannedVariable>() : plan.each_rank[0];
+  return rank_environment(plan, allocation.environment, own);
 }
 
 TEST(MasterMark, StandsBesideWhatHvdrunSets) {

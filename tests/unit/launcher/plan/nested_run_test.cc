@@ -56,7 +56,8 @@ TEST(NestedRun, RanksOfNpAreHvdrunsInEverySituation) {
     ASSERT_TRUE(placement.is_ok()) << placement.status().message();
     const EnvironmentPlan plan =
         plan_environment(options, allocation, MachineEnvironment{}, placement.value(), JobFacts{});
-    const Environment inner = of_lines(rank_environment(plan, allocation.environment, 2));
+    const Environment inner =
+        of_lines(rank_environment(plan, allocation.environment, plan.each_rank.at(2)));
     const auto identity = derive_identity(inner);
     ASSERT_TRUE(identity.is_ok()) << identity.status().message();
     ASSERT_TRUE(identity.value().has_value());

@@ -204,7 +204,7 @@ TEST(EnvironmentPlan, ReplacesTheRankOfAnOuterLauncher) {
   const RunOptions options = with_ranks(2);
   const Placement placement = place(options, allocation).value();
   const EnvironmentPlan plan = plan_environment(options, allocation, {}, placement, {});
-  const auto lines = rank_environment(plan, allocation.environment, 1);
+  const auto lines = rank_environment(plan, allocation.environment, plan.each_rank.at(1));
   EXPECT_THAT(lines, Contains("HVD_RANK=1"));
   EXPECT_THAT(lines, Contains("SLURM_JOB_ID=9"));
   EXPECT_THAT(lines, Contains("HOME=/h"));
@@ -297,8 +297,8 @@ TEST(EnvironmentPlan, ThreadsAreEachRanksOwnWhereTheirCpusDiffer) {
   const Allocation allocation = laptop();
   const Placement placement = place(options, allocation).value();
   const EnvironmentPlan plan = plan_environment(options, allocation, {}, placement, {});
-  EXPECT_THAT(rank_environment(plan, {}, 0), Contains("OMP_NUM_THREADS=2"));
-  EXPECT_THAT(rank_environment(plan, {}, 2), Contains("OMP_NUM_THREADS=1"));
+  EXPECT_THAT(rank_environment(plan, {}, plan.each_rank.at(0)), Contains("OMP_NUM_THREADS=2"));
+  EXPECT_THAT(rank_environment(plan, {}, plan.each_rank.at(2)), Contains("OMP_NUM_THREADS=1"));
 }
 
 TEST(EnvironmentPlan, ATaskCountsOnTheCpusSlurmWasAskedFor) {

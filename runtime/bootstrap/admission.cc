@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/admission.h"
+
+#include <chrono>
+#include <iterator>
+
+#include "base/result.h"
+
+namespace hvd {
+
+using store_message::Reply;
+using store_message::reply_of;
+
+Admission::Answers Admission::enter(Client client, const store_message::Request& request) {
+  const int process = request.rank;
+  if (!roster_.may_enter(process)) {
+    return {{client, reply_of(error(Code::kInvalidArgument,
+                                    "the job has no process {} that lives; who is it that asks?",
+                                    process))}};
+  }
+  Answers answers;
+  const auto before = entries_.find(process);
+  if (before != entries_.end()) {
+    // The same process tries again before its old connection was seen to end.
+    answers.emplace_back(before->second.client,
+                         reply_of(error(Code::kAborted, "process {} has asked anew", process)));
+  }
+  const auto patience = std::chrono::milliseconds(request.timeout_ms);
+  entries_[process] = {client, roster_.is_member(process) ? Deadline::after(patience) : kForever};
+  roster_.enter(process);
+  if (end_) return answer_members(*end_);
+  advance(answers);
+  return answers;
+}
+
+Admission::Answers Admission::forget(Client client) {
+  Answers answers;
+  for (const auto& [process, entry] : entries_) {
+    if (entry.client != client) continue;
+    roster_.withdraw(process);
+    entries_.erase(process);
+    break;
+  }
+  return answers;
+}
+
+Admission::Answers Admission::process_ended(int process, bool well) {
+  if (well) {
+    roster_.finish(process);
+  } else {
+    roster_.ended(process);
+  }
+  entries_.erase(process);
+  Answers answers;
+  advance(answers);
+  return answers;
+}
+
+Admission::Answers Admission::end_job(const Status& why) {
+  if (!end_) end_ = why;
+  return answer_members(*end_);
+}
+
+Admission::Answers Admission::answer_members(const Status& why) {
+  Answers answers;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    if (!roster_.is_member(entry->first)) {
+      ++entry;
+      continue;
+    }
+    roster_.withdraw(entry->first);
+    answers.emplace_back(entry->second.client, reply_of(why));
+    entry = entries_.erase(entry);
+  }
+  return answers;
+}
+
+void Admission::advance(Answers& answers) {
+  if (const auto verdict = roster_.verdict()) {
+    for (auto& answer : answer_members(*verdict)) answers.push_back(std::move(answer));
+    return;
+  }
+  const auto membership = roster_.begin(Clock::now());
+  if (!membership) return;
+  for (std::size_t rank = 0; rank < membership->members.size(); ++rank) {
+    const Membership::Member& member = membership->members[rank];
+    const auto entry = entries_.find(member.process);
+    const store_message::Place place{.epoch = membership->epoch,
+                                     .rank = static_cast<int>(rank),
+                                     .size = static_cast<int>(membership->members.size()),
+                                     .local_rank = member.local_rank,
+                                     .local_size = member.local_size};
+    answers.emplace_back(entry->second.client,
+                         Reply{.code = Code::kOk, .text = {}, .values = {encode(place)}});
+    entries_.erase(entry);
+  }
+  begun_.push_back(*membership);
+}
+
+Admission::Answers Admission::expire() {
+  Answers answers;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    if (!entry->second.deadline.has_passed()) {
+      ++entry;
+      continue;
+    }
+    answers.emplace_back(
+        entry->second.client,
+        reply_of(error(Code::kTimeout, "{} did not come to hvd.init() again", roster_.missing())));
+    roster_.withdraw(entry->first);
+    entry = entries_.erase(entry);
+  }
+  if (roster_.next().has_passed()) advance(answers);
+  return answers;
+}
+
+Deadline Admission::next_deadline() const {
+  Deadline next = roster_.next();
+  for (const auto& [process, entry] : entries_) next = next.earlier(entry.deadline);
+  return next;
+}
+
+}  // namespace hvd

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/status.h"
+#include "bootstrap/roster.h"
+#include "bootstrap/store_message.h"
+
+namespace hvd {
+
+/// The processes of an elastic job that ask for a place, and the answers that they get.
+///
+/// A member waits for the others until its deadline; who is to come anew (a spare) waits as long as
+/// the job lasts. Decisions only, by the clock of the machine. One thread at a time.
+class Admission {
+ public:
+  using Client = std::uint64_t;
+  using Answers = std::vector<std::pair<Client, store_message::Reply>>;
+
+  explicit Admission(RosterPlan plan) : roster_(std::move(plan)) {}
+
+  /// `process` (Request::rank) asks for a place.
+  Answers enter(Client client, const store_message::Request& request);
+  /// A client is gone.
+  Answers forget(Client client);
+  /// A process has ended; `well`: its program has come to its end.
+  Answers process_ended(int process, bool well);
+  /// The job ends: members that wait, now or later, get `why`.
+  Answers end_job(const Status& why);
+  Answers expire();
+  Deadline next_deadline() const;
+
+  /// True while ranks of this membership may join an attempt to start.
+  bool may_join(std::uint64_t epoch) const { return roster_.may_join(epoch); }
+  /// All its ranks have joined.
+  void met() { roster_.met(); }
+  /// The memberships that have begun since the last call.
+  std::vector<Membership> take_begun() { return std::exchange(begun_, {}); }
+
+ private:
+  struct Entry {
+    Client client = 0;
+    Deadline deadline = kForever;
+  };
+  /// Those that wait and are members: who is to come anew waits for its end.
+  Answers answer_members(const Status& why);
+  /// Begins the next membership, or tells why there is none.
+  void advance(Answers& answers);
+
+  Roster roster_;
+  std::map<int, Entry> entries_;  ///< By process: who waits for a place.
+  std::optional<Status> end_;
+  std::vector<Membership> begun_;
+};
+
+}  // namespace hvd

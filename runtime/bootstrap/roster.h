@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/status.h"
+
+namespace hvd {
+
+/// The processes of an elastic job, by number, and how many ranks it is to have.
+struct RosterPlan {
+  int size = 1;              ///< Ranks of the first membership, and the most there ever are.
+  int min_size = 1;          ///< With fewer the job ends.
+  std::vector<int> nodes{};  ///< By process, its node; the first `size` of them start as ranks.
+};
+
+/// One membership of an elastic job.
+struct Membership {
+  struct Member {
+    int process = 0;
+    int local_rank = 0;  ///< Kept as long as those below it on its node are there.
+    int local_size = 1;
+  };
+  std::uint64_t epoch = 0;      ///< From 1 on.
+  std::vector<Member> members;  ///< By rank.
+};
+
+/// Decides which process of an elastic job has which rank, from one membership to the next.
+///
+/// A process enters when it calls hvd.init(), and has a place once the next membership begins: when
+/// all members that live have entered. Who was a member keeps its rank; who comes anew (a spare)
+/// takes a rank that is free, those on the nodes that have lost one first. Two rules come before
+/// that: rank 0 was a member before, as it has the state that all others get; and ranks have no
+/// gaps.
+/// No sockets, no clock of its own: decisions only. One thread at a time.
+class Roster {
+ public:
+  /// How long a membership waits for who is still starting and may take a free rank; after that it
+  /// begins without, if it has enough ranks.
+  static constexpr std::chrono::seconds kPatience{10};
+
+  explicit Roster(RosterPlan plan);
+
+  /// True for a process that has a place, or had one until it entered, and lives.
+  bool is_member(int process) const { return members_.contains(process); }
+  /// False: there is no such process, or it has ended.
+  bool may_enter(int process) const;
+  /// The process asks for a place. Where it has one in a membership that not all have joined yet,
+  /// that is void.
+  void enter(int process);
+  /// It asks no longer: its connection is gone.
+  void withdraw(int process) { waiting_.erase(process); }
+  void ended(int process);
+  /// A member has ended well: no membership follows.
+  void finish(int process);
+
+  /// The next membership, if it is due. Those that have a place in it wait no longer.
+  std::optional<Membership> begin(Clock::time_point now);
+  /// When begin() may have more to give though nothing happens.
+  Deadline next() const;
+  /// Why no membership can follow; nothing: one can.
+  std::optional<Status> verdict() const;
+
+  /// All ranks of the last membership have met.
+  void met() { is_open_ = false; }
+  /// True while ranks of this membership may join: it is the last one, and none has left it.
+  bool may_join(std::uint64_t epoch) const { return is_open_ && epoch == last_.epoch; }
+  /// The members that have not entered: "rank 2", "ranks 2, 3".
+  std::string missing() const;
+
+ private:
+  bool lives(int process) const { return !gone_.contains(process); }
+  /// Processes that may yet come: they start.
+  int starting() const;
+  /// By rank who has it, of the living members that are to keep theirs; -1: it is free.
+  std::vector<int> kept_ranks(int size) const;
+  /// Who comes anew, those on the nodes that have lost a member first.
+  std::vector<int> newcomers() const;
+  Membership assign(int size);
+  void number_locally(Membership& membership);
+  int node_of(int process) const { return plan_.nodes[static_cast<std::size_t>(process)]; }
+
+  RosterPlan plan_;
+  Membership last_;         ///< Before the first: the processes that start as ranks.
+  std::set<int> members_;   ///< Of `last_`, who live: the next membership waits for them.
+  std::set<int> waiting_;   ///< Who have entered.
+  std::set<int> gone_;      ///< Whose process has ended.
+  std::vector<int> slots_;  ///< By process: its place on its node; -1: none yet.
+  bool is_open_ = false;    ///< The last membership has begun, and not all have met.
+  bool has_finished_ = false;
+  std::optional<Clock::time_point> waits_since_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains elastically for elastic_losses_cases.py: what a rank loses must not change any loss.
+
+Usage: elastic_training.py FOLDER; VICTIMS: "process:step" of those that are killed, once each.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+import hvd.torch as hvd
+
+folder = Path(sys.argv[1])
+victims = [tuple(map(int, one.split(":"))) for one in os.environ["VICTIMS"].split()]
+process = int(os.environ["HVD_PROCESS"])
+
+torch.set_num_threads(1)
+hvd.init()
+torch.manual_seed(1)
+dataset = torch.utils.data.TensorDataset(torch.randn(144, 8), torch.randn(144, 1))
+sampler = hvd.elastic.ElasticSampler(dataset, shuffle=True, seed=3)
+loader = torch.utils.data.DataLoader(dataset, batch_size=4, sampler=sampler)
+model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.Adam(model.parameters(), lr=0.01), model.named_parameters()
+)
+
+
+def note(*words: object) -> None:
+    line = " ".join(str(word) for word in words) + "\n"
+    with open(folder / f"process-{process}", "a") as file:
+        file.write(line)
+
+
+@hvd.elastic.run
+def train(state: hvd.elastic.TorchState) -> None:
+    while state.epoch < 2:
+        for number, (inputs, labels) in enumerate(loader):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(inputs), labels)
+            loss.backward()
+            if (process, state.step) in victims:
+                note("dies", time.monotonic())
+                os.kill(os.getpid(), signal.SIGKILL)
+            optimizer.step()
+            state.step += 1
+            mean = hvd.allreduce(loss.detach().double(), name="loss").item()
+            note("step", state.step, hvd.size(), mean.hex(), time.monotonic())
+            state.sampler.record_batch(number, len(inputs))
+            state.commit()
+        state.epoch += 1
+        state.sampler.set_epoch(state.epoch)
+        state.commit()
+
+
+train(hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, step=0))
+weights = torch.cat([part.detach().flatten() for part in model.parameters()])
+note("ends", hvd.rank(), hvd.size(), hash(tuple(weights.tolist())))
