@@ -13,6 +13,7 @@
 #include "base/descriptor_limit.h"
 #include "base/log.h"
 #include "base/log_words.h"
+#include "base/start_thread.h"
 #include "bootstrap/kept_meeting.h"
 #include "bootstrap/local_host.h"
 #include "bootstrap/method.h"
@@ -164,16 +165,20 @@ class Start {
   class Watch {
    public:
     Watch(TcpStore& store, const Doors& doors, int stop)
-        : stop_(stop), thread_([this, &store, &doors] {
-            heard_ = store.await_failure(stop_);
-            if (heard_.is_ok()) return;
-            doors.local.interrupt();
-            doors.listener.interrupt();
-          }) {}
+        : store_(store), doors_(doors), stop_(stop) {}
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
     ~Watch() { end(); }
 
+    Status begin() {
+      HVD_TRY_ASSIGN(thread_, start_thread([this] {
+                       heard_ = store_.await_failure(stop_);
+                       if (heard_.is_ok()) return;
+                       doors_.local.interrupt();
+                       doors_.listener.interrupt();
+                     }));
+      return Status::ok();
+    }
     /// What was heard.
     const Status& end() {
       if (!thread_.joinable()) return heard_;
@@ -184,6 +189,8 @@ class Start {
     }
 
    private:
+    TcpStore& store_;
+    const Doors& doors_;
     int stop_;
     Status heard_;
     std::thread thread_;
@@ -196,6 +203,7 @@ class Start {
     if (!stop.is_open()) return Status::system("cannot create an eventfd", errno);
     HVD_TRY(store().watch(deadline_));
     Watch watch(store(), doors, stop.get());
+    HVD_TRY(watch.begin());
     const Status status = wait();
     const Status& heard = watch.end();
     // What was heard is why the wait ended; the store may not be there to say it again.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/rounding.h"
+#include "base/start_thread.h"
 
 namespace hvd {
 namespace {
@@ -29,11 +30,12 @@ Driver::Pace Driver::Pace::of(int spin, int sharers, int usable_cpus) {
           .long_yield = kYieldTime * divide_up(sharers, cpus)};
 }
 
-void Driver::start(std::function<void()> orphaned) {
-  thread_ = std::thread([this, orphaned = std::move(orphaned)] {
-    run();
-    if (stopped_by_own_thread_) orphaned();
-  });
+Status Driver::start(std::function<void()> orphaned) {
+  HVD_TRY_ASSIGN(thread_, start_thread([this, orphaned = std::move(orphaned)] {
+                   run();
+                   if (stopped_by_own_thread_) orphaned();
+                 }));
+  return Status::ok();
 }
 
 bool Driver::stop() {
@@ -45,7 +47,7 @@ bool Driver::stop() {
     return false;
   }
   ring();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();  // There may have been no room for it.
   return true;
 }
 

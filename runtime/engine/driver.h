@@ -90,9 +90,9 @@ class Driver {
   };
   Driver(Parts parts, Pace pace) : parts_(parts), driven_(parts.driven), pace_(pace) {}
 
-  /// Starts the thread; once. `orphaned` is the last thing that it does where stop() was called on
-  /// the thread itself.
-  void start(std::function<void()> orphaned);
+  /// Starts the thread; once. kSystem: there is no room for one. `orphaned` is the last thing that
+  /// it does where stop() was called on the thread itself.
+  Status start(std::function<void()> orphaned);
   /// Ends the thread. True when it has ended; false on that very thread (in a callback), which goes
   /// on to the end of the callback and then calls `orphaned`.
   bool stop();

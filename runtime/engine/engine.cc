@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/format.h"
 #include "engine/describe.h"
 #include "engine/place.h"
 
@@ -42,11 +43,12 @@ Status Engine::open(Wiring wiring, std::span<const BackendEntry> table,
       Driver::Pace::of(options.spin, sharers, me.usable_cpus));
   set_changes_ = std::make_unique<SetChanges>(*epoch_, *driver_, submission_, completion_);
   if (!options.timeline.path.empty()) HVD_TRY(timeline_.start(options.timeline));
-  driver_->start([this] {
+  const Status started = driver_->start([this] {
     close();
     delete this;
   });
-  return Status::ok();
+  return started.is_ok() ? started
+                         : started.with_context(format_text("rank {} on {}", me.rank, me.host));
 }
 
 void EngineEnd::operator()(Engine* engine) const {

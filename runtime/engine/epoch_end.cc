@@ -98,9 +98,9 @@ void Epoch::leave_farewell(const std::string& cause) {
 }
 
 void Epoch::close() {
-  // The ranks of this node hear the others through its first rank only.
+  // Some hear the others through this rank only.
   if (ending_.is_leaving() && !ending_.is_let_go() && !ending_.is_over() &&
-      world_.local_rank == 0) {
+      negotiation_.speaks_for_others()) {
     spread(losses_.loss_of(world_.rank, "it shut down alone"));
   }
   end(error(Code::kAborted, "rank {}: hvd was shut down", world_.rank));

@@ -20,6 +20,7 @@
 #include <map>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "transport/fd_passing.h"
 #include "transport/handshake.h"
@@ -29,6 +30,8 @@
 
 namespace hvd {
 namespace {
+
+constexpr std::size_t kMaxOutcomeBytes = 4096;
 
 struct NodeIntroduction {
   std::int32_t rank = 0;
@@ -93,13 +96,11 @@ NodeGroup make_group(const NodeExchangeOptions& options, std::shared_ptr<SharedS
   return group;
 }
 
-/// Takes one connection's introduction and descriptors; its index in the group, or why not. The
-/// file of locks goes out first: who has been admitted has locked its byte.
+/// Takes the introduction and descriptors of one that has proven the key; its index in the group,
+/// or why not. The file of locks goes out first: who has been admitted has locked its byte.
 Result<std::size_t> admit(const NodeExchangeOptions& options, UniqueFd socket,
                           const LifeLocks& life_locks, std::map<std::size_t, Member>& members) {
-  HVD_TRY(check_user(socket.get()));
   const Deadline deadline = options.deadline.earlier(Deadline::after(std::chrono::seconds(5)));
-  HVD_TRY(shake_hands(socket.get(), Handshake::Side::kServer, options.key, deadline));
   const int locks_file = life_locks.fd();
   HVD_TRY(send_fds(socket.get(), std::span(&locks_file, 1), deadline));
   NodeIntroduction hello;
@@ -134,37 +135,125 @@ bool is_shut_down(int listener) {
   return ::poll(&wait, 1, 0) > 0 && (wait.revents & POLLHUP) != 0;
 }
 
-Status collect(const NodeExchangeOptions& options, const LifeLocks& life_locks,
-               std::map<std::size_t, Member>& members) {
-  bool refused_one = false;
-  while (members.size() < options.ranks.size()) {
-    HVD_TRY_ASSIGN(const bool ready, wait_ready(options.listener->fd(), POLLIN, options.deadline));
-    if (!ready) {
-      const auto missing = missing_ranks(options, members);
-      return error(Code::kTimeout,
-                   "rank {} of this node (and {} more) did not come to share memory",
-                   missing.front(), missing.size() - 1);
+/// Connections to the leader, which prove the key side by side: one that says nothing holds up none
+/// of the others.
+class Entrance {
+ public:
+  Entrance(const NodeExchangeOptions& options, const LifeLocks& life_locks,
+           std::map<std::size_t, Member>& members)
+      : options_(options), life_locks_(life_locks), members_(members) {}
+
+  Status collect() {
+    while (members_.size() < options_.ranks.size()) {
+      HVD_TRY(wait());
+      std::vector<Candidate> waiting;
+      for (Candidate& candidate : std::exchange(candidates_, {})) {
+        const auto proven = candidate.handshake.advance(candidate.socket.get());
+        if (proven.is_ok() && proven.value()) {
+          refuse_unless(admit(options_, std::move(candidate.socket), life_locks_, members_));
+        } else if (!proven.is_ok()) {
+          refuse_unless(proven);
+        } else if (candidate.limit.has_passed()) {
+          refuse_unless(Result<bool>(error(Code::kTimeout, "handshake: the peer is silent")));
+        } else {
+          waiting.push_back(std::move(candidate));
+        }
+      }
+      candidates_ = std::move(waiting);
     }
+    return Status::ok();
+  }
+
+ private:
+  struct Candidate {
+    UniqueFd socket;
+    Handshake handshake;
+    Deadline limit;
+  };
+  static constexpr std::chrono::seconds kProofTime{5};
+  static constexpr std::size_t kMostStrangers = 256;
+
+  /// Until something can be done; takes a connection that waits.
+  Status wait() {
+    const bool has_room = candidates_.size() < options_.ranks.size() + kMostStrangers;
+    std::vector<pollfd> waits{
+        {.fd = has_room ? options_.listener->fd() : -1, .events = POLLIN, .revents = 0}};
+    Deadline limit = options_.deadline;
+    for (const Candidate& candidate : candidates_) {
+      waits.push_back({.fd = candidate.socket.get(),
+                       .events = candidate.handshake.wanted_events(),
+                       .revents = 0});
+      limit = limit.earlier(candidate.limit);
+    }
+    const int count = ::poll(waits.data(), waits.size(), limit.poll_timeout_ms());
+    if (count < 0 && errno != EINTR) return Status::system("poll", errno);
+    if (waits[0].revents != 0) return accept();
+    if (!options_.deadline.has_passed()) return Status::ok();
+    const auto missing = missing_ranks(options_, members_);
+    return error(Code::kTimeout, "rank {} of this node (and {} more) did not come to share memory",
+                 missing.front(), missing.size() - 1);
+  }
+
+  Status accept() {
     UniqueFd socket(
-        ::accept4(options.listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        ::accept4(options_.listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open() && (errno == EMFILE || errno == ENFILE)) {
       return Status::system("cannot take the connection of a local rank", errno);
     }
-    if (!socket.is_open() && (errno == EINVAL || is_shut_down(options.listener->fd()))) {
+    if (!socket.is_open() && (errno == EINVAL || is_shut_down(options_.listener->fd()))) {
       return error(Code::kAborted, "the exchange within the node was given up");
     }
-    if (!socket.is_open()) continue;
-    const auto admitted = admit(options, std::move(socket), life_locks, members);
-    if (admitted.is_ok() || refused_one) continue;
-    refused_one = true;
-    log(LogLevel::kWarning, "bootstrap", "refused a local connection ({}); the job goes on",
-        admitted.status().message());
+    if (!socket.is_open()) return Status::ok();
+    const Status user = check_user(socket.get());
+    if (!user.is_ok()) {
+      refuse_unless(Result<bool>(user));
+      return Status::ok();
+    }
+    candidates_.push_back({.socket = std::move(socket),
+                           .handshake = Handshake(Handshake::Side::kServer, options_.key),
+                           .limit = options_.deadline.earlier(Deadline::after(kProofTime))});
+    return Status::ok();
   }
-  return Status::ok();
+
+  template <typename Value>
+  void refuse_unless(const Result<Value>& outcome) {
+    if (outcome.is_ok() || refused_one_) return;
+    refused_one_ = true;
+    log(LogLevel::kWarning, "bootstrap", "refused a local connection ({}); the job goes on",
+        outcome.status().message());
+  }
+
+  const NodeExchangeOptions& options_;
+  const LifeLocks& life_locks_;
+  std::map<std::size_t, Member>& members_;
+  std::vector<Candidate> candidates_;  ///< That have not proven the key yet.
+  bool refused_one_ = false;
+};
+
+/// What a member tells the leader once it has tried to map the memory: nothing, or why it cannot.
+Bytes encode_outcome(const Status& outcome) {
+  ByteWriter writer;
+  writer.put(static_cast<std::uint8_t>(outcome.code()));
+  writer.put_string(outcome.message());
+  return writer.take();
+}
+
+Status await_outcome(int socket, int rank, Deadline deadline) {
+  const std::string who = format_text("rank {} of the same node", rank);
+  HVD_TRY_ASSIGN(const Bytes bytes,
+                 receive_frame(socket, kMaxOutcomeBytes, deadline, "the answer of " + who));
+  ByteReader reader(bytes);
+  HVD_TRY_ASSIGN(const auto code, reader.get<std::uint8_t>());
+  HVD_TRY_ASSIGN(std::string why, reader.get_string());
+  if (code > static_cast<std::uint8_t>(Code::kInternal)) {
+    return error(Code::kInternal, "unknown code {} from {}", code, who);
+  }
+  const Status outcome(static_cast<Code>(code), std::move(why));
+  return outcome.is_ok() ? outcome : outcome.with_context(who);
 }
 
 /// Sends everything to one member and waits until it has it: descriptors in flight are limited.
-Status hand_out(int socket, int segment, const std::map<std::size_t, Member>& members,
+Status hand_out(int socket, int rank, int segment, const std::map<std::size_t, Member>& members,
                 Deadline deadline) {
   std::vector<std::uint8_t> has_pidfd;
   std::vector<int> fds = {segment};
@@ -175,10 +264,10 @@ Status hand_out(int socket, int segment, const std::map<std::size_t, Member>& me
   for (const auto& [index, member] : members) {
     if (member.pid_fd.is_open()) fds.push_back(member.pid_fd.get());
   }
+  HVD_TRY(send_frame(socket, encode_outcome(Status::ok()), deadline, "a local rank"));
   HVD_TRY(send_all(socket, std::as_bytes(std::span(has_pidfd)), deadline, "a local rank"));
   HVD_TRY(send_fds(socket, fds, deadline));
-  std::byte taken{};
-  return receive_all(socket, std::span(&taken, 1), deadline, "a local rank to map the memory");
+  return await_outcome(socket, rank, deadline);
 }
 
 SegmentLayout layout_of(const NodeExchangeOptions& options) {
@@ -194,13 +283,22 @@ Result<NodeGroup> lead(const NodeExchangeOptions& options) {
   members.emplace(0, std::move(me));
   HVD_TRY_ASSIGN(LifeLocks life_locks, LifeLocks::create());
   HVD_TRY(life_locks.lock(0));
-  HVD_TRY(collect(options, life_locks, members));
+  HVD_TRY(Entrance(options, life_locks, members).collect());
   std::vector<UniqueFd> bells;
   std::vector<UniqueFd> pid_fds;
+  Status outcome;
   for (auto& [index, member] : members) {
+    const int socket = member.socket.get();
     if (index == 0) continue;
-    HVD_TRY(hand_out(member.socket.get(), segment->fd(), members, options.deadline));
+    if (outcome.is_ok()) {
+      outcome = hand_out(socket, options.ranks[index], segment->fd(), members, options.deadline);
+    } else {
+      // Else it would take the end of this connection for the cause.
+      static_cast<void>(
+          send_frame(socket, encode_outcome(outcome), options.deadline, "a local rank"));
+    }
   }
+  HVD_TRY(outcome);
   for (auto& [index, member] : members) {
     bells.push_back(std::move(member.bell));
     pid_fds.push_back(std::move(member.pid_fd));
@@ -224,13 +322,18 @@ Result<NodeGroup> follow(const NodeExchangeOptions& options) {
   if (me.pid_fd.is_open()) mine.push_back(me.pid_fd.get());
   HVD_TRY(send_fds(socket.get(), mine, deadline));
   const std::size_t local_size = options.ranks.size();
+  HVD_TRY(await_outcome(socket.get(), options.ranks.front(), deadline));
   std::vector<std::uint8_t> has_pidfd(local_size);
   HVD_TRY(receive_all(socket.get(), std::as_writable_bytes(std::span(has_pidfd)), deadline,
                       "the memory of the node"));
   const auto pid_fd_count = static_cast<std::size_t>(
       std::count_if(has_pidfd.begin(), has_pidfd.end(), [](auto flag) { return flag != 0; }));
   HVD_TRY_ASSIGN(auto fds, receive_fds(socket.get(), 1 + local_size + pid_fd_count, deadline));
-  HVD_TRY_ASSIGN(auto segment, SharedSegment::open(std::move(fds[0]), layout_of(options)));
+  auto opened = SharedSegment::open(std::move(fds[0]), layout_of(options));
+  const Status told =
+      send_frame(socket.get(), encode_outcome(opened.status()), deadline, "the leader of the node");
+  HVD_TRY_ASSIGN(auto segment, std::move(opened));
+  HVD_TRY(told);
   std::vector<UniqueFd> bells;
   std::vector<UniqueFd> pid_fds(local_size);
   std::size_t next = 1;
@@ -238,8 +341,6 @@ Result<NodeGroup> follow(const NodeExchangeOptions& options) {
   for (std::size_t i = 0; i < local_size; ++i) {
     if (has_pidfd[i] != 0) pid_fds[i] = std::move(fds[next++]);
   }
-  const std::byte taken{1};
-  HVD_TRY(send_all(socket.get(), std::span(&taken, 1), deadline, "the leader"));
   return make_group(options, std::move(segment), std::move(bells), std::move(pid_fds),
                     std::move(life_locks));
 }

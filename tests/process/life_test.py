@@ -416,5 +416,44 @@ second.wait()
                 self.assertIn("these ranks call in different orders", report)
 
 
+class EndsApart(jobs.JobCase):
+    """Ranks that come to their end long before others, with their whole node."""
+
+    def test_a_node_that_has_ended_is_missed_by_nobody(self) -> None:
+        program = """
+hvd.init()
+first = hvd.add_process_set([0, 1])
+allreduce("all")
+if hvd.rank() < 2:
+    time.sleep(4)
+    for _ in range(3):
+        hvd.barrier(first)
+    say("DONE")
+"""
+        for nodes, ends in (("2", ""), ("2", "else: hvd.shutdown()"), ("4", "")):
+            with self.subTest(nodes=nodes, ends=ends):
+                if nodes == "4":  # a chain of leaders, of which the lower ones go first
+                    given = program.replace("[0, 1]", "[0]").replace("< 2", "< 1")
+                else:
+                    given = program + ends
+                ended = self.run_job(["-np", "4", "--nodes", nodes], given)
+                self.assertEqual(ended.code, 0, ended.text())
+                self.assertIn("DONE", ended.lines[0], ended.text())
+                self.assertEqual(ended.stderr, "", ended.text())
+
+    def test_the_last_checkpoint_of_one_rank_takes_its_time(self) -> None:
+        program = """
+hvd.init()
+allreduce("all")
+if hvd.rank() == 0:
+    time.sleep(4)
+"""
+        for nodes in "1", "2", "4":
+            with self.subTest(nodes=nodes):
+                ended = self.run_job(["-np", "4", "--nodes", nodes], program)
+                self.assertEqual(ended.code, 0, ended.text())
+                self.assertEqual(ended.stderr, "", ended.text())
+
+
 if __name__ == "__main__":
     jobs.main()

@@ -26,7 +26,8 @@ Negotiation::Negotiation(Place place, const Board& board, Doorbell* doorbell, Co
       stall_warning_(options.stall_warning),
       stall_shutdown_(options.stall_shutdown),
       now_(Clock::now()),
-      ticked_(now_) {
+      ticked_(now_),
+      left_(place_.size) {
   sets_.push_back(std::make_unique<Set>());
   sets_.front()->is_member = true;
   const auto me = static_cast<std::size_t>(place_.local_rank);
@@ -190,6 +191,20 @@ void Negotiation::spread_loss(int rank, const std::string& text) {
   ring();
 }
 
+bool Negotiation::speaks_for_others() const {
+  if (!is_leader()) return false;
+  RankSet gone = left_;
+  gone.add(place_.rank);
+  const RankSet all = is_root() ? RankSet::all(place_.size) : subtree_of(place_);
+  return !all.without(gone).empty();
+}
+
+bool Negotiation::has_left_with_those_below(int leader) const {
+  return std::any_of(
+      place_.child_subtrees.begin(), place_.child_subtrees.end(),
+      [&](const RankSet& below) { return below.contains(leader) && below.without(left_).empty(); });
+}
+
 void Negotiation::leave_farewell(std::string_view text) {
   Board::Member& member = board_.members[static_cast<std::size_t>(place_.local_rank)];
   std::size_t length = std::min(text.size(), member.farewell.size());
@@ -231,7 +246,9 @@ bool Negotiation::listen_to_tree() {
   const bool moved =
       tree_.poll([this](int from, ControlMessage message) { receive(from, std::move(message)); });
   if (moved) tree_.flush();  // what was handed on
-  for (const Lost& loss : tree_.take_losses()) spread_loss(loss.rank, loss.text);
+  for (const Lost& loss : tree_.take_losses()) {
+    if (!has_left_with_those_below(loss.rank)) spread_loss(loss.rank, loss.text);
+  }
   return moved;
 }
 

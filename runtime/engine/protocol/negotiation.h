@@ -112,6 +112,10 @@ class Negotiation {
   /// This rank has learnt that a peer is lost: tells the others.
   void spread_loss(int rank, const std::string& text);
 
+  /// True where a rank that has not left hears the others through this one, or they hear it: the
+  /// ranks of a leader's node and of those below it in the tree; of rank 0 all.
+  bool speaks_for_others() const;
+
   /// Leaves the reason for the end of this rank on the board.
   void leave_farewell(std::string_view text);
   /// The last words of a rank of this node; empty where it said nothing.
@@ -229,6 +233,8 @@ class Negotiation {
   void say_up(ControlMessage message);
   bool listen_to_members();
   bool listen_to_tree();
+  /// True for the leader of a node below where it and all that are heard through it have left.
+  bool has_left_with_those_below(int leader) const;
   bool read_log();
   void receive(int from, ControlMessage message);
   void pass_up_or_decide();
@@ -255,6 +261,7 @@ class Negotiation {
   std::chrono::milliseconds stall_shutdown_;
   Clock::time_point now_;     ///< Without the time that this process was held up: see tick().
   Clock::time_point ticked_;  ///< The last tick, by the clock.
+  RankSet left_;              ///< Have said farewell, and owe nothing.
 
   // As a member.
   std::vector<std::unique_ptr<Set>> sets_;  ///< By process set; null: removed.

@@ -50,7 +50,9 @@ void Negotiation::apply(const ControlMessage& entry) {
   } else if (const auto* end = std::get_if<JoinEnd>(&entry)) {
     apply_join_end(*end);
   } else if (const auto* left = std::get_if<Left>(&entry)) {
-    if (!left->owes) decisions_.emplace_back(PeerLeft{left->rank});
+    if (left->owes) return;
+    left_.add(left->rank);
+    decisions_.emplace_back(PeerLeft{left->rank});
   } else if (const auto* lost = std::get_if<Lost>(&entry)) {
     lost_ = true;
     decisions_.emplace_back(PeerLost{lost->rank, lost->text});

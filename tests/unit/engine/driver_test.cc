@@ -184,7 +184,7 @@ TEST_F(DriverTest, WaitsForAStreamOnlyUntilTheRequestIsEnqueued) {
 }
 
 TEST_F(DriverTest, RunsASubmissionOnItsThread) {
-  driver_->start([] {});
+  ASSERT_TRUE(driver_->start([] {}).is_ok());
   std::promise<Status> told;
   submit([&](const Status& status) { told.set_value(status); });
   driver_->wake();
@@ -198,7 +198,7 @@ TEST_F(DriverTest, RunsASubmissionOnItsThread) {
 TEST_F(DriverTest, StoppedOnItsOwnThreadEndsAfterTheCallback) {
   std::promise<bool> stopped;
   std::promise<void> orphaned;
-  driver_->start([&] { orphaned.set_value(); });
+  ASSERT_TRUE(driver_->start([&] { orphaned.set_value(); }).is_ok());
   submit([&](const Status&) { stopped.set_value(driver_->stop()); });
   driver_->wake();
   EXPECT_FALSE(stopped.get_future().get()) << "a thread cannot wait for itself";

@@ -10,6 +10,9 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/format.h"
 #include "base/unique_fd.h"
@@ -38,6 +41,54 @@ TEST(AbstractListener, ALeaderThatIsNotThereIsAnErrorAtOnce) {
   const auto nobody =
       AbstractListener::connect("hvd-test-nobody", Deadline::after(std::chrono::seconds(20)));
   EXPECT_EQ(nobody.status().code(), Code::kSystem);
+}
+
+/// Ranks 0 and 1 of a node, each with its own idea of how much memory they share.
+std::vector<Result<NodeGroup>> exchange(const AbstractListener& listener, std::size_t of_follower,
+                                        Deadline deadline) {
+  const JobKey key = JobKey::random();
+  const auto run = [&](int rank, std::size_t bytes) {
+    return exchange_node({.ranks = {0, 1},
+                          .rank = rank,
+                          .leader_name = listener.name(),
+                          .listener = rank == 0 ? &listener : nullptr,
+                          .memory_bytes = bytes,
+                          .key = key,
+                          .deadline = deadline});
+  };
+  std::vector<Result<NodeGroup>> groups;
+  for (int i = 0; i < 2; ++i) groups.emplace_back(Status(Code::kAborted, "not run"));
+  std::thread leader([&] { groups[0] = run(0, 4096); });
+  groups[1] = run(1, of_follower);
+  leader.join();
+  return groups;
+}
+
+TEST(NodeExchange, SilentConnectionsHoldUpNobody) {
+  const auto listener = AbstractListener::open();
+  ASSERT_TRUE(listener.is_ok());
+  // One after the other, each for as long as it may be silent, they would take longer than this.
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 8; ++i) {
+    auto stranger = AbstractListener::connect(listener.value().name(), deadline);
+    ASSERT_TRUE(stranger.is_ok()) << stranger.status().message();
+    silent.push_back(std::move(stranger).value());
+  }
+  for (const auto& group : exchange(listener.value(), 4096, deadline)) {
+    EXPECT_TRUE(group.is_ok()) << group.status().message();
+  }
+}
+
+TEST(NodeExchange, AllHearWhyARankCannotMapTheMemory) {
+  const auto listener = AbstractListener::open();
+  ASSERT_TRUE(listener.is_ok());
+  const auto groups =
+      exchange(listener.value(), std::size_t{1} << 50, Deadline::after(std::chrono::seconds(30)));
+  ASSERT_FALSE(groups[1].is_ok());
+  EXPECT_EQ(groups[0].status().code(), groups[1].status().code());
+  EXPECT_EQ(groups[0].status().message(),
+            "rank 1 of the same node: " + groups[1].status().message());
 }
 
 }  // namespace

@@ -134,7 +134,12 @@ def act_before_removal(process_set: int) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job: waits a moment for the other ranks, then fails what is pending.
+    """Leaves the job: waits up to 10 s for the other ranks, then fails what is pending.
+
+    Raises
+    ------
+    DeadlineError
+        Not all ranks have shut down in that time. This one has left all the same.
 
     >>> shutdown()
     >>> is_initialized()
@@ -262,7 +267,7 @@ def build_info() -> dict[str, Any]:
 
 
 class Statistics(NamedTuple):
-    """Counters since ``init()``."""
+    """Counters since ``init()``. Requests of direct rounds are in no batch."""
 
     batches: int
     requests: int
