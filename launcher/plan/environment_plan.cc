@@ -15,7 +15,7 @@ namespace {
 
 /// Beside what topology/launch_source.h has: what an outer launcher says more of its ranks, and
 /// what an outer hvdrun says of its GPUs; ours are others. A '*' ends a prefix.
-constexpr std::array<std::string_view, 14> kReplaced{"SLURM_STEP_*",
+constexpr std::array<std::string_view, 15> kReplaced{"SLURM_STEP_*",
                                                      "SLURM_STEPID",
                                                      "SLURM_GTIDS",
                                                      "SLURM_TASK_PID",
@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 14> kReplaced{"SLURM_STEP_*",
                                                      "FLUX_TASK_*",
                                                      launch_env::kLocalDevice,
                                                      launch_env::kGpuId,
+                                                     launch_env::kProcess,
                                                      launch_env::kVirtualNode};
 
 constexpr std::string_view kThreads = "OMP_NUM_THREADS";

@@ -18,6 +18,15 @@ Admission::Answers Admission::enter(Client client, const store_message::Request&
                                     "the job has no process {} that lives; who is it that asks?",
                                     process))}};
   }
+  // A program that a rank has started has its variables, and is not it.
+  const std::string& first = who_.try_emplace(process, request.who).first->second;
+  if (first != request.who) {
+    return {{client, reply_of(error(Code::kMismatch,
+                                    "process {0} of the job came twice: as {1}, and as {2}; a "
+                                    "program that a rank starts must not call hvd.init(), or start "
+                                    "under a launcher of its own",
+                                    process, first, request.who))}};
+  }
   Answers answers;
   const auto before = entries_.find(process);
   if (before != entries_.end()) {

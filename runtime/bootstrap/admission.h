@@ -55,7 +55,8 @@ class Admission {
   void advance(Answers& answers);
 
   Roster roster_;
-  std::map<int, Entry> entries_;  ///< By process: who waits for a place.
+  std::map<int, std::string> who_;  ///< By process: who asked first, for people.
+  std::map<int, Entry> entries_;    ///< By process: who waits for a place.
   std::optional<Status> end_;
   std::vector<Membership> begun_;
 };

@@ -34,6 +34,8 @@ namespace {
 constexpr std::size_t kFirstDescriptors = 16;
 /// For the store to answer a rank that has failed.
 constexpr auto kTellTime = std::chrono::seconds(2);
+/// Identity::source of what hvdrun has started.
+constexpr std::string_view kByHvdrun = "hvdrun";
 /// Of processes of an elastic job.
 constexpr int kMostProcesses = 1 << 20;
 /// Memberships in a row that may break while their ranks meet.
@@ -393,7 +395,7 @@ Result<Wiring> start_in_place(const Environment& environment, const BootstrapOpt
   identity.size = place.size;
   identity.local_rank = place.local_rank;
   identity.local_size = place.local_size;
-  identity.source = "hvdrun";
+  identity.source = kByHvdrun;
   const auto start = [&]() -> Result<Wiring> {
     if (place.size == 1) return wire_alone(options, "one rank is left");
     return Start(options, *std::move(offer.rendezvous), identity, place.size,
@@ -427,9 +429,12 @@ Result<Wiring> start_elastic(const Environment& environment, const BootstrapOpti
 Result<Wiring> bootstrap(const Environment& environment, const BootstrapOptions& options) {
   const Deadline deadline =
       options.deadline.value_or(Deadline::after(options.settings.start_timeout));
-  HVD_TRY_ASSIGN(const auto process, environment.get_int(launch_env::kProcess, 0, kMostProcesses));
-  if (process) return start_elastic(environment, options, static_cast<int>(*process));
   HVD_TRY_ASSIGN(const auto identity, derive_identity(environment));
+  HVD_TRY_ASSIGN(const auto process, environment.get_int(launch_env::kProcess, 0, kMostProcesses));
+  // A spare has no rank yet. What another launcher has started within a rank is not of its job.
+  if (process && (!identity || identity->source == kByHvdrun)) {
+    return start_elastic(environment, options, static_cast<int>(*process));
+  }
   // One line per job, before anything else is logged: whoever looks for a hang reads it.
   if (!identity || identity->rank == 0) {
     warn_of_log_words(options.settings.log_words);

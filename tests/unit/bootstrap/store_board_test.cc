@@ -21,9 +21,10 @@ class Talk {
   explicit Talk(std::optional<RosterPlan> plan = std::nullopt) : board_(std::move(plan)) {}
 
   /// As a process of an elastic job.
-  void enter(StoreBoard::Client client, int process, std::uint64_t timeout_ms = 60'000) {
+  void enter(StoreBoard::Client client, int process, std::uint64_t timeout_ms = 60'000,
+             const std::string& who = "") {
     take(board_.handle(client, {.verb = Verb::kEnter,
-                                .who = "process " + std::to_string(process),
+                                .who = who.empty() ? "process " + std::to_string(process) : who,
                                 .rank = process,
                                 .size = process + 1,
                                 .timeout_ms = timeout_ms}));
@@ -365,6 +366,16 @@ TEST(ElasticBoard, AProcessThatAsksAnewIsAnsweredOnce) {
   talk.forget(1);
   talk.enter(3, 1);
   EXPECT_EQ(talk.heard(2), "ok |rank 0 of 2 in 1");
+}
+
+TEST(ElasticBoard, AChildOfARankDoesNotTakeItsPlace) {
+  Talk talk({{.size = 2, .min_size = 2, .nodes = {0, 0}}});
+  talk.enter(1, 0);
+  talk.enter(2, 0, 60'000, "its child");
+  EXPECT_EQ(talk.heard(2).substr(0, 69),
+            "mismatch process 0 of the job came twice: as process 0, and as its ch");
+  talk.enter(3, 1);
+  EXPECT_EQ(talk.heard(1), "ok |rank 0 of 2 in 1");
 }
 
 TEST(ElasticBoard, StrangersAndOrdinaryJobsHaveNoPlaces) {
