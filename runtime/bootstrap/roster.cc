@@ -68,8 +68,9 @@ std::optional<Status> Roster::verdict() const {
 }
 
 std::optional<Membership> Roster::begin(Clock::time_point now) {
-  if (verdict()) return std::nullopt;
-  if (!std::includes(waiting_.begin(), waiting_.end(), members_.begin(), members_.end())) {
+  const bool all_wait =
+      std::includes(waiting_.begin(), waiting_.end(), members_.begin(), members_.end());
+  if (verdict() || !all_wait) {
     waits_since_.reset();
     return std::nullopt;
   }

@@ -115,6 +115,16 @@ TEST(Roster, WaitsForASpareThatStartsAShortWhile) {
   EXPECT_EQ(job.wait(Roster::kPatience / 2), "2: 0");
 }
 
+TEST(Roster, WaitsForNobodyOnceTheJobEnds) {
+  Job job(2, 1, one_node(3));
+  EXPECT_EQ(job.enter({0, 1}), "1: 0 1");
+  EXPECT_EQ(job.end(1), "");
+  EXPECT_EQ(job.enter({0}), "");
+  EXPECT_FALSE(job.roster().next().is_forever());
+  EXPECT_EQ(job.end(0), "");
+  EXPECT_TRUE(job.roster().next().is_forever());
+}
+
 TEST(Roster, ASpareInTimeTakesItsPlaceAtOnce) {
   Job job(2, 1, one_node(3));
   EXPECT_EQ(job.enter({0, 1}), "1: 0 1");
