@@ -23,7 +23,9 @@ std::string_view interpreter_of(std::string_view text) {
   return end == std::string_view::npos ? "" : text.substr(begin, end + 1 - begin);
 }
 
-bool is_shell(std::string_view interpreter) { return interpreter.find("sh") != interpreter.npos; }
+bool is_shell_name(std::string_view interpreter) {
+  return interpreter.find("sh") != interpreter.npos;
+}
 
 bool is_for_sbatch(const SbatchFile& file) {
   return !file.directives.empty() || !file.broken.empty() || !file.switched_off.empty();
@@ -57,7 +59,8 @@ FileKind kind_of_file(std::string_view path, const SbatchFile& file) {
   if (is_python(path, text)) return FileKind::kPython;
   if (!other_scheduler(text).empty()) return FileKind::kOther;
   const std::string_view interpreter = interpreter_of(text);
-  if (!interpreter.empty()) return is_shell(interpreter) ? FileKind::kScript : FileKind::kOther;
+  if (!interpreter.empty())
+    return is_shell_name(interpreter) ? FileKind::kScript : FileKind::kOther;
   // Lines that job scripts source, and scripts whose options stand on sbatch's command line.
   const bool is_known = !file.variables.empty() || !file.modules.empty() || !file.launches.empty();
   return is_known ? FileKind::kScript : FileKind::kOther;

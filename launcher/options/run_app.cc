@@ -55,6 +55,7 @@ struct RawRunFlags {
   bool smt = false;
   bool no_smt = false;
   double grace_seconds = 10;
+  double loss_seconds = 60;
   bool prefix = false;
   bool no_prefix = false;
   bool fold = false;
@@ -137,19 +138,30 @@ Status read_bind(const RawRunFlags& raw, BindOptions& bind) {
 
 void add_failure_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   app.add_option("--spares", options.spares,
-                 "With -np: N more processes that start the program, and wait in hvd.init() until "
-                 "one takes the place of a rank that was lost. For programs with "
-                 "hvd.elastic.run")
+                 "N processes that start the program, and wait in hvd.init() until one takes the "
+                 "place of a rank that was lost: N more with -np, N of the tasks in an "
+                 "allocation. For programs with hvd.elastic.run")
       ->type_name("N")
       ->group("Failure")
       ->check(CLI::Range(1, 65536));
-  app.add_option(
-         "--min-np", options.min_ranks,
-         "With -np: the job goes on with as few ranks, where ranks are lost and no spare is "
-         "left (default: as many as -np)")
+  app.add_option("--min-np", options.min_ranks,
+                 "The job goes on with as few ranks, where ranks are lost and no spare is left "
+                 "(default: as many as at the start)")
       ->type_name("N")
       ->group("Failure")
       ->check(CLI::Range(1, 65536));
+  app.add_option("--restarts", options.restarts,
+                 "Start a lost process again where it was, N times at most in the whole job; it "
+                 "takes a free rank as a spare does")
+      ->type_name("N")
+      ->group("Failure")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--loss-timeout", raw.loss_seconds,
+                 "With the three options above: seconds that the others wait for a rank which they "
+                 "have lost and which lives on, stopped or hung, until it is killed (60)")
+      ->type_name("S")
+      ->group("Failure")
+      ->check(CLI::Range(0.0, 86400.0));
   app.add_option("--grace", raw.grace_seconds,
                  "Seconds that the other ranks have to end by themselves after one failed (10); "
                  "then SIGTERM, and 5 s later SIGKILL")
@@ -240,7 +252,11 @@ Result<CommandLine> parse_run(const std::vector<std::string>& arguments, bool dr
   if (std::isnan(raw.grace_seconds)) {  // which is in every range
     return usage("--grace: 'nan' is not a number; type one from 0 to 86400", command);
   }
+  if (std::isnan(raw.loss_seconds)) {
+    return usage("--loss-timeout: 'nan' is not a number; type one from 0 to 86400", command);
+  }
   options.grace = std::chrono::milliseconds(static_cast<long long>(raw.grace_seconds * 1000));
+  options.loss_timeout = std::chrono::milliseconds(static_cast<long long>(raw.loss_seconds * 1000));
   if (raw.prefix || raw.no_prefix) options.prefix = raw.prefix;
   if (raw.fold || raw.no_fold) options.fold = raw.fold;
   options.dry_run = options.dry_run || options.json || dry_run;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct TaskLaunch {
   /// which tells by variables what it has bound tasks to.
   CpuSet launcher_mask = {};
 };
+
+/// Tells the hvdrun in each task that another one is around srun; that in task 0 says which step it
+/// is.
+inline constexpr std::string_view kStepRequest = "HVD_REPORT_STEP";
 
 /// `hvdrun prog` in a batch or salloc shell: srun starts the ranks, hvdrun in each.
 struct SrunLaunch {

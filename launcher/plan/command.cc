@@ -2,9 +2,13 @@
 #include "launcher/plan/command.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "launcher/site/step_flags.h"
+#include "topology/launch_env.h"
+#include "topology/launch_source.h"
 
 namespace hvd {
 namespace {
@@ -20,6 +24,15 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
     arguments.insert(arguments.end(), {"--gpu-visibility", "one"});
   }
   if (!options.site.empty()) arguments.insert(arguments.end(), {"--site", options.site});
+  if (options.spares > 0) {
+    arguments.insert(arguments.end(), {"--spares", std::to_string(options.spares)});
+  }
+  if (options.restarts > 0) {
+    arguments.insert(arguments.end(), {"--restarts", std::to_string(options.restarts)});
+  }
+  if (options.min_ranks) {
+    arguments.insert(arguments.end(), {"--min-np", std::to_string(*options.min_ranks)});
+  }
   if (options.assume) arguments.emplace_back("--assume");
   if (options.verbose) arguments.emplace_back("--verbose");
 }
@@ -32,7 +45,7 @@ std::vector<std::string> flags_of_site(const RunOptions& options, const Placemen
   std::erase_if(flags, [&](const std::string& word) {
     const std::string_view name = flag_name(word);
     // hvdrun ends the job itself, after the grace; and its map is of the node's CPUs.
-    return name == "--kill-on-bad-exit" ||
+    return name == "--kill-on-bad-exit" || (placement.elastic && name == "--mpi") ||
            (name == "--cpu-bind" && options.bind.policy == BindPolicy::kMap);
   });
   return flags;
@@ -43,11 +56,15 @@ std::vector<std::string> srun_arguments(const RunOptions& options, const Placeme
                                         const std::string& self) {
   std::vector<std::string> arguments{"srun", "--label", "--input=0", "--kill-on-bad-exit=0"};
   const SrunStep& step = *placement.srun;
+  if (placement.elastic) {
+    // The step outlives its nodes and tasks. A PMI or PMIx server would end it with a task.
+    arguments.insert(arguments.end(), {"--no-kill", "--wait=0", "--mpi=none"});
+  }
   if (step.job_parts > 1) {
     arguments.push_back(format_text("--het-group=0-{}", step.job_parts - 1));
   }
   if (options.nodes) arguments.push_back(format_text("--nodes={}", *options.nodes));
-  if (step.says_size) arguments.push_back(format_text("--ntasks={}", placement.size));
+  if (step.says_size) arguments.push_back(format_text("--ntasks={}", placement.processes()));
   // From 22.05 on srun does not take it from the job any more.
   if (step.cpus_per_rank > 0) {
     arguments.push_back(format_text("--cpus-per-task={}", step.cpus_per_rank));
@@ -93,10 +110,20 @@ Command srun_command(const RunOptions& options, const Placement& placement,
   return srun;
 }
 
-Command process_command(const RunOptions& options, const RankPlacement& process,
-                        std::vector<std::string> variables) {
+/// A variable that says which rank a process is, or what it has as such.
+bool is_of_rank(std::string_view name) {
+  namespace env = launch_env;
+  constexpr std::array kOfRank{env::kRank,        env::kLocalRank, env::kLocalSize, env::kNode,
+                               env::kLocalDevice, env::kGpuId,     env::kRankOf};
+  return std::find(kOfRank.begin(), kOfRank.end(), name) != kOfRank.end() ||
+         std::find(kTorchIdentity.begin(), kTorchIdentity.end(), name) != kTorchIdentity.end();
+}
+
+Command process_command(const RunOptions& options, const Placement& placement,
+                        const RankPlacement& process, std::vector<std::string> variables) {
   Command command;
   command.rank = process.rank;
+  command.is_spare = placement.is_spare(process);
   command.host = process.host;
   command.arguments = options.command;
   command.variables = std::move(variables);
@@ -107,6 +134,19 @@ Command process_command(const RunOptions& options, const RankPlacement& process,
 
 std::string describe_command(const Command& command) {
   return command.rank ? format_text("rank {}", *command.rank) : command.arguments.front();
+}
+
+Command restarted(const Command& lost, int process) {
+  Command again = lost;
+  again.rank = process;
+  again.is_spare = true;
+  again.takes_stdin = false;
+  std::erase_if(again.variables, [](const std::string& variable) {
+    const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
+    return name == launch_env::kProcess || is_of_rank(name);
+  });
+  again.variables.push_back(format_text("{}={}", launch_env::kProcess, process));
+  return again;
 }
 
 const std::string& ranks_program(const Command& command) {
@@ -124,8 +164,8 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
   std::vector<Command> commands;
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
     const RankPlacement& rank = placement.ranks[i];
-    Command command =
-        process_command(options, rank, rank_environment(plan, environment, plan.each_rank[i]));
+    Command command = process_command(options, placement, rank,
+                                      rank_environment(plan, environment, plan.each_rank[i]));
     command.cpus = rank.cpus;
     command.speaks_for_node = rank.local_rank == 0;
     command.memory_numas = rank.memory_numas;
@@ -134,7 +174,7 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
     commands.push_back(std::move(command));
   }
   for (std::size_t i = 0; i < plan.each_spare.size(); ++i) {
-    commands.push_back(process_command(options, placement.elastic->spares[i],
+    commands.push_back(process_command(options, placement, placement.elastic->spares[i],
                                        rank_environment(plan, environment, plan.each_spare[i])));
   }
   return commands;

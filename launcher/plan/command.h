@@ -24,12 +24,17 @@ struct Command {
   std::vector<std::string> variables;  ///< "NAME=value"
   CpuSet cpus;                         ///< Empty: as inherited.
   std::vector<int> memory_numas;       ///< NUMA nodes to take memory from first; empty: any.
+  bool is_spare = false;               ///< Without a rank: SIGUSR1 and SIGUSR2 are not for it.
   bool takes_stdin = false;
   bool speaks_for_node = false;  ///< Says what fails for all ranks of its node alike.
 };
 
 /// "rank 3", or "srun".
 std::string describe_command(const Command& command);
+
+/// The command that starts a lost process again where it was, as the process of that number, which
+/// has no rank yet.
+Command restarted(const Command& lost, int process);
 
 /// The program that the ranks are: its path, or as typed where srun starts them.
 const std::string& ranks_program(const Command& command);

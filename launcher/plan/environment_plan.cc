@@ -107,15 +107,26 @@ void add_process(const RankPlacement& rank, Variables& variables) {
                            "its number, by which it asks for its rank"));
 }
 
-/// What a rank forked here must know; the tasks of a step find it out themselves.
+/// What a process forked here must know; a spare has no rank yet.
 void add_identity(const RankPlacement& rank, const Placement& placement, Variables& variables) {
   namespace env = launch_env;
-  variables.push_back(ours(env::kRank, std::to_string(rank.rank), "rank of the job"));
-  variables.push_back(ours(env::kLocalRank, std::to_string(rank.local_rank), "rank on its node"));
-  variables.push_back(ours(env::kLocalSize, std::to_string(rank.local_size), "ranks on its node"));
-  variables.push_back(ours(env::kNode, std::to_string(rank.node), "its node"));
+  if (!placement.is_spare(rank)) {
+    // Of the tasks on a node some may be spares.
+    const int local_size = std::min(rank.local_size, placement.size);
+    const int local_rank = std::min(rank.local_rank, local_size - 1);
+    variables.push_back(ours(env::kRank, std::to_string(rank.rank), "rank of the job"));
+    variables.push_back(ours(env::kLocalRank, std::to_string(local_rank), "rank on its node"));
+    variables.push_back(ours(env::kLocalSize, std::to_string(local_size), "ranks on its node"));
+    variables.push_back(ours(env::kNode, std::to_string(rank.node), "its node"));
+  }
   add_virtual_node(rank, placement, variables);
   if (placement.elastic) add_process(rank, variables);
+}
+
+/// True where hvdrun says who its processes are: those that it forks. The tasks of a step find it
+/// out themselves, except where one may get the rank of another.
+bool names_ranks(const Allocation& allocation, const Placement& placement) {
+  return allocation.local() != nullptr || (allocation.task() != nullptr && placement.elastic);
 }
 
 /// True where a node has more ranks than GPUs that each of them sees, and has any.
@@ -129,6 +140,7 @@ bool sees_few_gpus(const RankPlacement& rank, const Placement& placement, bool o
 void offer_torch_identity(const RankPlacement& rank, const Placement& placement, bool one_gpu,
                           bool is_task, const Environment& user, const std::string& step,
                           const Variables& shared, Variables& variables) {
+  if (placement.is_spare(rank)) return;
   const auto is_given = [&](std::string_view name) {
     return names(shared, name) || (is_task && user.has(name));
   };
@@ -204,7 +216,7 @@ void add_gpu(const RunOptions& options, const RankPlacement& rank, const Placeme
 void add_job(const Allocation& allocation, const Placement& placement, const JobFacts& job,
              Variables& variables) {
   namespace env = launch_env;
-  if (allocation.local() != nullptr) {
+  if (names_ranks(allocation, placement)) {
     add(ours(env::kSize, std::to_string(placement.size), "ranks of the job"), variables);
   }
   if (!job.store.empty()) add(ours(env::kStore, job.store, "where the ranks meet"), variables);
@@ -266,14 +278,18 @@ void offer_defaults(const Environment& user, const Placement& placement, Environ
   for (std::size_t i = 0; i < placement.ranks.size(); ++i) {
     add(threads(placement.ranks[i]), plan.each_rank[i]);
   }
+  for (Variables& variables : plan.each_spare) add(threads(first), variables);
 }
 
-std::vector<std::string> cleared_variables(const Allocation& allocation) {
+std::vector<std::string> cleared_variables(const Allocation& allocation,
+                                           const Placement& placement) {
   const Environment& user = allocation.environment;
   return inherited(user, [&](std::string_view name) {
-    if (allocation.local() != nullptr) return is_of_launcher(name) || is_one_of(name, kReplaced);
-    if (allocation.srun() != nullptr) return is_one_of(name, kReplacedForSrun);
-    return name == kStepRequest;
+    if (allocation.task() != nullptr && name == kStepRequest) return true;
+    if (names_ranks(allocation, placement)) {
+      return is_of_launcher(name) || is_one_of(name, kReplaced);
+    }
+    return allocation.srun() != nullptr && is_one_of(name, kReplacedForSrun);
   });
 }
 
@@ -316,12 +332,12 @@ EnvironmentPlan plan_environment(const RunOptions& options, const Allocation& al
   Environment user = allocation.environment;
   const std::string step = step_of_ranks(allocation);
   EnvironmentPlan plan;
-  plan.cleared = cleared_variables(allocation);
+  plan.cleared = cleared_variables(allocation, placement);
   const std::vector<std::string> left_over = marked_for_other_steps(user, step);
   for (const std::string& name : left_over) user.unset(name);
   for (const RankPlacement& rank : placement.ranks) {
     Variables variables;
-    if (allocation.local() != nullptr) add_identity(rank, placement, variables);
+    if (names_ranks(allocation, placement)) add_identity(rank, placement, variables);
     if (rank.gpu) add_gpu(options, rank, placement, variables);
     plan.each_rank.push_back(std::move(variables));
   }

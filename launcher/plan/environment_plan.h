@@ -25,9 +25,6 @@ struct EnvironmentPlan {
   std::vector<UnsetVariable> unset;      ///< What site and fabric offer, and why it is not set.
 };
 
-/// Asks the hvdrun in task 0 to tell the one around srun which step it is.
-inline constexpr std::string_view kStepRequest = "HVD_REPORT_STEP";
-
 /// What only the running hvdrun knows.
 struct JobFacts {
   std::string store;             ///< HVD_STORE; empty: none.

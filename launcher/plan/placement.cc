@@ -29,25 +29,56 @@ int nodes_of(const Identity& identity, int hosts) {
 }
 
 bool asks_for_elasticity(const RunOptions& options) {
-  return options.spares > 0 || options.min_ranks;
+  return options.spares > 0 || options.min_ranks || options.restarts > 0;
 }
 
-/// Ranks that another program starts are not hvdrun's to replace.
-Status refuse_elasticity(const RunOptions& options) {
+/// The flag by which the user did so, for messages.
+std::string_view elastic_flag(const RunOptions& options) {
+  if (options.spares > 0) return "--spares";
+  return options.min_ranks ? "--min-np" : "--restarts";
+}
+
+/// Of `processes` that there are, some are spares. The job has as many ranks as remain.
+Result<Elasticity> divide_processes(const RunOptions& options, Placement& placement) {
+  if (options.spares >= placement.size) {
+    return error(Code::kInvalidArgument,
+                 "--spares {} leaves no rank: the job has {} task{}, and spares are some of them",
+                 options.spares, placement.size, placement.size == 1 ? "" : "s");
+  }
+  placement.size -= options.spares;
+  Elasticity elastic;
+  elastic.spare_count = options.spares;
+  elastic.restarts = options.restarts;
+  elastic.min_size = options.min_ranks.value_or(placement.size);
+  if (elastic.min_size > placement.size) {
+    return error(Code::kInvalidArgument, "--min-np {} is more than the {} rank{} of the job",
+                 elastic.min_size, placement.size, placement.size == 1 ? "" : "s");
+  }
+  return elastic;
+}
+
+/// A task of the step that hvdrun has started for an elastic job. Ranks that another program starts
+/// are not hvdrun's to replace.
+Status plan_task_of_elastic(const RunOptions& options, const Allocation& allocation,
+                            Placement& placement) {
   if (!asks_for_elasticity(options)) return Status::ok();
-  return error(Code::kInvalidArgument,
-               "{} is for ranks that hvdrun starts itself, on one machine: type hvdrun -np N {}; "
-               "tasks of srun end together",
-               options.spares > 0 ? "--spares" : "--min-np",
-               options.spares > 0 ? "--spares M" : "--min-np M");
+  if (!allocation.environment.has(kStepRequest)) {
+    return error(Code::kInvalidArgument,
+                 "{0} is for ranks that hvdrun starts itself: type `hvdrun {0} N PROGRAM` in the "
+                 "batch script, without srun or mpirun, or `hvdrun -np N {0} N PROGRAM` on one "
+                 "machine",
+                 elastic_flag(options));
+  }
+  HVD_TRY_ASSIGN(placement.elastic, divide_processes(options, placement));
+  return Status::ok();
 }
 
 Result<Placement> place_task(const RunOptions& options, const Allocation& allocation,
                              const Identity& identity) {
-  HVD_TRY(refuse_elasticity(options));
   Placement placement;
   placement.reports_bindings = options.bind.report;
   placement.size = identity.size;
+  HVD_TRY(plan_task_of_elastic(options, allocation, placement));
   placement.node_count = nodes_of(identity, static_cast<int>(allocation.hosts.size()));
   placement.this_host = allocation.host;
   placement.hosts = allocation.hosts;
@@ -76,7 +107,9 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
     placement.notes.emplace_back("GPU and CPUs: left alone, the place on the node is unknown");
     return placement;
   }
-  HVD_TRY(give_resources(options, allocation, gpus, rank.local_size, placement));
+  // A spare learns its GPU with its rank.
+  const VisibleGpus& seen = placement.is_spare(rank) ? VisibleGpus{} : gpus;
+  HVD_TRY(give_resources(options, allocation, seen, rank.local_size, placement));
   return placement;
 }
 
@@ -150,20 +183,33 @@ Status refuse_one_node_of_many(const RunOptions& options, const LocalLaunch& lau
                describe_other_job(*launch.other), launch.other->command, host);
 }
 
+Status refuse_hidden_gpus(const RunOptions& options) {
+  const bool has_newcomers = options.spares > 0 || options.restarts > 0;
+  if (!has_newcomers || options.gpu_visibility != GpuVisibility::kOne) return Status::ok();
+  return error(Code::kInvalidArgument,
+               "{} does not go with --gpu-visibility one: who comes anew learns its GPU when it "
+               "takes a rank's place, and so must see all of them",
+               options.spares > 0 ? "--spares" : "--restarts");
+}
+
+std::string describe_elasticity(const Elasticity& elastic) {
+  return format_text("losses: the job goes on with {} ranks or more; {} spare{}, {} restart{}",
+                     elastic.min_size, elastic.spare_count, elastic.spare_count == 1 ? "" : "s",
+                     elastic.restarts, elastic.restarts == 1 ? "" : "s");
+}
+
 /// Spares and the least number of ranks, where hvdrun itself starts the ranks.
 Status plan_losses(const RunOptions& options, Placement& placement) {
   if (!asks_for_elasticity(options)) return Status::ok();
   Elasticity elastic;
+  elastic.spare_count = options.spares;
+  elastic.restarts = options.restarts;
   elastic.min_size = options.min_ranks.value_or(placement.size);
   if (elastic.min_size > placement.size) {
     return error(Code::kInvalidArgument, "--min-np {} is more than -np {}", elastic.min_size,
                  placement.size);
   }
-  if (options.spares > 0 && options.gpu_visibility == GpuVisibility::kOne) {
-    return error(Code::kInvalidArgument,
-                 "--spares does not go with --gpu-visibility one: a spare learns its GPU when it "
-                 "takes a rank's place, and so must see all of them");
-  }
+  HVD_TRY(refuse_hidden_gpus(options));
   for (int spare = 0; spare < options.spares; ++spare) {
     RankPlacement process;
     process.rank = placement.size + spare;
@@ -173,9 +219,7 @@ Status plan_losses(const RunOptions& options, Placement& placement) {
                        : format_text("{}/node{}", placement.this_host, process.node);
     elastic.spares.push_back(std::move(process));
   }
-  placement.notes.push_back(format_text("losses: the job goes on with {} ranks or more; {} spare{}",
-                                        elastic.min_size, options.spares,
-                                        options.spares == 1 ? "" : "s"));
+  placement.notes.push_back(describe_elasticity(elastic));
   placement.elastic = std::move(elastic);
   return Status::ok();
 }
@@ -245,6 +289,11 @@ Status count_tasks(const RunOptions& options, const Allocation& allocation, Srun
 /// One step over all parts of a heterogeneous job: what each part was asked for stands.
 Result<Placement> place_over_parts(const RunOptions& options, const Allocation& allocation,
                                    const SrunLaunch& launch) {
+  if (asks_for_elasticity(options)) {
+    return error(Code::kInvalidArgument,
+                 "{} is not for a heterogeneous job, whose parts are alike for no two ranks",
+                 elastic_flag(options));
+  }
   if (options.nodes) {
     return error(Code::kInvalidArgument,
                  "--nodes cannot divide a heterogeneous job of {} parts; choose parts with `srun "
@@ -268,7 +317,6 @@ Result<Placement> place_over_parts(const RunOptions& options, const Allocation& 
 
 Result<Placement> place_by_srun(const RunOptions& options, const Allocation& allocation,
                                 const SrunLaunch& launch) {
-  HVD_TRY(refuse_elasticity(options));
   if (launch.job_parts > 1) return place_over_parts(options, allocation, launch);
   const Environment& environment = allocation.environment;
   Placement placement;
@@ -291,6 +339,10 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
   step.cpus_per_rank = asked.value_or(0);
   placement.srun = std::move(step);
   placement.notes.emplace_back("in a Slurm allocation: srun starts the ranks, hvdrun in each");
+  if (!asks_for_elasticity(options)) return placement;
+  HVD_TRY(refuse_hidden_gpus(options));
+  HVD_TRY_ASSIGN(placement.elastic, divide_processes(options, placement));
+  placement.notes.push_back(describe_elasticity(*placement.elastic));
   return placement;
 }
 

@@ -40,10 +40,13 @@ struct SrunStep {
   int cpus_per_rank = 0;            ///< For srun's -c; 0: not said.
 };
 
-/// How the job fares where ranks are lost.
+/// How the job fares where ranks are lost. Its processes are numbered: the ranks of the start
+/// first, then the spares, which wait.
 struct Elasticity {
-  int min_size = 1;                     ///< With fewer ranks it ends.
-  std::vector<RankPlacement> spares{};  ///< Processes that wait; numbered after the ranks.
+  int min_size = 1;  ///< With fewer ranks it ends.
+  int spare_count = 0;
+  int restarts = 0;                     ///< Of lost processes, in the whole job.
+  std::vector<RankPlacement> spares{};  ///< LocalLaunch only.
 };
 
 /// Who runs where. The ranks that this process starts: all of them (LocalLaunch), the one it
@@ -53,9 +56,9 @@ struct Placement {
   int node_count = 1;
   bool knows_places = true;  ///< Which of its node's ranks each is; some launchers do not say it.
   std::string this_host;
-  std::vector<std::string> hosts;  ///< By node, as far as known; virtual nodes share one.
-  std::optional<SrunStep> srun;    ///< SrunLaunch only.
-  std::vector<RankPlacement> ranks;
+  std::vector<std::string> hosts;     ///< By node, as far as known; virtual nodes share one.
+  std::optional<SrunStep> srun;       ///< SrunLaunch only.
+  std::vector<RankPlacement> ranks;   ///< TaskLaunch: the process, though it be a spare.
   std::optional<Elasticity> elastic;  ///< The job goes on without a rank that is lost.
   int virtual_nodes = 1;
   int gpus_per_node = 0;
@@ -64,6 +67,10 @@ struct Placement {
   bool reports_bindings = false;      ///< --report-bindings
   std::vector<std::string> notes;     ///< What was decided and why, for --verbose and --dry-run.
   std::vector<std::string> warnings;  ///< What costs the job speed, and the remedy.
+
+  /// Ranks and spares.
+  int processes() const { return size + (elastic ? elastic->spare_count : 0); }
+  bool is_spare(const RankPlacement& process) const { return process.rank >= size; }
 };
 
 /// Decides who runs where. Pure.

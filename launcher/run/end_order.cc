@@ -52,6 +52,18 @@ std::optional<int> EndOrder::loss_of(int rank) const {
   return found == lost_by_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<int> EndOrder::first_loss_of(int rank) const {
+  std::set<int> seen{rank};
+  std::optional<int> lost = loss_of(rank);
+  while (lost && seen.insert(*lost).second) {
+    const auto next = loss_of(*lost);
+    if (!next) break;
+    lost = next;
+  }
+  const bool is_first = lost && *lost >= 0 && !loss_of(*lost);
+  return is_first ? lost : std::nullopt;
+}
+
 std::optional<std::pair<int, int>> EndOrder::any_loss() const {
   // A program that gives up by itself is its own loss.
   const auto found = std::find_if(lost_by_.begin(), lost_by_.end(),

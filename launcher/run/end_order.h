@@ -26,6 +26,9 @@ class EndOrder {
   std::vector<RankEnded> take(Clock::time_point now);
   /// Whom a rank has lost; none: it did not say so.
   std::optional<int> loss_of(int rank) const;
+  /// The rank for whose loss that rank gave up, in the end: one that has lost nobody. None: it said
+  /// nothing, or some have lost each other.
+  std::optional<int> first_loss_of(int rank) const;
   /// A rank that has lost another one, and that one; none: no rank did.
   std::optional<std::pair<int, int>> any_loss() const;
   /// When `take` has more to give even if nothing else happens.

@@ -17,14 +17,17 @@
 namespace hvd {
 namespace {
 
-/// A rank starts with the signals as a shell would give them, whatever hvdrun blocked or ignored.
-void restore_signals() {
+/// A rank starts with the signals as a shell would give them, whatever hvdrun blocked or ignored. A
+/// spare would die of one that asks ranks for a checkpoint, say: it waits, and handles none yet.
+void restore_signals(bool is_spare) {
   sigset_t none;
   ::sigemptyset(&none);
   (void)::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {
     (void)std::signal(signal, SIG_DFL);
   }
+  if (!is_spare) return;
+  for (const int signal : {SIGUSR1, SIGUSR2}) (void)std::signal(signal, SIG_IGN);
 }
 
 /// Binds this process to `cpus`; empty: leaves it.
@@ -64,7 +67,7 @@ void exec_command(const Command& command) {
                  bound.message().c_str());
   }
   bind_memory(command);
-  restore_signals();
+  restore_signals(command.is_spare);
   const std::vector<char*> arguments = pointers_to(command.arguments);
   const std::vector<char*> variables = pointers_to(command.variables);
   ::execve(command.program.c_str(), arguments.data(), variables.data());

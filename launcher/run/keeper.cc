@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <set>
 
@@ -23,6 +24,7 @@
 #include "launcher/run/exec.h"
 #include "launcher/run/process_table.h"
 #include "launcher/run/process_tree.h"
+#include "topology/launch_env.h"
 
 namespace hvd {
 namespace {
@@ -35,6 +37,29 @@ constexpr std::size_t kManyFds = 65536;
 constexpr std::uint64_t kSocket = ~0ULL;
 constexpr std::uint64_t kChildren = ~0ULL - 1;
 constexpr std::uint64_t kBehindShell = ~0ULL - 2;
+
+constexpr std::size_t kOrderStreams = 2;  ///< Of a process that is started again.
+
+/// One order, and the streams that come with it. As recv().
+ssize_t receive_order(int socket, KeeperOrder& order, RankStreams& streams) {
+  std::array<int, kOrderStreams> fds{-1, -1};
+  iovec bytes{&order, sizeof order};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fds)> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof fds)) {
+    std::memcpy(fds.data(), CMSG_DATA(header), sizeof fds);
+  }
+  streams.output.reset(fds[0]);
+  streams.error.reset(fds[1]);
+  return got;
+}
 
 /// A program behind a shell.
 struct Program {
@@ -59,8 +84,8 @@ class KeeperProcess {
                 std::vector<std::string> marks)
       : socket_(std::move(socket)), commands_(commands), marks_(std::move(marks)) {}
 
-  [[noreturn]] void live(std::vector<RankStreams> streams) {
-    (void)::setsid();
+  [[noreturn]] void live(std::vector<RankStreams> streams, bool own_session) {
+    if (own_session) (void)::setsid();
     (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
     (void)::prctl(PR_SET_NAME, "hvdrun-keeper");
     ignore_signals();
@@ -85,12 +110,16 @@ class KeeperProcess {
   }
 
   void start_ranks(std::vector<RankStreams> streams) {
-    for (std::size_t i = 0; i < commands_.size(); ++i) {
-      const pid_t pid = ::fork();
-      if (pid == 0) become_command(commands_[i], streams[i]);
-      ranks_.push_back({.pid = pid, .process = UniqueFd(pid > 0 ? open_process(pid) : -1)});
-      if (pid < 0) report(i, W_EXITCODE(kExitNotExecutable, 0));
-    }
+    for (std::size_t i = 0; i < commands_.size(); ++i) start_rank(streams[i]);
+  }
+
+  /// The first that has not been started.
+  void start_rank(const RankStreams& streams) {
+    const std::size_t index = ranks_.size();
+    const pid_t pid = ::fork();
+    if (pid == 0) become_command(commands_[index], streams);
+    ranks_.push_back({.pid = pid, .process = UniqueFd(pid > 0 ? open_process(pid) : -1)});
+    if (pid < 0) report(index, W_EXITCODE(kExitNotExecutable, 0));
   }
 
   /// A pipe held open here would keep its other end from seeing hvdrun's death.
@@ -138,26 +167,44 @@ class KeeperProcess {
     for (int i = 0; i < count; ++i) {
       const std::uint64_t what = events[static_cast<std::size_t>(i)].data.u64;
       if (what < ranks_.size()) rank_ended(what);
-      if (what == kSocket) goes_on = hand_on_signal();
+      if (what == kSocket) goes_on = take_order();
     }
     reap();
     forget_ended();
     return goes_on;
   }
 
-  bool hand_on_signal() {
+  /// False: hvdrun is gone.
+  bool take_order() {
     KeeperOrder order;
-    const ssize_t got = ::recv(socket_.get(), &order, sizeof order, 0);
+    RankStreams streams;
+    const ssize_t got = receive_order(socket_.get(), order, streams);
     if (got != static_cast<ssize_t>(sizeof order)) return got < 0 && errno == EINTR;
-    const int signal = order.signal;
-    if (order.index != KeeperOrder::kAll) {
-      const Rank& rank = ranks_[static_cast<std::size_t>(order.index)];
-      if (rank.pid > 0) (void)::kill(rank.pid, signal);  // Not reaped yet: the number is its own.
-      return true;
+    switch (order.kind) {
+      case KeeperOrder::Kind::kSignal:
+        hand_on(order.signal);
+        break;
+      case KeeperOrder::Kind::kKill:
+        kill_process(static_cast<std::size_t>(order.index));
+        break;
+      case KeeperOrder::Kind::kStart:
+        start_again(static_cast<std::size_t>(order.index), streams);
+        break;
     }
+    return true;
+  }
+
+  void start_again(std::size_t index, const RankStreams& streams) {
+    commands_.push_back(restarted(commands_[index], static_cast<int>(commands_.size())));
+    start_rank(streams);
+    const UniqueFd& process = ranks_.back().process;
+    if (process.is_open()) (void)watch(process.get(), ranks_.size() - 1);
+  }
+
+  void hand_on(int signal) {
     if (signal == SIGSTOP || signal == SIGCONT) {
       signal_all(signal);
-      return true;
+      return;
     }
     const bool asks_for_end = signal != SIGUSR1 && signal != SIGUSR2;
     const auto nature = [&](pid_t pid) { return nature_of(pid, signal); };
@@ -183,7 +230,18 @@ class KeeperProcess {
         }
       }
     }
-    return true;
+  }
+
+  /// Whom it has started may be orphans by now, and are found by its number in the job.
+  void kill_process(std::size_t index) {
+    const pid_t pid = ranks_[index].pid;
+    if (pid > 0) (void)::kill(pid, SIGKILL);  // Not reaped yet: the number is its own.
+    const std::string prefix = std::string(launch_env::kProcess) + "=";
+    const auto& variables = commands_[index].variables;
+    const auto mark =
+        std::find_if(variables.begin(), variables.end(),
+                     [&](const std::string& variable) { return variable.starts_with(prefix); });
+    if (mark != variables.end()) kill_marked_below({*mark});
   }
 
   /// Ctrl-Z stops workers and helpers too, as a terminal does; those that are forked meanwhile are
@@ -269,7 +327,7 @@ class KeeperProcess {
 
   UniqueFd socket_;
   UniqueFd child_signals_;
-  const std::vector<Command>& commands_;
+  std::vector<Command> commands_;
   std::vector<std::string> marks_;
   UniqueFd epoll_;
   std::vector<Rank> ranks_;  ///< By command.
@@ -278,7 +336,7 @@ class KeeperProcess {
 }  // namespace
 
 Result<Keeper> Keeper::start(const std::vector<Command>& commands, std::vector<RankStreams> streams,
-                             const std::vector<std::string>& marks) {
+                             const std::vector<std::string>& marks, bool own_session) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Status::system("socketpair", errno);
@@ -289,7 +347,7 @@ Result<Keeper> Keeper::start(const std::vector<Command>& commands, std::vector<R
   if (pid < 0) return Status::system("fork of the keeper", errno);
   if (pid == 0) {
     ours.reset();
-    KeeperProcess(std::move(theirs), commands, marks).live(std::move(streams));
+    KeeperProcess(std::move(theirs), commands, marks).live(std::move(streams), own_session);
   }
   return Keeper(pid, std::move(ours));
 }
@@ -313,8 +371,29 @@ void Keeper::send_signal(int signal) {
 }
 
 void Keeper::kill(int index) {
-  const KeeperOrder order{.signal = SIGKILL, .index = index};
+  const KeeperOrder order{.kind = KeeperOrder::Kind::kKill, .index = index};
   (void)::send(socket_.get(), &order, sizeof order, MSG_NOSIGNAL);
+}
+
+void Keeper::start_again(int index, RankStreams streams) {
+  KeeperOrder order{.kind = KeeperOrder::Kind::kStart, .index = index};
+  const std::array<int, kOrderStreams> fds{streams.output.get(), streams.error.get()};
+  const bool has_streams = fds[0] >= 0 && fds[1] >= 0;
+  iovec bytes{&order, sizeof order};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fds)> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  if (has_streams) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof fds);
+    std::memcpy(CMSG_DATA(header), fds.data(), sizeof fds);
+  }
+  (void)::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
 }
 
 }  // namespace hvd

@@ -18,11 +18,16 @@ struct RankEnded {
   int status = 0;  ///< As waitpid gives it.
 };
 
-/// What hvdrun tells the keeper: a signal.
+/// What hvdrun tells the keeper.
 struct KeeperOrder {
-  static constexpr int kAll = -1;
+  enum class Kind {
+    kSignal,  ///< For every rank.
+    kKill,    ///< One process, with all that it has started.
+    kStart,   ///< It is started again, as the next one; with its output and error streams.
+  };
+  Kind kind = Kind::kSignal;
   int signal = 0;
-  int index = kAll;  ///< Into the commands; kAll: for every rank.
+  int index = 0;  ///< Into the commands.
 };
 
 /// The ends of one rank's standard streams; -1: inherited.
@@ -41,9 +46,10 @@ class Keeper {
  public:
   /// Forks the keeper, which forks the ranks. Call before any thread exists. `streams` are closed
   /// in this process when it returns. `marks`: see kill_job_processes.
+  /// `own_session` false: it stays in the process group, whose signals then reach the ranks.
   static Result<Keeper> start(const std::vector<Command>& commands,
                               std::vector<RankStreams> streams,
-                              const std::vector<std::string>& marks);
+                              const std::vector<std::string>& marks, bool own_session = true);
 
   pid_t pid() const { return pid_; }
   /// Readable when a RankEnded waits; at end of file the keeper is gone.
@@ -53,8 +59,10 @@ class Keeper {
   /// Sends `signal` to every rank that still runs; see signal_targets. SIGSTOP and SIGCONT go to
   /// all processes below the keeper.
   void send_signal(int signal);
-  /// Kills the one rank, or spare.
+  /// Kills the one process of an elastic job, if it lives, and all that it has started.
   void kill(int index);
+  /// Starts the process of an elastic job again, as the one behind the last. Closes `streams`.
+  void start_again(int index, RankStreams streams);
   /// Tells the keeper to kill what is left and to end.
   void release() { socket_.reset(); }
 

@@ -139,6 +139,14 @@ bool has_marks(std::string_view environment, const std::vector<std::string>& mar
   });
 }
 
+void kill_marked_below(const std::vector<std::string>& marks) {
+  const ProcessTable processes = read_processes();
+  const std::vector<pid_t> below = descendants(processes, ::getpid());
+  for (const pid_t pid : MarkReader(marks).marked_of(below, Deadline::after(kReadLimit))) {
+    (void)signal_process(pid, processes.at(pid), SIGKILL);
+  }
+}
+
 void kill_job_processes(const std::vector<std::string>& marks, Deadline deadline) {
   while (!deadline.has_passed()) {
     const ProcessTable processes = read_processes();

@@ -15,6 +15,10 @@ namespace hvd {
 /// them in its environment, and those below it: the tasks of a step, which are not our children.
 void kill_job_processes(const std::vector<std::string>& marks, Deadline deadline);
 
+/// Kills the processes below this one that have all of `marks` in their environment, and reaps
+/// none.
+void kill_marked_below(const std::vector<std::string>& marks);
+
 /// True where `environment`, as /proc/PID/environ gives it, has all of `marks`; of none: false.
 bool has_marks(std::string_view environment, const std::vector<std::string>& marks);
 

@@ -7,12 +7,13 @@
 
 namespace hvd {
 
-Recovery::Recovery(int size, int min_size, std::vector<std::string> hosts)
-    : size_(size), min_size_(min_size), hosts_(std::move(hosts)) {
-  for (int process = 0; process < size_; ++process) {
-    ranks_[process] = process;
-    processes_.push_back(process);
-  }
+Recovery::Recovery(Options options) : options_(std::move(options)) {
+  for (int process = 0; process < options_.size; ++process) ranks_[process] = process;
+  for (int process = 0; process < processes(); ++process) places_.push_back(process);
+}
+
+void Recovery::came(const ProcessCame& came) {
+  options_.hosts[static_cast<std::size_t>(came.process)] = came.host;
 }
 
 std::string Recovery::name_of(int process) const {
@@ -21,29 +22,54 @@ std::string Recovery::name_of(int process) const {
                               : format_text("rank {}", rank->second);
 }
 
-std::optional<int> Recovery::process_of(int rank) const {
-  if (rank < 0 || static_cast<std::size_t>(rank) >= processes_.size()) return std::nullopt;
-  return processes_[static_cast<std::size_t>(rank)];
+std::string Recovery::place_of(int process, const std::string& name) const {
+  const std::string& host = host_of(process);
+  return host.empty() ? name : format_text("{} on host {}", name, host);
 }
 
-std::string Recovery::successor() const {
-  const int spares = living() - static_cast<int>(ranks_.size());
-  if (spares > 0) return "a spare takes its place";
-  return format_text("{} rank{} on", ranks_.size(), ranks_.size() == 1 ? " goes" : "s go");
+std::vector<int> Recovery::spares() const {
+  std::vector<int> found;
+  for (int process = 0; process < static_cast<int>(options_.hosts.size()); ++process) {
+    if (lives(process) && !ranks_.contains(process)) found.push_back(process);
+  }
+  return found;
 }
 
-std::optional<std::string> Recovery::failed(int process, const std::string& how,
-                                            Clock::time_point now) {
-  const std::string name = name_of(process);
-  const bool was_rank = ranks_.erase(process) != 0;
-  gone_.insert(process);
-  awaited_.erase(process);
-  const std::string loss = format_text("{} on host {} was lost: {}", name, host_of(process), how);
+std::string Recovery::successor(const End& end) const {
+  if (end.successor) return format_text("it is started again as {}", *end.successor);
+  const std::string why = end.why_not.empty() ? "" : "; " + end.why_not;
+  if (living() >= options_.size) return "a spare takes its place" + why;
+  return format_text("{} rank{} on{}", living(), living() == 1 ? " goes" : "s go", why);
+}
+
+bool Recovery::can_spare(int process) const {
+  return !has_finished_ && !ranks_.empty() && (ranks_.size() > 1 || !ranks_.contains(process));
+}
+
+int Recovery::add(int lost) {
+  options_.hosts.push_back(host_of(lost));
+  places_.push_back(place(lost));
+  return processes() - 1;
+}
+
+std::optional<std::string> Recovery::failed(const End& end, Clock::time_point now) {
+  const std::string name = name_of(end.process);
+  const bool was_rank = ranks_.erase(end.process) != 0;
+  gone_.insert(end.process);
+  awaited_.erase(end.process);
+  waiting_.erase(end.process);
+  const std::string loss = format_text("{} was lost: {}", place_of(end.process, name), end.how);
   if (was_rank && first_loss_.empty()) first_loss_ = loss;
-  if (was_rank && (has_finished_ || ranks_.empty() || living() < min_size_)) return std::nullopt;
-  if (!was_rank) return loss;
-  if (!lost_at_) lost_at_ = now;
-  return format_text("{}; {}", loss, successor());
+  const bool is_short = living() < options_.min_size;
+  if (was_rank && (has_finished_ || ranks_.empty() || is_short)) return std::nullopt;
+  if (was_rank && !unhealed_) {
+    unhealed_ = Loss{end.process, end.code, loss + "; the others ended without it"};
+    lost_at_ = now;
+  }
+  // Of spares there may be too few, as long as nobody needs one.
+  if (!was_rank && unhealed_ && is_short) return std::nullopt;
+  if (was_rank || end.successor) return format_text("{}; {}", loss, successor(end));
+  return end.why_not.empty() ? loss : format_text("{}; {}", loss, end.why_not);
 }
 
 void Recovery::finished(int process) {
@@ -55,11 +81,12 @@ void Recovery::finished(int process) {
 std::string Recovery::begun(const Membership& membership, Clock::time_point now) {
   std::string changes;
   std::map<int, int> ranks;
-  processes_.clear();
-  for (const Membership::Member& member : membership.members) {
-    const int rank = static_cast<int>(processes_.size());
-    processes_.push_back(member.process);
-    if (gone_.contains(member.process)) continue;
+  const std::size_t size = membership.members.size();
+  for (std::size_t i = 0; i < size; ++i) {
+    const Membership::Member& member = membership.members[i];
+    const int rank = static_cast<int>(i);
+    waiting_.erase(member.process);
+    if (!lives(member.process)) continue;
     const auto before = ranks_.find(member.process);
     if (before == ranks_.end()) {
       changes += format_text("; rank {} is spare {} now", rank, member.process);
@@ -70,19 +97,20 @@ std::string Recovery::begun(const Membership& membership, Clock::time_point now)
   }
   ranks_ = std::move(ranks);
   awaited_.clear();
-  const auto lost_at = std::exchange(lost_at_, std::nullopt);
-  if (!lost_at) return {};
-  if (processes_.size() == static_cast<std::size_t>(size_)) first_loss_.clear();
+  if (!std::exchange(unhealed_, std::nullopt)) return {};
+  if (size == static_cast<std::size_t>(options_.size)) first_loss_.clear();
   return format_text("membership {}: {} rank{} again, {} ms after the loss{}", membership.epoch,
-                     processes_.size(), processes_.size() == 1 ? "" : "s",
-                     std::chrono::duration_cast<std::chrono::milliseconds>(now - *lost_at).count(),
+                     size, size == 1 ? "" : "s",
+                     std::chrono::duration_cast<std::chrono::milliseconds>(now - lost_at_).count(),
                      changes);
 }
 
-void Recovery::loses(int by, int lost, Clock::time_point now) {
-  const auto process = process_of(lost);
-  if (by == lost || !process || gone_.contains(*process)) return;
-  awaited_.try_emplace(*process, now + kPatience);
+void Recovery::entered(const ProcessEntered& entered, Clock::time_point now) {
+  waiting_.insert(entered.process);
+  awaited_.erase(entered.process);
+  const auto lost = entered.lost;
+  if (!lost || !lives(*lost) || waiting_.contains(*lost)) return;
+  awaited_.try_emplace(*lost, now + options_.patience);
 }
 
 std::vector<int> Recovery::overdue(Clock::time_point now) {
@@ -108,20 +136,21 @@ std::string Recovery::shortage() const {
   if (has_finished_) return "a rank has come to the end of its program already";
   if (ranks_.empty()) return "no rank is left that has the state of training";
   return format_text("{} process{} left, and it needs {} rank{}", living(),
-                     living() == 1 ? " is" : "es are", min_size_, min_size_ == 1 ? "" : "s");
+                     living() == 1 ? " is" : "es are", options_.min_size,
+                     options_.min_size == 1 ? "" : "s");
 }
 
 std::string Recovery::describe_failure(const std::string& name, int process,
                                        const std::string& how) const {
-  return format_text("{} on host {} failed: {}; the job ends, as {}", name, host_of(process), how,
+  return format_text("{} failed: {}; the job ends, as {}", place_of(process, name), how,
                      shortage());
 }
 
 std::string Recovery::describe_overdue(int process) const {
   return format_text(
-      "{} on host {} was lost by others and lives on (stopped, or hung): it is killed, so that "
-      "they need not wait for it",
-      name_of(process), host_of(process));
+      "{} was lost by others and lives on (stopped, or hung): it is killed, so that they need not "
+      "wait for it",
+      place_of(process, name_of(process)));
 }
 
 }  // namespace hvd

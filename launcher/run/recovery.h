@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "bootstrap/roster.h"
+#include "bootstrap/elastic_event.h"
 
 namespace hvd {
 
@@ -18,31 +18,69 @@ namespace hvd {
 /// no processes of the system: the caller does what it returns. Not thread-safe.
 class Recovery {
  public:
-  /// How long the others may wait for a rank that they have lost and that lives on: it is stopped,
-  /// hangs, or is slow to come to hvd.init() again.
-  static constexpr std::chrono::seconds kPatience{60};
+  struct Options {
+    int size = 1;
+    int min_size = 1;
+    std::vector<std::string> hosts = {};  ///< By process; empty: not known yet.
+    /// How long the others may wait for a rank that they have lost and that lives on: it is
+    /// stopped, hangs, or is slow to come to hvd.init() again.
+    std::chrono::milliseconds patience{60'000};
+  };
 
-  /// `hosts`: by process.
-  Recovery(int size, int min_size, std::vector<std::string> hosts);
+  explicit Recovery(Options options);
 
-  /// A process has ended, as `how` says ("signal 9 (Killed)"). What to tell the user; nothing: the
-  /// job cannot go on without it, and its failure is that of the job.
-  std::optional<std::string> failed(int process, const std::string& how, Clock::time_point now);
+  /// The process runs on that host.
+  void came(const ProcessCame& came);
+  /// False: it has ended.
+  bool lives(int process) const { return !gone_.contains(process); }
+
+  /// A process has ended, as `how` says ("signal 9 (Killed)").
+  /// `successor`: the number as which it is started again, by add(); `why_not`: for people.
+  struct End {
+    int process = 0;
+    int code = 0;
+    std::string how;
+    std::optional<int> successor = {};
+    std::string why_not = {};
+  };
+  /// What to tell the user; nothing: the job cannot go on without it, and its failure is that of
+  /// the job.
+  std::optional<std::string> failed(const End& end, Clock::time_point now);
+  /// Whether the job could go on without the process, had it enough others.
+  bool can_spare(int process) const;
+  /// A process that starts in the place of a lost one; its number.
+  int add(int lost);
+  /// The first process in the row of those that were started one in the place of the other.
+  int place(int process) const { return places_[static_cast<std::size_t>(process)]; }
   /// A process has come to the end of its program.
   void finished(int process);
   /// A membership has begun. What to tell the user; empty: nothing.
   std::string begun(const Membership& membership, Clock::time_point now);
-  /// Rank `by` has lost rank `lost`; a negative one: it has started with all of them.
-  void loses(int by, int lost, Clock::time_point now);
+  /// A process asks for a place.
+  void entered(const ProcessEntered& entered, Clock::time_point now);
   /// Processes to kill, as others have waited long enough for them.
   std::vector<int> overdue(Clock::time_point now);
   /// When `overdue` has more to give even if nothing else happens.
   Deadline next() const;
 
+  /// A loss that no membership has followed.
+  struct Loss {
+    int process = 0;
+    int code = 0;  ///< The exit code of the process, as a shell has it.
+    std::string what;
+  };
+  /// The first since the last membership began. Once the others have ended well it is the failure
+  /// of the job.
+  const std::optional<Loss>& unhealed() const { return unhealed_; }
+
+  const std::string& host_of(int process) const {
+    return options_.hosts[static_cast<std::size_t>(process)];
+  }
+  int processes() const { return static_cast<int>(options_.hosts.size()); }
   /// No rank is left: what still lives are spares.
   bool is_over() const { return ranks_.empty(); }
-  /// The process that has a rank, as far as there is one.
-  std::optional<int> process_of(int rank) const;
+  /// The spares that live.
+  std::vector<int> spares() const;
   /// "rank 2", "spare 4", for messages.
   std::string name_of(int process) const;
   /// Why the job cannot go on, after failed() gave nothing: "3 processes are left, and ...".
@@ -55,20 +93,19 @@ class Recovery {
   const std::string& first_loss() const { return first_loss_; }
 
  private:
-  int living() const { return static_cast<int>(hosts_.size() - gone_.size()); }
-  std::string successor() const;
-  const std::string& host_of(int process) const {
-    return hosts_[static_cast<std::size_t>(process)];
-  }
+  int living() const { return static_cast<int>(options_.hosts.size() - gone_.size()); }
+  std::string successor(const End& end) const;
+  /// "rank 2 on host jz1"
+  std::string place_of(int process, const std::string& name) const;
 
-  int size_;
-  int min_size_;
-  std::vector<std::string> hosts_;  ///< By process.
-  std::map<int, int> ranks_;        ///< By living process: its rank.
-  std::vector<int> processes_;      ///< By rank, of the last membership.
+  Options options_;
+  std::vector<int> places_;   ///< By process.
+  std::map<int, int> ranks_;  ///< By living process: its rank.
   std::set<int> gone_;
+  std::set<int> waiting_;                     ///< Who have asked for a place.
   std::map<int, Clock::time_point> awaited_;  ///< By process that was lost and lives: until when.
-  std::optional<Clock::time_point> lost_at_;  ///< The first loss of this membership.
+  std::optional<Loss> unhealed_;
+  Clock::time_point lost_at_;  ///< Of `unhealed_`.
   std::string first_loss_;
   bool has_finished_ = false;
 };

@@ -26,11 +26,13 @@
 #include "launcher/plan/placement.h"
 #include "launcher/plan/starter.h"
 #include "launcher/run/apart_note.h"
+#include "launcher/run/attend.h"
 #include "launcher/run/exec.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/job_store.h"
 #include "launcher/run/program_path.h"
 #include "launcher/run/recovery.h"
+#include "launcher/run/restarts.h"
 #include "launcher/run/srun_report.h"
 #include "launcher/run/supervisor.h"
 #include "launcher/site/site_catalog.h"
@@ -159,10 +161,10 @@ int supervise_job(const RunOptions& options, const Placement& placement,
   SupervisorOptions supervision;
   JobOutputOptions& output = supervision.output;
   output.style.from_srun = placement.srun.has_value();
-  output.style.prefix = options.prefix.value_or(placement.size > 1);
+  output.style.prefix = options.prefix.value_or(placement.processes() > 1);
   output.style.timestamp = options.timestamp;
   output.folds = options.fold;
-  output.ranks = placement.size;
+  output.ranks = placement.processes();
   output.folder = options.output_dir;
   supervision.grace = options.grace;
   supervision.marks = std::move(marks);
@@ -185,7 +187,49 @@ int become_rank(const RunOptions& options, const Inputs& inputs, const Placement
   const int problem = resolve_programs(inputs.allocation.environment, commands);
   if (problem != 0) return problem;
   report_step(inputs.allocation.environment, identity);
+  if (placement.elastic) {
+    return attend(commands.front(), identity.rank, placement.this_host,
+                  inputs.allocation.environment);
+  }
   exec_command(commands.front());
+}
+
+RosterPlan plan_roster(const Placement& placement) {
+  RosterPlan plan{.size = placement.size,
+                  .min_size = placement.elastic->min_size,
+                  .processes = placement.processes()};
+  // One that is started again has to import all that it needs.
+  if (placement.elastic->restarts > 0) plan.patience = std::chrono::seconds(60);
+  return plan;
+}
+
+/// What becomes of the processes of an elastic job that are lost.
+struct LossPolicy {
+  Recovery recovery;
+  Restarts restarts;
+};
+
+/// `hosts`: by process, as far as known.
+LossPolicy plan_losses(const RunOptions& options, const Placement& placement,
+                       std::vector<std::string> hosts) {
+  hosts.resize(static_cast<std::size_t>(placement.processes()));
+  return {Recovery({.size = placement.size,
+                    .min_size = placement.elastic->min_size,
+                    .hosts = std::move(hosts),
+                    .patience = options.loss_timeout}),
+          Restarts(placement.elastic->restarts, placement.srun ? placement.node_count : 1)};
+}
+
+/// The interfaces under which the tasks of a step look for the store first.
+std::string store_interfaces(const Inputs& inputs) {
+  const Environment& environment = inputs.allocation.environment;
+  for (const std::string_view name : {launch_env::kBootstrapInterface, launch_env::kInterface}) {
+    if (const auto value = environment.get(name); value && !value->empty()) return *value;
+  }
+  for (const PlannedVariable& variable : inputs.machine.offered) {
+    if (variable.name == launch_env::kBootstrapInterface) return variable.value;
+  }
+  return {};
 }
 
 int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
@@ -193,6 +237,16 @@ int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& p
   const Environment& environment = inputs.allocation.environment;
   JobFacts job;
   job.marker = new_marker();
+  std::unique_ptr<JobStore> store;
+  std::optional<LossPolicy> losses;
+  if (placement.elastic) {
+    auto started = JobStore::start(plan_roster(placement));
+    if (!started.is_ok()) return refuse(started.status());
+    store = std::move(started).value();
+    job.store = store->addresses(store_interfaces(inputs));
+    job.key = store->key();
+    losses = plan_losses(options, placement, {});
+  }
   std::vector<Command> commands = plan_commands(options, inputs, placement, job);
   const int problem = resolve_programs(environment, commands);
   if (problem != 0) return problem;
@@ -200,21 +254,9 @@ int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& p
   return supervise_job(options, placement, commands,
                        {std::string(launch_env::kJobMarker) + "=" + job.marker,
                         "SLURM_JOB_ID=" + environment.get("SLURM_JOB_ID").value_or("")},
-                       {});
-}
-
-RosterPlan plan_roster(const Placement& placement) {
-  RosterPlan plan{.size = placement.size, .min_size = placement.elastic->min_size};
-  for (const RankPlacement& rank : placement.ranks) plan.nodes.push_back(rank.node);
-  for (const RankPlacement& spare : placement.elastic->spares) plan.nodes.push_back(spare.node);
-  return plan;
-}
-
-Recovery plan_recovery(const Placement& placement, const std::vector<Command>& commands) {
-  std::vector<std::string> hosts;
-  hosts.reserve(commands.size());
-  for (const Command& command : commands) hosts.push_back(command.host);
-  return {placement.size, placement.elastic->min_size, std::move(hosts)};
+                       {.store = store.get(),
+                        .recovery = losses ? &losses->recovery : nullptr,
+                        .restarts = losses ? &losses->restarts : nullptr});
 }
 
 int run_locally(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
@@ -228,18 +270,24 @@ int run_locally(const RunOptions& options, const Inputs& inputs, const Placement
   job.store = store.value()->address();
   job.key = store.value()->key();
   job.marker = new_marker();
-  job.losses = losses.value().name();
+  // The ranks of an elastic job say whom they lost when they come back.
+  if (!placement.elastic) job.losses = losses.value().name();
   job.master_port = free_port();
   std::vector<Command> commands = plan_commands(options, inputs, placement, job);
   const int problem = resolve_programs(inputs.allocation.environment, commands);
   if (problem != 0) return problem;
   // The ranks are below us, whatever they do; what carries the marker elsewhere is not ours to end.
-  std::optional<Recovery> recovery;
-  if (placement.elastic) recovery = plan_recovery(placement, commands);
+  std::optional<LossPolicy> policy;
+  if (placement.elastic) {
+    std::vector<std::string> hosts;
+    for (const Command& command : commands) hosts.push_back(command.host);
+    policy = plan_losses(options, placement, std::move(hosts));
+  }
   const int code = supervise_job(options, placement, commands, {},
                                  {.losses = &losses.value(),
                                   .store = store.value().get(),
-                                  .recovery = recovery ? &*recovery : nullptr});
+                                  .recovery = policy ? &policy->recovery : nullptr,
+                                  .restarts = policy ? &policy->restarts : nullptr});
   if (code == 0 && !store.value()->was_reached()) {
     print_messages(apart_note(placement.size, options.command));
   }

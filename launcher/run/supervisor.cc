@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -18,12 +17,12 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <utility>
 
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
+#include "launcher/run/elastic_job.h"
 #include "launcher/run/end_order.h"
 #include "launcher/run/ending.h"
 #include "launcher/run/handled_signals.h"
@@ -33,6 +32,7 @@
 #include "launcher/run/process_tree.h"
 #include "launcher/run/program_path.h"
 #include "launcher/run/srun_report.h"
+#include "launcher/run/step_signal.h"
 #include "launcher/run/terminal.h"
 
 namespace hvd {
@@ -43,8 +43,9 @@ constexpr std::chrono::milliseconds kLastWrites{1000};  ///< Of a job that was k
 constexpr std::uint64_t kSignals = ~0ULL;
 constexpr std::uint64_t kKeeper = ~0ULL - 1;
 constexpr std::uint64_t kSinks = ~0ULL - 2;
-constexpr std::uint64_t kMemberships = ~0ULL - 3;
-constexpr std::chrono::seconds kPatience{5};  ///< With a file system, without a word.
+constexpr std::uint64_t kElastic = ~0ULL - 3;
+constexpr std::chrono::seconds kPatience{5};    ///< With a file system, without a word.
+constexpr std::chrono::seconds kSparesTime{5};  ///< To end, for those that nobody needs.
 
 /// The loop of `hvdrun`: one epoll over the ranks' pipes, the keeper's socket and our signals.
 class Supervisor {
@@ -55,9 +56,19 @@ class Supervisor {
         options_(options),
         losses_(channels.losses),
         store_(channels.store),
-        recovery_(channels.recovery),
         ending_(options.grace),
-        output_(options.output) {}
+        output_(options.output) {
+    if (channels.recovery == nullptr) return;
+    elastic_.emplace(ElasticJob::Parts{
+        .recovery = *channels.recovery,
+        .store = *channels.store,
+        .ending = ending_,
+        .output = output_,
+        .restarts = *channels.restarts,
+        .kill = [this](int process) { kill_process(process); },
+        .start_again = [this](int lost, int successor) { start_again(lost, successor); },
+        .is_by_srun = options.output.style.from_srun});
+  }
 
   Result<int> run() {
     HVD_TRY(watch_signals());
@@ -66,12 +77,13 @@ class Supervisor {
     HVD_TRY(files);
     HVD_TRY(start());
     running_ = commands_.size();
-    while (running_ > 0 && !only_spares_are_left()) HVD_TRY(wait_and_serve());
+    while (running_ > 0 && !is_left_to_spares()) HVD_TRY(wait_and_serve());
     end_keeper();
     output_.drain_all();
     warn_of_hidden_failure();
-    if (!first_failure_.empty() && output_.has_more_since_mark()) {
-      say(format_text("the cause, as said above: {}", first_failure_));
+    const std::string& cause = elastic_ ? elastic_->first_failure() : first_failure_;
+    if (!cause.empty() && output_.has_more_since_mark()) {
+      say(format_text("the cause, as said above: {}", cause));
     }
     output_.finish();
     flush();
@@ -135,7 +147,7 @@ class Supervisor {
     HVD_TRY_ASSIGN(Keeper keeper, Keeper::start(commands_, std::move(theirs), options_.marks));
     keeper_.emplace(std::move(keeper));
     if (losses_ != nullptr) losses_->close_writer();
-    if (recovery_ != nullptr) HVD_TRY(watch(store_->begun(), kMemberships));
+    if (elastic_) HVD_TRY(watch(store_->events(), kElastic));
     return watch(keeper_->socket(), kKeeper);
   }
 
@@ -150,7 +162,7 @@ class Supervisor {
       if (what == kSignals) serve_signals();
       if (what == kKeeper) keeper_spoke = true;
       if (what == kSinks) serve_sinks();
-      if (what == kMemberships) serve_memberships();
+      if (what == kElastic) elastic_->serve();
       if (output_.is_stream(what)) output_.read(what);
     }
     for (const std::string& notice : output_.take_notices()) serve_notice(notice);
@@ -159,7 +171,7 @@ class Supervisor {
     HVD_TRY(output_.advance(Clock::now()));
     report_task_failure();
     for (const RankEnded& ended : ends_.take(Clock::now())) rank_ended(ended);
-    kill_overdue();
+    if (elastic_) elastic_->advance(Clock::now());
     if (const auto signal = ending_.advance(Clock::now())) {
       if (options_.verbose) say(format_text("sending signal {} to the ranks that remain", *signal));
       send(*signal);
@@ -172,7 +184,8 @@ class Supervisor {
         .earlier(ends_.next())
         .earlier(task_failures_.next())
         .earlier(output_.next())
-        .earlier(recovery_ != nullptr ? recovery_->next() : kForever)
+        .earlier(elastic_ ? elastic_->next() : kForever)
+        .earlier(spares_go_by_)
         .earlier(counts_memory() ? memory_events_.next() : kForever);
   }
 
@@ -260,15 +273,12 @@ class Supervisor {
     const bool alive = keeper_->receive(ended);
     // What a rank said before its end is there to read by now.
     if (losses_ != nullptr) {
-      for (const LossPipe::Loss& loss : losses_->read()) {
-        note_loss(loss);
-      }
+      for (const LossPipe::Loss& loss : losses_->read()) note_loss(loss);
     }
     for (const RankEnded& report : ended) {
       const auto index = static_cast<std::size_t>(report.index);
-      if (recovery_ != nullptr) {
-        rank_ended(report);
-        store_->process_ended(report.index, report.status == 0);
+      if (elastic_) {
+        elastic_process_ended(report);
         continue;
       }
       ends_.ended(report, Clock::now());
@@ -282,46 +292,48 @@ class Supervisor {
   }
 
   void note_loss(const LossPipe::Loss& loss) {
-    if (recovery_ == nullptr) {
-      const bool is_rank = loss.by >= 0 && static_cast<std::size_t>(loss.by) < commands_.size();
-      if (is_rank) ends_.loses(loss.by, loss.lost);
-      return;
+    const bool is_rank = loss.by >= 0 && static_cast<std::size_t>(loss.by) < commands_.size();
+    if (is_rank) ends_.loses(loss.by, loss.lost);
+  }
+
+  /// Spares end with the ranks: those that are children of ours by the keeper, those on other nodes
+  /// on demand, and srun after them.
+  bool is_left_to_spares() {
+    if (!elastic_ || !elastic_->is_over()) return false;
+    if (!options_.output.style.from_srun) return true;
+    if (spares_go_by_.is_forever()) {
+      elastic_->dismiss_spares();
+      spares_go_by_ = Deadline::after(kSparesTime);
     }
-    recovery_->loses(loss.by, loss.lost, Clock::now());
+    return spares_go_by_.has_passed();
   }
 
-  bool only_spares_are_left() const { return recovery_ != nullptr && recovery_->is_over(); }
-
-  void serve_memberships() {
-    for (const Membership& membership : store_->take_begun()) {
-      const std::string news = recovery_->begun(membership, Clock::now());
-      if (!news.empty()) say(news);
-    }
+  void kill_process(int process) {
+    if (options_.output.style.from_srun) return store_->kill(process);
+    keeper_->kill(process);
   }
 
-  void kill_overdue() {
-    if (recovery_ == nullptr) return;
-    for (const int process : recovery_->overdue(Clock::now())) {
-      say(recovery_->describe_overdue(process));
-      keeper_->kill(process);
-    }
+  /// Those of a step are started again by the hvdrun that was beside them.
+  void start_again(int process, int successor) {
+    if (options_.output.style.from_srun) return store_->answer_end(process, successor);
+    if (successor < 0) return;
+    commands_.push_back(restarted(commands_[static_cast<std::size_t>(process)], successor));
+    RankStreams streams;
+    const Status started = output_.add_streams(commands_.back(), streams.output, streams.error);
+    if (!started.is_ok()) say(started.message());  // It then writes nowhere.
+    keeper_->start_again(process, std::move(streams));
+    ++running_;
   }
 
-  /// False: the process has failed, and the elastic job with it.
-  bool goes_on_without(int process, const std::string& how) {
-    const auto news = recovery_->failed(process, how, Clock::now());
-    if (!news || ending_.has_begun()) return false;
-    say(*news);
-    output_.say_last_lines(static_cast<std::size_t>(process), process);
-    return true;
+  void elastic_process_ended(const RankEnded& ended) {
+    --running_;
+    if (options_.output.style.from_srun) return elastic_->srun_ended(ended.status);
+    elastic_->process_ended(ended.index, ended.status, way_of_end(ended.status));
   }
 
-  void fail_elastic_job(std::size_t index, const std::string& why) {
-    say(why);
-    output_.say_last_lines(index, static_cast<int>(index));
-    first_failure_ = recovery_->first_loss();
-    store_->end_job("the job ends: " + recovery_->shortage());
-    output_.mark();
+  std::string way_of_end(int status) {
+    const bool is_kill = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    return describe_end(status) + (is_kill ? memory_events_.explain_kill() : "");
   }
 
   void rank_ended(const RankEnded& ended) {
@@ -332,18 +344,10 @@ class Supervisor {
     end_task_failures();
     const int code = exit_code_of(ended.status);
     const Command& command = commands_[index];
-    const bool is_kill = WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGKILL;
-    const std::string how =
-        describe_end(ended.status) + (is_kill ? memory_events_.explain_kill() : "");
-    const std::string name = recovery_ != nullptr ? recovery_->name_of(ended.index) : "";
-    if (recovery_ != nullptr && code == 0) recovery_->finished(ended.index);
-    if (code == 0 || (recovery_ != nullptr && goes_on_without(ended.index, how))) return;
-    if (!ending_.rank_failed(code, Clock::now())) return;
+    if (code == 0 || !ending_.rank_failed(code, Clock::now())) return;
     output_.stop_waiting();
-    if (recovery_ != nullptr) {
-      fail_elastic_job(index, recovery_->describe_failure(name, ended.index, how));
-    } else if (command.rank) {
-      report_first_failure(index, *command.rank, command.host, how);
+    if (command.rank) {
+      report_first_failure(index, *command.rank, command.host, way_of_end(ended.status));
     } else {
       say(format_text("{} on {} failed: {}", describe_command(command), command.host,
                       describe_end(ended.status)));
@@ -356,8 +360,13 @@ class Supervisor {
       step_ = notice.substr(kStepLine.size());
       return;
     }
-    if (const auto failure = parse_task_failure(notice))
+    const auto failure = parse_task_failure(notice);
+    if (!failure) return;
+    if (elastic_) {
+      elastic_->task_failed(*failure);
+    } else {
       task_failures_.told(*failure, Clock::now());
+    }
   }
 
   void end_task_failures() {
@@ -375,14 +384,8 @@ class Supervisor {
 
   /// The rank for which another one gave up, where that one did not fail itself; "": there is none.
   std::string lost_before(int rank) const {
-    std::set<int> seen{rank};
-    std::optional<int> lost = ends_.loss_of(rank);
-    while (lost && seen.insert(*lost).second) {
-      const auto next = ends_.loss_of(*lost);
-      if (!next) break;
-      lost = next;
-    }
-    if (!lost || *lost < 0 || ends_.loss_of(*lost)) return {};  // some have lost each other
+    const auto lost = ends_.first_loss_of(rank);
+    if (!lost) return {};
     const auto index = static_cast<std::size_t>(*lost);
     if (index >= commands_.size()) return {};
     const auto end = ways_of_end_.find(index);
@@ -397,7 +400,7 @@ class Supervisor {
   void warn_of_hidden_failure() {
     const auto loss = ends_.any_loss();
     const bool ended_otherwise = ending_.exit_code() != 0 || ending_.is_told();
-    if (ended_otherwise || recovery_ != nullptr || !loss) return;
+    if (ended_otherwise || !loss) return;
     say(
         format_text("warning: rank {} lost rank {}, and all programs ended with exit code 0\n"
                     "hint: where the program did not mean that: a pipe in a shell hides the exit "
@@ -458,24 +461,15 @@ class Supervisor {
       keeper_->send_signal(SIGTERM);
       return;
     }
-    std::vector<std::string> arguments{"scancel", format_text("--signal={}", signal), step_};
-    std::vector<char*> pointers;
-    pointers.reserve(arguments.size() + 1);
-    for (std::string& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    pid_t pid = 0;
-    if (::posix_spawnp(&pid, "scancel", nullptr, nullptr, pointers.data(), environ) != 0) {
-      keeper_->send_signal(SIGTERM);
-    }
+    if (!signal_step(step_, signal)) keeper_->send_signal(SIGTERM);
   }
 
   void say(const std::string& text) { output_.say(text); }
 
-  const std::vector<Command>& commands_;
+  std::vector<Command> commands_;
   const SupervisorOptions& options_;
-  LossPipe* losses_;    ///< May be null: srun's tasks are not children of ours.
-  JobStore* store_;     ///< Likewise.
-  Recovery* recovery_;  ///< Null: the job is not elastic.
+  LossPipe* losses_;  ///< May be null: srun's tasks are not children of ours.
+  JobStore* store_;   ///< Likewise, except in an elastic job.
   EndOrder ends_;
   TaskFailureOrder task_failures_;
   Ending ending_;
@@ -484,6 +478,8 @@ class Supervisor {
   UniqueFd signals_;
   JobOutput output_;
   std::optional<Keeper> keeper_;
+  std::optional<ElasticJob> elastic_;
+  Deadline spares_go_by_ = kForever;  ///< Of srun, once no rank is left.
   std::size_t running_ = 0;
   std::map<std::size_t, std::string> ways_of_end_;  ///< By index of the command.
   std::string first_failure_;                       ///< As told to the user; empty: none.

@@ -11,6 +11,7 @@
 #include "launcher/run/job_store.h"
 #include "launcher/run/loss_pipe.h"
 #include "launcher/run/recovery.h"
+#include "launcher/run/restarts.h"
 
 namespace hvd {
 
@@ -21,11 +22,13 @@ struct SupervisorOptions {
   bool verbose = false;
 };
 
-/// What connects hvdrun with ranks that are children of its own; null with those of srun.
+/// What connects hvdrun with ranks that are children of its own; null with those of srun, unless
+/// the job is elastic.
 struct RankChannels {
   LossPipe* losses = nullptr;    ///< Where they say whom they lost.
   JobStore* store = nullptr;     ///< Where they meet.
   Recovery* recovery = nullptr;  ///< Of an elastic job; null: the first failure ends the job.
+  Restarts* restarts = nullptr;  ///< Likewise.
 };
 
 /// Runs the commands to their end: passes on output, signals and the first failure, and leaves no

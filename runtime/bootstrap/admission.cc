@@ -36,7 +36,8 @@ Admission::Answers Admission::enter(Client client, const store_message::Request&
   }
   const auto patience = std::chrono::milliseconds(request.timeout_ms);
   entries_[process] = {client, roster_.is_member(process) ? Deadline::after(patience) : kForever};
-  roster_.enter(process);
+  events_.emplace_back(ProcessEntered{process, roster_.process_of(request.epoch, request.status)});
+  roster_.enter(process, request.value);
   if (end_) return answer_members(*end_);
   advance(answers);
   return answers;
@@ -103,7 +104,7 @@ void Admission::advance(Answers& answers) {
                          Reply{.code = Code::kOk, .text = {}, .values = {encode(place)}});
     entries_.erase(entry);
   }
-  begun_.push_back(*membership);
+  events_.emplace_back(*membership);
 }
 
 Admission::Answers Admission::expire() {
@@ -113,9 +114,11 @@ Admission::Answers Admission::expire() {
       ++entry;
       continue;
     }
-    answers.emplace_back(
-        entry->second.client,
-        reply_of(error(Code::kTimeout, "{} did not come to hvd.init() again", roster_.missing())));
+    const std::string missing = roster_.missing();
+    const Status why =
+        missing.empty() ? error(Code::kTimeout, "no spare came in time, and too few ranks are left")
+                        : error(Code::kTimeout, "{} did not come to hvd.init() again", missing);
+    answers.emplace_back(entry->second.client, reply_of(why));
     roster_.withdraw(entry->first);
     entry = entries_.erase(entry);
   }

@@ -10,6 +10,7 @@
 
 #include "base/deadline.h"
 #include "base/status.h"
+#include "bootstrap/elastic_event.h"
 #include "bootstrap/roster.h"
 #include "bootstrap/store_message.h"
 
@@ -24,10 +25,12 @@ class Admission {
   using Client = std::uint64_t;
   using Answers = std::vector<std::pair<Client, store_message::Reply>>;
 
-  explicit Admission(RosterPlan plan) : roster_(std::move(plan)) {}
+  explicit Admission(const RosterPlan& plan) : roster_(plan) {}
 
   /// `process` (Request::rank) asks for a place.
   Answers enter(Client client, const store_message::Request& request);
+  /// One more process starts, with the next number.
+  void add_process() { roster_.add_process(); }
   /// A client is gone.
   Answers forget(Client client);
   /// A process has ended; `well`: its program has come to its end.
@@ -41,8 +44,8 @@ class Admission {
   bool may_join(std::uint64_t epoch) const { return roster_.may_join(epoch); }
   /// All its ranks have joined.
   void met() { roster_.met(); }
-  /// The memberships that have begun since the last call.
-  std::vector<Membership> take_begun() { return std::exchange(begun_, {}); }
+  /// Who has entered and which memberships have begun since the last call.
+  std::vector<ElasticEvent> take_events() { return std::exchange(events_, {}); }
 
  private:
   struct Entry {
@@ -58,7 +61,7 @@ class Admission {
   std::map<int, std::string> who_;  ///< By process: who asked first, for people.
   std::map<int, Entry> entries_;    ///< By process: who waits for a place.
   std::optional<Status> end_;
-  std::vector<Membership> begun_;
+  std::vector<ElasticEvent> events_;
 };
 
 }  // namespace hvd

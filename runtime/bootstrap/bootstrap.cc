@@ -103,6 +103,12 @@ std::string who_i_am() {
   return format_text("process {} on {}", static_cast<long>(::getpid()), local_host_name());
 }
 
+/// The node of this process, for the store: the same for all that share memory.
+std::string node_label(const Environment& environment) {
+  return format_text("{}/{}", local_host_name(),
+                     environment.get(launch_env::kVirtualNode).value_or(""));
+}
+
 /// The start of one rank in a world of several, from the rendezvous to the links.
 class Start {
  public:
@@ -381,15 +387,22 @@ Result<Wiring> start_in_place(const Environment& environment, const BootstrapOpt
                               int process) {
   const auto patience = options.settings.start_timeout;
   KeptMeeting of_this_start;
+  KeptMeeting& kept = options.kept != nullptr ? *options.kept : of_this_start;
   HVD_TRY_ASSIGN(MethodOffer offer, meet_by_hvdrun({.environment = environment,
                                                     .settings = options.settings,
                                                     .identity = {},
                                                     .deadline = Deadline::after(patience),
-                                                    .kept = of_this_start}));
+                                                    .kept = kept}));
   if (!offer.rendezvous) return error(Code::kInvalidArgument, "{}", offer.declined);
-  const auto asked = offer.rendezvous->store->enter(process, who_i_am(), patience);
-  if (!asked.is_ok()) return asked.status();
-  const store_message::Place place = asked.value();
+  HVD_TRY_ASSIGN(const store_message::Place place,
+                 offer.rendezvous->store->enter({.number = process,
+                                                 .who = who_i_am(),
+                                                 .node = node_label(environment),
+                                                 .epoch = kept.epoch,
+                                                 .lost = kept.lost.load()},
+                                                patience));
+  kept.epoch = place.epoch;
+  kept.lost = store_message::kNobody;
   Identity identity;
   identity.rank = place.rank;
   identity.size = place.size;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +10,7 @@
 #include "base/result.h"
 #include "bootstrap/pmi2_client.h"
 #include "bootstrap/rendezvous.h"
+#include "bootstrap/store_message.h"
 #include "bootstrap/tcp_store_server.h"
 
 namespace hvd {
@@ -25,6 +28,10 @@ struct KeptMeeting {
   std::unique_ptr<Pmi2Client> pmi2 = nullptr;
   bool has_put = false;
   bool has_met = false;  ///< The ticket is known to all: later starts meet at its store.
+  // In an elastic job under hvdrun:
+  std::uint64_t epoch = 0;  ///< Of the last membership; 0: there was none.
+  /// The rank of it that this one has lost first; set by any thread.
+  std::atomic<int> lost = store_message::kNobody;
   /// What keeps this process from ever meeting this way.
   Status failure = Status::ok();
 };

@@ -17,24 +17,37 @@ int size_of(const std::set<int>& processes) { return static_cast<int>(processes.
 
 }  // namespace
 
-Roster::Roster(RosterPlan plan) : plan_(std::move(plan)), slots_(plan_.nodes.size(), kFree) {
+Roster::Roster(RosterPlan plan)
+    : plan_(plan),
+      nodes_(static_cast<std::size_t>(plan.processes)),
+      since_(static_cast<std::size_t>(plan.processes)),
+      slots_(static_cast<std::size_t>(plan.processes), kFree) {
   for (int process = 0; process < plan_.size; ++process) {
     last_.members.push_back({.process = process});
     members_.insert(process);
   }
 }
 
-bool Roster::may_enter(int process) const {
-  return process >= 0 && static_cast<std::size_t>(process) < plan_.nodes.size() && lives(process);
+void Roster::add_process() {
+  ++plan_.processes;
+  nodes_.emplace_back();
+  since_.push_back(0);
+  slots_.push_back(kFree);
 }
 
-void Roster::enter(int process) {
+bool Roster::may_enter(int process) const {
+  return process >= 0 && process < plan_.processes && lives(process);
+}
+
+void Roster::enter(int process, const std::string& node) {
   if (is_member(process)) is_open_ = false;
+  nodes_[static_cast<std::size_t>(process)] = node;
   waiting_.insert(process);
 }
 
 void Roster::ended(int process) {
   if (is_member(process)) is_open_ = false;
+  waits_since_.reset();
   gone_.insert(process);
   waiting_.erase(process);
   members_.erase(process);
@@ -47,7 +60,7 @@ void Roster::finish(int process) {
 
 int Roster::starting() const {
   int count = 0;
-  for (int process = 0; process < static_cast<int>(plan_.nodes.size()); ++process) {
+  for (int process = 0; process < plan_.processes; ++process) {
     const bool has_come = waiting_.contains(process) || is_member(process);
     count += lives(process) && !has_come ? 1 : 0;
   }
@@ -61,7 +74,7 @@ std::optional<Status> Roster::verdict() const {
   if (members_.empty()) {
     return error(Code::kAborted, "the job ends: no rank is left that has the state of training");
   }
-  const int living = static_cast<int>(plan_.nodes.size()) - size_of(gone_);
+  const int living = plan_.processes - size_of(gone_);
   if (living >= plan_.min_size) return std::nullopt;
   return error(Code::kAborted, "the job ends: {} process{} left, and it needs {} rank{}", living,
                living == 1 ? " is" : "es are", plan_.min_size, plan_.min_size == 1 ? "" : "s");
@@ -80,7 +93,8 @@ std::optional<Membership> Roster::begin(Clock::time_point now) {
     return std::nullopt;
   }
   if (!waits_since_) waits_since_ = now;
-  if (size < plan_.size && starting() > 0 && now - *waits_since_ < kPatience) return std::nullopt;
+  if (size < plan_.size && starting() > 0 && now - *waits_since_ < plan_.patience)
+    return std::nullopt;
   waits_since_.reset();
   last_ = assign(size);
   members_.clear();
@@ -93,7 +107,7 @@ std::optional<Membership> Roster::begin(Clock::time_point now) {
 }
 
 Deadline Roster::next() const {
-  return waits_since_ ? Deadline::at(*waits_since_ + kPatience) : kForever;
+  return waits_since_ ? Deadline::at(*waits_since_ + plan_.patience) : kForever;
 }
 
 std::vector<int> Roster::kept_ranks(int size) const {
@@ -108,21 +122,27 @@ std::vector<int> Roster::kept_ranks(int size) const {
       moved.push_back(process);
     }
   }
-  // Who must move anyway takes what is free; rank 0 needs a survivor, whoever it is.
+  // Who must move anyway takes what is free.
   auto free = std::find(by_rank.begin(), by_rank.end(), kFree);
   for (const int process : moved) {
     *free = process;
     free = std::find(free, by_rank.end(), kFree);
   }
-  if (by_rank.front() != kFree) return by_rank;
-  const auto survivor =
-      std::find_if(by_rank.begin(), by_rank.end(), [](int process) { return process != kFree; });
-  if (survivor != by_rank.end()) std::swap(by_rank.front(), *survivor);
+  settle_root(by_rank);
   return by_rank;
 }
 
+void Roster::settle_root(std::vector<int>& by_rank) const {
+  const auto since = [&](int process) {
+    return process == kFree ? ~std::uint64_t{0} : since_[static_cast<std::size_t>(process)];
+  };
+  const auto eldest = std::min_element(by_rank.begin(), by_rank.end(),
+                                       [&](int a, int b) { return since(a) < since(b); });
+  std::swap(by_rank.front(), *eldest);
+}
+
 std::vector<int> Roster::newcomers() const {
-  std::set<int> missed;
+  std::set<std::string> missed;
   for (const Membership::Member& member : last_.members) {
     if (!is_member(member.process)) missed.insert(node_of(member.process));
   }
@@ -142,13 +162,16 @@ Membership Roster::assign(int size) {
     if (process == kFree) process = *next++;
   }
   Membership membership{.epoch = last_.epoch + 1, .members = {}};
-  for (const int process : by_rank) membership.members.push_back({.process = process});
+  for (const int process : by_rank) {
+    if (!is_member(process)) since_[static_cast<std::size_t>(process)] = membership.epoch;
+    membership.members.push_back({.process = process});
+  }
   number_locally(membership);
   return membership;
 }
 
 void Roster::number_locally(Membership& membership) {
-  std::map<int, std::vector<int>> by_node;
+  std::map<std::string, std::vector<int>> by_node;
   for (const Membership::Member& member : membership.members) {
     by_node[node_of(member.process)].push_back(member.process);
   }
@@ -177,13 +200,20 @@ void Roster::number_locally(Membership& membership) {
   }
 }
 
+std::optional<int> Roster::process_of(std::uint64_t epoch, int rank) const {
+  const bool is_member =
+      epoch == last_.epoch && rank >= 0 && static_cast<std::size_t>(rank) < last_.members.size();
+  if (!is_member) return std::nullopt;
+  return last_.members[static_cast<std::size_t>(rank)].process;
+}
+
 std::string Roster::missing() const {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < last_.members.size(); ++rank) {
     const int process = last_.members[rank].process;
     if (is_member(process) && !waiting_.contains(process)) ranks.push_back(static_cast<int>(rank));
   }
-  return name_ranks(ranks);
+  return ranks.empty() ? std::string() : name_ranks(ranks);
 }
 
 }  // namespace hvd

@@ -15,9 +15,12 @@ namespace hvd {
 
 /// The processes of an elastic job, by number, and how many ranks it is to have.
 struct RosterPlan {
-  int size = 1;              ///< Ranks of the first membership, and the most there ever are.
-  int min_size = 1;          ///< With fewer the job ends.
-  std::vector<int> nodes{};  ///< By process, its node; the first `size` of them start as ranks.
+  int size = 1;       ///< Ranks of the first membership, and the most there ever are.
+  int min_size = 1;   ///< With fewer the job ends.
+  int processes = 1;  ///< The first `size` of them start as ranks, the others are spares.
+  /// How long a membership waits for who is still starting and may take a free rank; after that it
+  /// begins without, if it has enough ranks.
+  std::chrono::milliseconds patience{10'000};
 };
 
 /// One membership of an elastic job.
@@ -36,26 +39,27 @@ struct Membership {
 /// A process enters when it calls hvd.init(), and has a place once the next membership begins: when
 /// all members that live have entered. Who was a member keeps its rank; who comes anew (a spare)
 /// takes a rank that is free, those on the nodes that have lost one first. Two rules come before
-/// that: rank 0 was a member before, as it has the state that all others get; and ranks have no
-/// gaps.
+/// that: rank 0 is the one that has been a member longest, as all others get its state, and who has
+/// come lately may not have that yet; and ranks have no gaps.
 /// No sockets, no clock of its own: decisions only. One thread at a time.
 class Roster {
  public:
-  /// How long a membership waits for who is still starting and may take a free rank; after that it
-  /// begins without, if it has enough ranks.
-  static constexpr std::chrono::seconds kPatience{10};
-
   explicit Roster(RosterPlan plan);
 
+  /// One more process, which starts; it has the next number.
+  void add_process();
   /// True for a process that has a place, or had one until it entered, and lives.
   bool is_member(int process) const { return members_.contains(process); }
   /// False: there is no such process, or it has ended.
   bool may_enter(int process) const;
-  /// The process asks for a place. Where it has one in a membership that not all have joined yet,
-  /// that is void.
-  void enter(int process);
+  /// The process, on that node, asks for a place. Where it has one in a membership that not all
+  /// have joined yet, that is void.
+  void enter(int process, const std::string& node);
   /// It asks no longer: its connection is gone.
-  void withdraw(int process) { waiting_.erase(process); }
+  void withdraw(int process) {
+    waiting_.erase(process);
+    waits_since_.reset();
+  }
   void ended(int process);
   /// A member has ended well: no membership follows.
   void finish(int process);
@@ -71,7 +75,9 @@ class Roster {
   void met() { is_open_ = false; }
   /// True while ranks of this membership may join: it is the last one, and none has left it.
   bool may_join(std::uint64_t epoch) const { return is_open_ && epoch == last_.epoch; }
-  /// The members that have not entered: "rank 2", "ranks 2, 3".
+  /// Which process is that rank of that membership, if it is the last one.
+  std::optional<int> process_of(std::uint64_t epoch, int rank) const;
+  /// The members that have not entered: "rank 2", "ranks 2, 3"; empty: all have.
   std::string missing() const;
 
  private:
@@ -80,19 +86,25 @@ class Roster {
   int starting() const;
   /// By rank who has it, of the living members that are to keep theirs; -1: it is free.
   std::vector<int> kept_ranks(int size) const;
+  /// Gives rank 0 to the member that has been one longest.
+  void settle_root(std::vector<int>& by_rank) const;
   /// Who comes anew, those on the nodes that have lost a member first.
   std::vector<int> newcomers() const;
   Membership assign(int size);
   void number_locally(Membership& membership);
-  int node_of(int process) const { return plan_.nodes[static_cast<std::size_t>(process)]; }
+  const std::string& node_of(int process) const {
+    return nodes_[static_cast<std::size_t>(process)];
+  }
 
   RosterPlan plan_;
-  Membership last_;         ///< Before the first: the processes that start as ranks.
-  std::set<int> members_;   ///< Of `last_`, who live: the next membership waits for them.
-  std::set<int> waiting_;   ///< Who have entered.
-  std::set<int> gone_;      ///< Whose process has ended.
-  std::vector<int> slots_;  ///< By process: its place on its node; -1: none yet.
-  bool is_open_ = false;    ///< The last membership has begun, and not all have met.
+  Membership last_;                   ///< Before the first: the processes that start as ranks.
+  std::set<int> members_;             ///< Of `last_`, who live: the next membership waits for them.
+  std::set<int> waiting_;             ///< Who have entered.
+  std::set<int> gone_;                ///< Whose process has ended.
+  std::vector<std::string> nodes_;    ///< By process; empty: it has not entered yet.
+  std::vector<std::uint64_t> since_;  ///< By member: the epoch in which it became one.
+  std::vector<int> slots_;            ///< By process: its place on its node; -1: none yet.
+  bool is_open_ = false;              ///< The last membership has begun, and not all have met.
   bool has_finished_ = false;
   std::optional<Clock::time_point> waits_since_;
 };

@@ -38,6 +38,9 @@ std::vector<StoreBoard::Answer> StoreBoard::handle(Client client, Request reques
   std::vector<Answer> answers;
   // Whoever asks for something else watches no longer; each request has one answer, in order.
   if (watching_.erase(client) != 0) answers.push_back({client, reply_of(Status::ok())});
+  if (const auto waited = attendance_ ? attendance_->interrupt(client) : std::nullopt) {
+    answers.push_back({client, waited->second});
+  }
   switch (request.verb) {
     case Verb::kSet:
       append(answers, set(client, std::move(request)));
@@ -65,6 +68,10 @@ std::vector<StoreBoard::Answer> StoreBoard::handle(Client client, Request reques
     case Verb::kEnter:
       append(answers, enter(client, request));
       break;
+    case Verb::kAttend:
+    case Verb::kEnded:
+      append(answers, attend(client, request));
+      break;
   }
   return answers;
 }
@@ -90,6 +97,34 @@ std::vector<StoreBoard::Answer> StoreBoard::enter(Client client, const Request& 
   return answers;
 }
 
+std::vector<StoreBoard::Answer> StoreBoard::attend(Client client, const Request& request) {
+  if (!attendance_) {
+    return {{client, reply_of(error(Code::kInvalidArgument, "the job is not elastic"))}};
+  }
+  const auto answer = request.verb == Verb::kAttend ? attendance_->attend(client, request)
+                                                    : attendance_->ended(client, request);
+  if (!answer) return {};
+  return {{answer->first, answer->second}};
+}
+
+std::vector<StoreBoard::Answer> StoreBoard::kill(int process) {
+  const auto answer = attendance_ ? attendance_->kill(process) : std::nullopt;
+  if (!answer) return {};
+  return {{answer->first, answer->second}};
+}
+
+std::vector<StoreBoard::Answer> StoreBoard::answer_end(int process, int successor) {
+  const auto answer = attendance_ ? attendance_->answer_end(process, successor) : std::nullopt;
+  if (!answer) return {};
+  return {{answer->first, answer->second}};
+}
+
+void StoreBoard::add_process() {
+  if (!admission_) return;
+  admission_->add_process();
+  attendance_->add_process();
+}
+
 std::vector<StoreBoard::Answer> StoreBoard::admitted(Admission::Answers admitted) {
   std::vector<Answer> answers;
   for (auto& [client, reply] : admitted) answers.push_back({client, std::move(reply)});
@@ -105,8 +140,11 @@ std::vector<StoreBoard::Answer> StoreBoard::end_job(const Status& why) {
   return admission_ ? admitted(admission_->end_job(why)) : std::vector<Answer>();
 }
 
-std::vector<Membership> StoreBoard::take_begun() {
-  return admission_ ? admission_->take_begun() : std::vector<Membership>();
+std::vector<ElasticEvent> StoreBoard::take_events() {
+  if (!admission_) return {};
+  std::vector<ElasticEvent> events = attendance_->take_events();
+  for (ElasticEvent& event : admission_->take_events()) events.push_back(std::move(event));
+  return events;
 }
 
 StoreBoard::Attempt StoreBoard::attempt_of(Client client) const {
@@ -260,7 +298,9 @@ std::vector<StoreBoard::Answer> StoreBoard::fail_attempt(Attempt attempt, const 
 }
 
 std::vector<StoreBoard::Answer> StoreBoard::fail(Client client, const Request& request) {
-  const Status why(request.code, request.value);
+  const Status why =
+      admission_ ? error(Code::kPeerLost, "rank {} cannot start: {}", request.rank, request.value)
+                 : Status(request.code, request.value);
   const Attempt attempt = attempt_of(client);
   if (attempt == 0) {
     auto answers = fail_joining(request.rank, why);
@@ -328,6 +368,7 @@ std::vector<StoreBoard::Answer> StoreBoard::withdraw(Client client) {
 std::vector<StoreBoard::Answer> StoreBoard::forget(Client client) {
   std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.client == client; });
   watching_.erase(client);
+  if (attendance_) attendance_->forget(client);
   auto answers = withdraw(client);
   append(answers, leave(client));
   if (admission_) append(answers, admitted(admission_->forget(client)));

@@ -12,6 +12,7 @@
 #include "base/deadline.h"
 #include "base/status.h"
 #include "bootstrap/admission.h"
+#include "bootstrap/attendance.h"
 #include "bootstrap/roster.h"
 #include "bootstrap/store_message.h"
 
@@ -26,13 +27,15 @@ namespace hvd {
 /// answers all that wait in it, and what they ask later. A failure before all have joined is told
 /// to each rank once, and forgotten when the rank that failed joins again.
 /// In an elastic job the processes enter first, and get a place in a membership (Admission); the
-/// ranks of that alone join the next attempt.
-/// One thread at a time.
+/// ranks of that alone join the next attempt. What fails there is one rank: to the others it is
+/// lost. One thread at a time.
 class StoreBoard {
  public:
   /// `plan`: of an elastic job.
-  explicit StoreBoard(std::optional<RosterPlan> plan = std::nullopt) {
-    if (plan) admission_.emplace(*std::move(plan));
+  explicit StoreBoard(const std::optional<RosterPlan>& plan = std::nullopt) {
+    if (!plan) return;
+    admission_.emplace(*plan);
+    attendance_.emplace(plan->processes);
   }
 
   using Client = std::uint64_t;
@@ -57,8 +60,14 @@ class StoreBoard {
   std::vector<Answer> rank_ended(int rank, const Status& why, bool well = false);
   /// The elastic job ends: ranks that wait for a place, now or later, get `why`.
   std::vector<Answer> end_job(const Status& why);
-  /// The memberships of an elastic job that have begun since the last call.
-  std::vector<Membership> take_begun();
+  /// A process of an elastic job is to be killed by who attends it.
+  std::vector<Answer> kill(int process);
+  /// One that has ended is to be started again as `successor`; negative: it is not.
+  std::vector<Answer> answer_end(int process, int successor);
+  /// An elastic job has one more process, with the next number.
+  void add_process();
+  /// What has happened in an elastic job since the last call.
+  std::vector<ElasticEvent> take_events();
 
  private:
   using Attempt = std::uint64_t;  ///< 0: of clients that have joined none.
@@ -99,6 +108,7 @@ class StoreBoard {
   std::vector<Answer> watch(Client client);
   std::vector<Answer> enter(Client client, const store_message::Request& request);
   std::vector<Answer> fail(Client client, const store_message::Request& request);
+  std::vector<Answer> attend(Client client, const store_message::Request& request);
 
   /// Answers as those of the board, and of joining ranks whose membership is void now.
   std::vector<Answer> admitted(Admission::Answers admitted);
@@ -126,7 +136,8 @@ class StoreBoard {
   std::map<int, Failure> failures_;     ///< Before all have joined, by rank; -1: of the store.
   std::map<int, std::uint64_t> heard_;  ///< The last failure that each rank was told of.
   std::optional<Status> ended_;         ///< Of the first rank whose process is no more.
-  std::optional<Admission> admission_;  ///< Of an elastic job.
+  std::optional<Admission> admission_;  ///< Of an elastic job, as the next.
+  std::optional<Attendance> attendance_;
   Attempt last_attempt_ = 0;
   std::uint64_t last_failure_ = 0;
 };

@@ -26,6 +26,7 @@ Bytes encode(const Request& request) {
   writer.put(request.size);
   writer.put(request.timeout_ms);
   writer.put(request.epoch);
+  writer.put(request.status);
   return writer.take();
 }
 
@@ -33,7 +34,7 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Request request;
   HVD_TRY_ASSIGN(const auto verb, reader.get<std::uint8_t>());
-  if (verb < 1 || verb > static_cast<std::uint8_t>(Verb::kEnter))
+  if (verb < 1 || verb > static_cast<std::uint8_t>(Verb::kEnded))
     return error(Code::kInternal, "unknown store request {}", verb);
   request.verb = static_cast<Verb>(verb);
   HVD_TRY_ASSIGN(request.key, reader.get_string());
@@ -44,8 +45,9 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
   HVD_TRY_ASSIGN(request.size, reader.get<std::int32_t>());
   HVD_TRY_ASSIGN(request.timeout_ms, reader.get<std::uint64_t>());
   HVD_TRY_ASSIGN(request.epoch, reader.get<std::uint64_t>());
+  HVD_TRY_ASSIGN(request.status, reader.get<std::int32_t>());
   const bool has_rank = request.verb == Verb::kGather || request.verb == Verb::kJoin ||
-                        request.verb == Verb::kFail || request.verb == Verb::kEnter;
+                        request.verb == Verb::kFail || request.verb >= Verb::kEnter;
   if (has_rank && (request.size < 1 || request.size > kMaxRanks || request.rank < 0 ||
                    request.rank >= request.size)) {
     return error(Code::kInternal, "store request from rank {} of {}", request.rank, request.size);

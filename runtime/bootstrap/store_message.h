@@ -16,6 +16,7 @@ namespace hvd::store_message {
 inline constexpr std::size_t kMaxRequestBytes = (std::size_t{1} << 20) + 4096;
 inline constexpr std::size_t kMaxReplyBytes = std::size_t{256} << 20;
 inline constexpr int kMaxRanks = 1 << 20;
+inline constexpr std::int32_t kNobody = -1;
 
 enum class Verb : std::uint8_t {
   kSet = 1,
@@ -25,18 +26,25 @@ enum class Verb : std::uint8_t {
   kFail = 5,   ///< The attempt, or the meeting before it, has failed at this rank.
   kWatch = 6,  ///< Answered when the attempt fails, or before the client's next request.
   kEnter = 7,  ///< A process of an elastic job asks for a Place; answered when it has one.
+  /// The hvdrun beside such a process attends it: answered when it is to kill the process, or
+  /// before the client's next request.
+  kAttend = 8,
+  kEnded = 9,  ///< The process that the client attends has ended.
 };
 
 struct Request {
   Verb verb = Verb::kSet;
-  std::string key = {};    ///< The round for kGather and kJoin.
-  std::string value = {};  ///< Of kSet, kGather and kJoin; the cause for kFail.
+  std::string key = {};    ///< The round for kGather and kJoin; the host for kAttend.
+  std::string value = {};  ///< Of kSet, kGather and kJoin; the cause for kFail; of kEnter the node.
   std::string who = {};    ///< The process that joins, for people; the same as long as it lives.
   Code code = Code::kOk;   ///< Of kFail.
-  std::int32_t rank = 0;   ///< For kEnter the number of the process.
+  std::int32_t rank = 0;   ///< From kEnter on the number of the process.
   std::int32_t size = 0;
   std::uint64_t timeout_ms = 0;
-  std::uint64_t epoch = 0;  ///< Of kJoin: that of the Place; 0: the job is not elastic.
+  std::uint64_t epoch = 0;  ///< That of the Place, for kEnter of the last one; 0: there is none.
+  /// Of kEnter: the rank that this one lost in the membership `epoch`; negative: none. Of kEnded:
+  /// as waitpid gives it.
+  std::int32_t status = kNobody;
 };
 
 Bytes encode(const Request& request);

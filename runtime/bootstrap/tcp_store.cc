@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -105,18 +106,59 @@ Result<Reply> TcpStore::ask(Request request, Deadline deadline) {
   return reply;
 }
 
-Result<store_message::Place> TcpStore::enter(int process, const std::string& who,
+Result<store_message::Place> TcpStore::enter(const Process& process,
                                              std::chrono::milliseconds patience) {
   HVD_TRY_ASSIGN(const Reply reply,
                  exchange_until({.verb = Verb::kEnter,
-                                 .who = who,
-                                 .rank = process,
-                                 .size = process + 1,
-                                 .timeout_ms = static_cast<std::uint64_t>(patience.count())},
+                                 .value = process.node,
+                                 .who = process.who,
+                                 .rank = process.number,
+                                 .size = process.number + 1,
+                                 .timeout_ms = static_cast<std::uint64_t>(patience.count()),
+                                 .epoch = process.epoch,
+                                 .status = process.lost},
                                 kForever));
   if (reply.code != Code::kOk) return Status(reply.code, reply.text);
   if (reply.values.size() != 1) return error(Code::kInternal, "the store gave no place");
   return store_message::decode_place(reply.values.front());
+}
+
+Status TcpStore::attend(int process, std::string_view host, Deadline deadline) {
+  const Lock lock(mutex_);
+  end_when_unanswered(socket_.get());
+  HVD_TRY(
+      send({.verb = Verb::kAttend, .key = std::string(host), .rank = process, .size = process + 1},
+           deadline));
+  watches_ = true;
+  return Status::ok();
+}
+
+int TcpStore::descriptor() {
+  const Lock lock(mutex_);
+  return socket_.get();
+}
+
+Result<bool> TcpStore::has_order() {
+  const Lock lock(mutex_);
+  if (!watches_) return false;
+  HVD_TRY_ASSIGN(const Reply reply, receive(Deadline::after(std::chrono::seconds(2))));
+  watches_ = false;
+  if (reply.code == Code::kAborted) return true;
+  return Status(reply.code == Code::kOk ? Code::kInternal : reply.code, reply.text);
+}
+
+Result<std::optional<int>> TcpStore::ended(int process, int status, Deadline deadline) {
+  HVD_TRY_ASSIGN(const Reply reply,
+                 ask({.verb = Verb::kEnded, .rank = process, .size = process + 1, .status = status},
+                     deadline));
+  if (reply.values.empty()) return std::optional<int>();
+  const std::string& text = reply.values.front();
+  int successor = -1;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), successor);
+  if (parsed.ec != std::errc() || successor < 0 || successor >= store_message::kMaxRanks) {
+    return error(Code::kInternal, "the store gave no valid number of a process");
+  }
+  return std::optional(successor);
 }
 
 Result<std::vector<std::string>> TcpStore::join(const Rank& rank, std::string_view value,

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,11 +44,29 @@ class TcpStore : public Store {
   Result<std::vector<std::string>> allgather(std::string_view round, int rank, int size,
                                              std::string_view value, Deadline deadline) override;
 
-  /// A process of an elastic job asks for a place. Waits until the members of the last membership
-  /// that live have done so, `patience` at most; where this one is no member yet, as long as the
-  /// job lasts. kAborted: the job ends.
-  Result<store_message::Place> enter(int process, const std::string& who,
-                                     std::chrono::milliseconds patience);
+  /// A process of an elastic job.
+  struct Process {
+    int number = 0;
+    std::string who;
+    std::string node;                   ///< The same for those that share memory.
+    std::uint64_t epoch = 0;            ///< Of its last place; 0: it had none yet.
+    int lost = store_message::kNobody;  ///< The rank that it lost there, if it did.
+  };
+  /// It asks for a place. Waits until the members of the last membership that live have done so,
+  /// `patience` at most; where this one is no member yet, as long as the job lasts. kAborted: the
+  /// job ends.
+  Result<store_message::Place> enter(const Process& process, std::chrono::milliseconds patience);
+
+  /// Attends the process of that number, which runs on this host. The store answers when it is to
+  /// be killed: see has_order().
+  Status attend(int process, std::string_view host, Deadline deadline);
+  /// Readable when the store has an order, or is gone.
+  int descriptor();
+  /// Reads what came: true for the order to kill the process. kPeerLost: the store is gone.
+  Result<bool> has_order();
+  /// The process that this client attends has ended; `status`: as waitpid gives it. As which one it
+  /// is to be started again; nothing: it is not.
+  Result<std::optional<int>> ended(int process, int status, Deadline deadline);
 
   /// Joins an attempt to start: the values of all ranks, by rank. From then on allgather() is that
   /// of the attempt, and fails on all ranks as soon as one has failed or is gone. `who` names this

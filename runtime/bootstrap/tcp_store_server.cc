@@ -21,6 +21,7 @@
 #include "bootstrap/store_board.h"
 #include "transport/handshake.h"
 #include "transport/interfaces.h"
+#include "transport/socket_io.h"
 
 namespace hvd {
 namespace {
@@ -44,16 +45,16 @@ struct Connection {
 class Loop {
  public:
   using News = TcpStoreServer::News;
-  using Begun = std::function<void(const Membership&)>;
+  using OnEvent = TcpStoreServer::OnEvent;
 
   Loop(Listener listener, int stop, UniqueFd bell, const JobKey& key,
-       std::optional<RosterPlan> plan, Begun begun)
+       const std::optional<RosterPlan>& plan, OnEvent on_event)
       : listener_(std::move(listener)),
         stop_(stop),
         bell_(std::move(bell)),
         key_(key),
-        board_(std::move(plan)),
-        begun_(std::move(begun)) {}
+        board_(plan),
+        on_event_(std::move(on_event)) {}
 
   /// From any thread.
   bool has_served() const { return has_served_.load(); }
@@ -122,7 +123,6 @@ class Loop {
     if (waits[2].revents != 0) take_news();
     for (const auto id : std::exchange(waiting_again_, {})) serve(id);
     answer(board_.expire());
-    for (const Membership& membership : board_.take_begun()) begun_(membership);
     drop_silent();
     return true;
   }
@@ -135,9 +135,24 @@ class Loop {
       Lock lock(mutex_);
       news = std::exchange(news_, {});
     }
-    for (const auto& [process, why, well] : news) {
-      answer(process < 0 ? board_.end_job(why) : board_.rank_ended(process, why, well));
+    for (const News& one : news) answer(take(one));
+  }
+
+  std::vector<StoreBoard::Answer> take(const News& news) {
+    switch (news.kind) {
+      case News::Kind::kEnded:
+        return board_.rank_ended(news.process, news.why, news.well);
+      case News::Kind::kJobEnds:
+        return board_.end_job(news.why);
+      case News::Kind::kKill:
+        return board_.kill(news.process);
+      case News::Kind::kAnswer:
+        return board_.answer_end(news.process, news.successor);
+      case News::Kind::kAdd:
+        board_.add_process();
+        break;
     }
+    return {};
   }
 
   void accept_all() {
@@ -228,12 +243,17 @@ class Loop {
       connection.received.erase(
           connection.received.begin(),
           connection.received.begin() + static_cast<std::ptrdiff_t>(sizeof length + length));
+      if (request.value().verb == store_message::Verb::kAttend) {
+        end_when_unanswered(connection.socket.get());
+      }
       answer(board_.handle(id, std::move(request).value()));
       if (connections_.count(id) == 0) return;
     }
   }
 
   void answer(const std::vector<StoreBoard::Answer>& answers) {
+    // Whoever is told that something has happened may count on the owner to know it, too.
+    for (ElasticEvent& event : board_.take_events()) on_event_(std::move(event));
     for (const auto& [client, reply] : answers) {
       const auto found = connections_.find(client);
       if (found == connections_.end()) continue;
@@ -287,7 +307,7 @@ class Loop {
   std::map<StoreBoard::Client, Connection> connections_;
   StoreBoard::Client next_id_ = 1;
   StoreBoard board_;
-  Begun begun_;
+  OnEvent on_event_;
   std::vector<StoreBoard::Client> waiting_again_;
   bool refused_one_ = false;
   bool raised_ = false;     ///< The limit of descriptors, since the last connection was taken.
@@ -305,9 +325,10 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const JobKey& key,
   return start(key, port, std::nullopt);
 }
 
-Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(
-    const JobKey& key, RosterPlan plan, std::function<void(const Membership&)> begun) {
-  return start(key, 0, Elastic{std::move(plan), std::move(begun)});
+Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const JobKey& key,
+                                                              const RosterPlan& plan,
+                                                              OnEvent on_event) {
+  return start(key, 0, Elastic{plan, std::move(on_event)});
 }
 
 Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const JobKey& key, std::uint16_t port,
@@ -324,14 +345,14 @@ TcpStoreServer::TcpStoreServer(Listener listener, UniqueFd stop, UniqueFd bell, 
                                std::optional<Elastic> elastic)
     : port_(listener.port()), stop_(std::move(stop)) {
   std::optional<RosterPlan> plan;
-  Loop::Begun begun;
+  OnEvent on_event;
   if (elastic) {
-    plan = std::move(elastic->plan);
-    begun = std::move(elastic->begun);
+    plan = elastic->plan;
+    on_event = std::move(elastic->on_event);
   }
   // Shared by the thread and the questions of the owner.
   const auto loop = std::make_shared<Loop>(std::move(listener), stop_.get(), std::move(bell), key,
-                                           std::move(plan), std::move(begun));
+                                           plan, std::move(on_event));
   thread_ = std::thread([loop] { loop->run(); });
   has_served_ = [loop] { return loop->has_served(); };
   tell_ = [loop](News news) { loop->tell(std::move(news)); };

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "bootstrap/elastic_event.h"
 #include "bootstrap/roster.h"
 #include "transport/job_key.h"
 #include "transport/listener.h"
@@ -25,9 +26,10 @@ namespace hvd {
 class TcpStoreServer {
  public:
   static Result<std::unique_ptr<TcpStoreServer>> start(const JobKey& key, std::uint16_t port = 0);
-  /// That of an elastic job. `begun` hears of each membership, on the server's thread.
-  static Result<std::unique_ptr<TcpStoreServer>> start(
-      const JobKey& key, RosterPlan plan, std::function<void(const Membership&)> begun);
+  using OnEvent = std::function<void(ElasticEvent)>;
+  /// That of an elastic job. `on_event` is called on the server's thread.
+  static Result<std::unique_ptr<TcpStoreServer>> start(const JobKey& key, const RosterPlan& plan,
+                                                       OnEvent on_event);
   /// Sends what is queued, then closes every connection.
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
@@ -42,26 +44,38 @@ class TcpStoreServer {
   bool has_served() const { return has_served_(); }
   /// The process of a rank has ended for good: ranks that wait for it, now or later, get `why`.
   void rank_ended(int rank, Status why) {
-    tell_({.process = rank, .why = std::move(why), .well = false});
+    tell_({.kind = News::Kind::kEnded, .process = rank, .why = std::move(why)});
   }
   /// The same in an elastic job, by the number of the process; see StoreBoard.
   void process_ended(int process, bool well) {
-    tell_({.process = process, .why = Status::ok(), .well = well});
+    tell_({.kind = News::Kind::kEnded, .process = process, .well = well});
   }
   /// The elastic job ends: ranks that wait for a place, now or later, get `why`.
-  void end_job(Status why) { tell_({.process = -1, .why = std::move(why), .well = false}); }
+  void end_job(Status why) { tell_({.kind = News::Kind::kJobEnds, .why = std::move(why)}); }
+  /// A process of it on another node is to be killed by the hvdrun beside it.
+  void kill(int process) { tell_({.kind = News::Kind::kKill, .process = process}); }
+  /// That hvdrun, which has said that its process has ended, is to start it again as `successor`;
+  /// negative: it may go.
+  void answer_end(int process, int successor) {
+    tell_({.kind = News::Kind::kAnswer, .process = process, .successor = successor});
+  }
+  /// The elastic job has one more process, with the next number.
+  void add_process() { tell_({.kind = News::Kind::kAdd}); }
 
   /// What the owner has to tell.
   struct News {
-    int process = -1;  ///< Which has ended; -1: the elastic job ends.
-    Status why;
+    enum class Kind { kEnded, kJobEnds, kKill, kAnswer, kAdd };
+    Kind kind = Kind::kEnded;
+    int process = -1;
+    Status why = Status::ok();
     bool well = false;
+    int successor = -1;
   };
 
  private:
   struct Elastic {
     RosterPlan plan;
-    std::function<void(const Membership&)> begun;
+    OnEvent on_event;
   };
   static Result<std::unique_ptr<TcpStoreServer>> start(const JobKey& key, std::uint16_t port,
                                                        std::optional<Elastic> elastic);

@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/kept_meeting.h"
+#include "bootstrap/store_message.h"
 #include "c/backend_table.h"
 #include "c/loss_notice.h"
 #include "topology/launch_env.h"
@@ -167,6 +168,9 @@ Status Process::start(const Environment& environment, const Settings& settings) 
   if (wiring.rank == 0 && !settings.notice.empty()) {
     log(LogLevel::kWarning, "stall", "{}", settings.notice);
   }
+  // A spare has waited as long as others needed none.
+  if (state_->meeting.epoch != 0)
+    options.deadline = Deadline::after(options.settings.start_timeout);
   HVD_TRY_ASSIGN(const MpiPlane mpi, open_mpi_plane(std::move(probe), wiring, *options.deadline));
   if (state_->gpus == nullptr) {
     state_->gpus = std::make_unique<ProcessGpus>(find_gpus(settings.engine.gpu_driver));
@@ -175,7 +179,9 @@ Status Process::start(const Environment& environment, const Settings& settings) 
   engine_options.gpus = state_->gpus.get();
   engine_options.first_handle = (state_->starts++ << kHandleBits) + 1;
   const auto notice = loss_notice(environment, wiring.rank);
-  engine_options.on_loss = [notice, session = mpi.session](int lost) {
+  engine_options.on_loss = [notice, session = mpi.session, &kept = state_->meeting](int lost) {
+    int nobody = store_message::kNobody;
+    (void)kept.lost.compare_exchange_strong(nobody, lost);
     if (session != nullptr) session->mark_lost();
     if (notice) notice(lost);
   };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket_io.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -84,6 +86,17 @@ Result<Bytes> receive_frame(int fd, std::size_t limit, Deadline deadline, std::s
   Bytes message(length);
   HVD_TRY(receive_all(fd, message, deadline, what));
   return message;
+}
+
+void end_when_unanswered(int fd) {
+  const auto set = [fd](int level, int option, int value) {
+    ::setsockopt(fd, level, option, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 6000);  // Bytes that wait for an answer stop the questions.
 }
 
 }  // namespace hvd

@@ -3,76 +3,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 import jobs
-
-# A training whose every value depends on all ranks and on all steps before; ranks say what they
-# have after each step. DEATHS: "process:step:how" of those that end, once each.
-TRAINING = """
-import hvd.elastic
-
-DEATHS = [death.split(":") for death in os.environ.get("DEATHS", "").split()]
-STEPS = int(os.environ.get("STEPS", "12"))
-PROCESS = os.environ["HVD_PROCESS"]
-
-
-def die_if_due(step):
-    for process, when, how in DEATHS:
-        if process == PROCESS and int(when) == step:
-            say("DIES", step, time.monotonic())
-            if how == "raise":
-                raise RuntimeError("a fault of its own")
-            os.kill(os.getpid(), getattr(signal, how))
-
-
-@hvd.elastic.run
-def train(state):
-    say("BEGINS", hvd.rank(), hvd.size(), hvd.local_rank(), state.step, time.monotonic())
-    while state.step < STEPS:
-        one = Sum("gradient", first=(state.value + hvd.rank() + 1) / hvd.size())
-        die_if_due(state.step)
-        one.wait()
-        state.value = one.values[0] * 0.5
-        state.step += 1
-        say("STEP", state.step, state.value, time.monotonic())
-        state.commit()
-
-
-hvd.init()
-train(hvd.elastic.ObjectState(step=0, value=1.0))
-say("ENDS", hvd.rank(), hvd.size())
-hvd.shutdown()
-"""
-
-
-def steps(ended: jobs.Ended, process: int) -> dict[int, str]:
-    """The value of each step, as that process says them last."""
-    found = {}
-    for line in ended.lines.get(process, []):
-        if line.startswith("STEP "):
-            _, step, value, _ = line.split()
-            found[int(step)] = value
-    return found
-
-
-def all_steps(ended: jobs.Ended) -> dict[int, str]:
-    """The value of each step, on which all that have said one must agree.
-
-    One rank may have finished a step when another was lost in it, and only the first says it.
-    """
-    found: dict[int, str] = {}
-    for process in ended.lines:
-        for step, value in steps(ended, process).items():
-            if found.setdefault(step, value) != value:
-                raise AssertionError(f"step {step}: {value}, not {found[step]}\n{ended.text()}")
-    return found
+from elastic_program import TRAINING, all_steps, steps
 
 
 class Elastic(jobs.JobCase):
     def train(self, *options: str, deaths: str = "", **more: str) -> jobs.Ended:
         return self.run_job(list(options), TRAINING, DEATHS=deaths, **more)
+
+    def folder(self, name: str) -> str:
+        if not hasattr(self, "work"):
+            self.work = tempfile.mkdtemp(prefix="hvd-elastic-")
+            self.addCleanup(shutil.rmtree, self.work)
+        return f"{self.work}/{name}"
 
     def undisturbed(self, ranks: int) -> dict[int, str]:
         ended = self.train("-np", str(ranks), "--min-np", str(ranks))
@@ -180,6 +130,136 @@ class Elastic(jobs.JobCase):
         self.assertIn(len(steps(ended, 4)), (2, 3), ended.text())
         self.assertRegex(ended.stderr, r"spare 3 on host \S+ was lost: signal 9")
 
+    def test_a_rank_that_is_stopped_is_killed_and_replaced(self) -> None:
+        expected = self.undisturbed(3)
+        for victim in (1,):
+            with self.subTest(victim=victim):
+                ended = self.train(
+                    *("-np", "3", "--spares", "1", "--loss-timeout", "1"),
+                    deaths=f"{victim}:5:SIGSTOP",
+                    HVD_SILENCE_TIMEOUT_SECONDS="2",
+                )
+                self.assertEqual(ended.code, 0, ended.text())
+                self.assertEqual(all_steps(ended), expected, ended.text())
+                self.assertRegex(
+                    ended.stderr,
+                    rf"rank {victim} on host \S+ was lost by others and lives on \(stopped, or hung\)",
+                )
+
+    def test_a_lost_process_is_started_again(self) -> None:
+        expected = self.undisturbed(3)
+        ended = self.train(
+            *("-np", "3", "--restarts", "2", "--output-dir", self.folder("logs")),
+            deaths="1:3:SIGKILL 3:7:raise",
+        )
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(all_steps(ended), expected, ended.text())
+        self.assertRegex(ended.stderr, r"rank 1 on host \S+ was lost: .*; it is started again as 3")
+        self.assertRegex(ended.stderr, r"rank 1 on host \S+ was lost: .*; it is started again as 4")
+        self.assertIn("ENDS 1 3", ended.lines[4])
+        self.assertIn("ENDS 1 3", Path(self.folder("logs"), "latest", "rank-4.out").read_text())
+        self.assertIn(
+            "a fault of its own", Path(self.folder("logs"), "latest", "rank-3.err").read_text()
+        )
+
+    def test_restarts_end_with_their_number_and_with_a_crash_loop(self) -> None:
+        ended = self.train("-np", "2", "--restarts", "1", deaths="1:3:SIGKILL 2:7:SIGKILL")
+        self.assertEqual(ended.code, 137, ended.text())
+        self.assertRegex(ended.stderr, r"rank 1 on host \S+ failed: signal 9 .*; the job ends")
+        ended = self.train(
+            *("-np", "2", "--min-np", "1", "--restarts", "9"),
+            deaths=" ".join(f"{process}:3:SIGKILL" for process in range(1, 9)),
+        )
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertIn(
+            "1 rank goes on; it is not started again: 3 times in a row it has ended within 30 s",
+            ended.stderr,
+        )
+
+    def test_what_a_lost_rank_has_started_ends_with_it(self) -> None:
+        program = """
+import subprocess
+if hvd_process() == "1":
+    helper = subprocess.Popen(["sleep", "86399"], start_new_session=True)
+    note = open(SCRATCH + "/helper", "w")
+    note.write(str(helper.pid))
+    note.close()
+""".replace("hvd_process()", 'os.environ["HVD_PROCESS"]')
+        last = """
+if os.environ["HVD_PROCESS"] == "0":
+    helper = int(open(SCRATCH + "/helper").read())
+    say("HELPER", os.path.exists(f"/proc/{helper}/exe"))
+"""
+        ended = self.run_job(
+            ["-np", "2", "--spares", "1"],
+            program + TRAINING.replace("hvd.shutdown()", last + "hvd.shutdown()"),
+            DEATHS="1:5:SIGKILL",
+        )
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(ended.line(0, "HELPER"), "False", ended.text())
+
+    def test_the_newest_spare_does_not_become_the_root(self) -> None:
+        # It is rank 0's place that it may take, and it has no state before the others gave it.
+        expected = self.undisturbed(3)
+        program = TRAINING.replace(
+            "hvd.init()\n",
+            "hvd.init()\nif PROCESS in '34' and not os.path.exists(SCRATCH + '/go'):\n    open(SCRATCH + '/go', 'w').close()\n    time.sleep(1)\n",
+        ).replace(
+            "@hvd.elastic.run\n",
+            "import threading\ndef follow():\n"
+            "    while not os.path.exists(SCRATCH + '/go'): time.sleep(0.001)\n"
+            "    os.kill(os.getpid(), signal.SIGKILL)\n"
+            "if PROCESS == '1': threading.Thread(target=follow, daemon=True).start()\n"
+            "@hvd.elastic.run\n",
+        )
+        ended = self.run_job(["-np", "3", "--spares", "2"], program, DEATHS="0:5:SIGKILL")
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(all_steps(ended), expected, ended.text())
+        self.assertIn("rank 0 is what was rank 2", ended.stderr)
+
+    def test_a_signal_for_ranks_does_not_end_spares(self) -> None:
+        program = TRAINING.replace(
+            "hvd.init()\n",
+            "def note(*_):\n    say('USR1')\nif PROCESS != '2':\n    signal.signal(signal.SIGUSR1, note)\n"
+            "hvd.init()\nif PROCESS == '0': open(SCRATCH + '/up', 'w').close()\n",
+        ).replace(
+            "    while state.step < STEPS:\n",
+            "    while state.step < STEPS:\n        time.sleep(0.05)\n",
+        )
+        job = self.launch(["-np", "2", "--spares", "1"], program, DEATHS="1:20:SIGKILL", STEPS="30")
+        began = time.monotonic()
+        while not os.path.exists(f"{self.scratch}/up"):
+            time.sleep(0.01)
+        job.send_signal(signal.SIGUSR1)
+        ended = self.finish(job, began)
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertIn("USR1", ended.lines[0])
+        self.assertIn("ENDS 1 2", ended.lines[2])
+
+    def test_a_rank_that_fails_as_the_others_end_fails_the_job(self) -> None:
+        program = """
+hvd.init()
+allreduce("all")
+if os.environ["HVD_PROCESS"] == "1":
+    os.kill(os.getpid(), signal.SIGSEGV)
+time.sleep(1)
+"""
+        ended = self.run_job(["-np", "2", "--spares", "1"], program)
+        self.assertEqual(ended.code, 139, ended.text())
+        self.assertRegex(
+            ended.stderr, r"rank 1 on host \S+ was lost: signal 11 .*; the others ended without it"
+        )
+
+    def test_one_rank_that_cannot_start_is_replaced(self) -> None:
+        program = TRAINING.replace(
+            "hvd.init()\n",
+            "import resource\nif PROCESS == '3':\n"
+            "    resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))\nhvd.init()\n",
+        )
+        ended = self.run_job(["-np", "3", "--spares", "2"], program, DEATHS="1:5:SIGKILL")
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(all_steps(ended), self.undisturbed(3), ended.text())
+
     def test_ctrl_c_ends_spares_too_at_once(self) -> None:
         job = self.launch(["-np", "2", "--spares", "1"], TRAINING, STEPS="1000000")
         began = time.monotonic()
@@ -241,8 +321,11 @@ hvd.shutdown()
                 self.assertIn(words, ended.stderr)
 
     def test_plan_of_an_elastic_job(self) -> None:
-        ended = self.run_job(["-np", "2", "--spares", "1", "--dry-run"], "")
-        self.assertEqual(ended.code, 0, ended.text())
+        job = self.launch(["-np", "2", "--spares", "1", "--dry-run"], "")
+        output, _ = job.communicate(timeout=jobs.LIMIT_S)
+        self.assertEqual(job.returncode, 0)
+        self.assertIn("losses: the job goes on with 2 ranks or more; 1 spare", output)
+        self.assertIn("environment of spare 2:", output)
 
 
 if __name__ == "__main__":

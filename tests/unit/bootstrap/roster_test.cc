@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,13 +18,14 @@ using std::chrono::seconds;
 class Job {
  public:
   Job(int size, int min_size, std::vector<int> nodes)
-      : roster_({.size = size, .min_size = min_size, .nodes = std::move(nodes)}) {}
+      : roster_({.size = size, .min_size = min_size, .processes = static_cast<int>(nodes.size())}),
+        nodes_(std::move(nodes)) {}
 
   std::string enter(const std::vector<int>& processes) {
     std::string text;
     for (const int process : processes) {
       EXPECT_TRUE(roster_.may_enter(process));
-      roster_.enter(process);
+      roster_.enter(process, std::to_string(nodes_[static_cast<std::size_t>(process)]));
       text += begin();
     }
     return text;
@@ -58,6 +60,7 @@ class Job {
   }
 
   Roster roster_;
+  std::vector<int> nodes_;  ///< By process.
   Membership last_;
   Clock::time_point now_;
 };
@@ -91,6 +94,36 @@ TEST(Roster, RankZeroIsAlwaysASurvivorAndKeepsItsPlaceOnTheNode) {
   EXPECT_EQ(job.places(), "1/3 0/3 2/3");
 }
 
+TEST(Roster, ASpareThatHasJustComeDoesNotBecomeRankZeroBeforeTheOthers) {
+  Job job(4, 4, one_node(6));
+  EXPECT_EQ(job.enter({4, 5, 0, 1, 2, 3}), "1: 0 1 2 3");
+  EXPECT_EQ(job.end(0), "");
+  EXPECT_EQ(job.enter({1, 2, 3}), "2: 1 4 2 3");
+  EXPECT_EQ(job.end(1), "");
+  EXPECT_EQ(job.enter({4, 2, 3}), "3: 2 4 5 3");
+}
+
+TEST(Roster, ASpareThatMustMoveDoesNotBecomeRankZeroBeforeTheOthers) {
+  Job job(3, 2, one_node(4));
+  EXPECT_EQ(job.enter({3, 0, 1, 2}), "1: 0 1 2");
+  EXPECT_EQ(job.end(2), "");
+  EXPECT_EQ(job.enter({0, 1}), "2: 0 1 3");
+  EXPECT_EQ(job.end(0), "");
+  EXPECT_EQ(job.enter({1, 3}), "3: 1 3");
+}
+
+TEST(Roster, KnowsItsLastMembershipAlone) {
+  Job job(2, 2, one_node(3));
+  EXPECT_EQ(job.enter({2, 0, 1}), "1: 0 1");
+  EXPECT_EQ(job.roster().process_of(1, 1), 1);
+  EXPECT_EQ(job.end(1), "");
+  EXPECT_EQ(job.enter({0}), "2: 0 2");
+  EXPECT_EQ(job.roster().process_of(2, 1), 2);
+  EXPECT_EQ(job.roster().process_of(1, 1), std::nullopt);
+  EXPECT_EQ(job.roster().process_of(2, 2), std::nullopt);
+  EXPECT_EQ(job.roster().process_of(2, -1), std::nullopt);
+}
+
 TEST(Roster, ShrinksToTheLeastAndNoFurther) {
   Job job(4, 2, one_node(4));
   EXPECT_EQ(job.enter({0, 1, 2, 3}), "1: 0 1 2 3");
@@ -111,8 +144,8 @@ TEST(Roster, WaitsForASpareThatStartsAShortWhile) {
   EXPECT_EQ(job.end(1), "");
   EXPECT_EQ(job.enter({0}), "");
   EXPECT_FALSE(job.roster().next().is_forever());
-  EXPECT_EQ(job.wait(Roster::kPatience / 2), "");
-  EXPECT_EQ(job.wait(Roster::kPatience / 2), "2: 0");
+  EXPECT_EQ(job.wait(RosterPlan().patience / 2), "");
+  EXPECT_EQ(job.wait(RosterPlan().patience / 2), "2: 0");
 }
 
 TEST(Roster, WaitsForNobodyOnceTheJobEnds) {
@@ -192,7 +225,7 @@ TEST(Roster, ASpareAloneHasNoStateToGoOnWith) {
   ASSERT_TRUE(job.roster().verdict());
 }
 
-/// Whatever happens in whatever order: rank 0 of a membership was in the one before it, each
+/// Whatever happens in whatever order: rank 0 of a membership has been a member longest, each
 /// process has one rank at most, lives, and keeps its rank where that is still there and not 0.
 TEST(Roster, KeepsItsRulesInAnyOrder) {
   std::mt19937 random(7);
@@ -200,9 +233,13 @@ TEST(Roster, KeepsItsRulesInAnyOrder) {
   for (int turn = 0; turn < 2000; ++turn) {
     const int size = 1 + static_cast<int>(random() % 5);
     const int processes = size + static_cast<int>(random() % 4);
-    RosterPlan plan{.size = size, .min_size = 1 + static_cast<int>(random() % size)};
-    for (int i = 0; i < processes; ++i) plan.nodes.push_back(static_cast<int>(random() % 2));
+    const RosterPlan plan{
+        .size = size, .min_size = 1 + static_cast<int>(random() % size), .processes = processes};
+    std::vector<std::string> nodes;
+    for (int i = 0; i < processes; ++i) nodes.emplace_back(random() % 2 == 0 ? "a" : "b");
     Roster roster(plan);
+    std::map<int, int> since;  // By member: how many memberships there were before.
+    for (int i = 0; i < size; ++i) since[i] = 0;
     std::vector<bool> lives(static_cast<std::size_t>(processes), true);
     std::vector<int> before;
     Clock::time_point now;
@@ -217,7 +254,7 @@ TEST(Roster, KeepsItsRulesInAnyOrder) {
         roster.withdraw(process);
       } else if (lives[at]) {
         ASSERT_TRUE(roster.may_enter(process));
-        roster.enter(process);
+        roster.enter(process, nodes[at]);
       }
       now += seconds(random() % 4);
       const auto membership = roster.begin(now);
@@ -234,9 +271,12 @@ TEST(Roster, KeepsItsRulesInAnyOrder) {
       std::vector<int> sorted = ranks;
       std::sort(sorted.begin(), sorted.end());
       EXPECT_EQ(std::unique(sorted.begin(), sorted.end()), sorted.end());
-      if (!before.empty()) {
-        EXPECT_NE(std::find(before.begin(), before.end(), ranks.front()), before.end());
+      std::map<int, int> still;
+      for (const int member : ranks) {
+        still[member] = since.contains(member) ? since[member] : memberships;
       }
+      since = std::move(still);
+      for (const auto& [member, joined] : since) EXPECT_LE(since[ranks.front()], joined);
       for (std::size_t rank = 1; rank < before.size() && rank < ranks.size(); ++rank) {
         const bool moved_to_zero = ranks.front() == before[rank];
         const bool is_gone = !lives[static_cast<std::size_t>(before[rank])];

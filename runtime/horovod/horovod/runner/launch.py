@@ -104,11 +104,11 @@ def choose(options: argparse.Namespace, environment: Mapping[str, str] = os.envi
         if options.min_np is not None:
             flags += ["--min-np", str(options.min_np)]
         return Plan(flags, variables, said)
-    if options.min_np is not None:
-        said.append("--min-np has no effect in a job of Slurm: its tasks end together")
     if hosts:
         said.append("-H, --hostfile: the nodes are those of the job of Slurm")
     sizes, flags = allocation_size(environment, options.np)
+    if options.min_np is not None:
+        flags = [*flags, "--min-np", str(options.min_np)]
     return Plan(flags, {**variables, **sizes}, said)
 
 

@@ -20,22 +20,23 @@ Membership membership(std::uint64_t epoch, const std::vector<int>& processes) {
 }
 
 /// Three ranks and a spare.
-Recovery job(int min_size = 3) { return {3, min_size, {"a", "a", "b", "b"}}; }
+Recovery job(int min_size = 3) {
+  return Recovery({.size = 3, .min_size = min_size, .hosts = {"a", "a", "b", "b"}});
+}
 
 TEST(Recovery, SaysWhoLeftAndWhoCame) {
   Recovery recovery = job();
   EXPECT_EQ(recovery.begun(membership(1, {0, 1, 2}), kNoon), "");
-  EXPECT_EQ(recovery.failed(2, "signal 9 (Killed)", kNoon),
+  EXPECT_EQ(recovery.failed({2, 137, "signal 9 (Killed)"}, kNoon),
             "rank 2 on host b was lost: signal 9 (Killed); a spare takes its place");
   EXPECT_EQ(recovery.begun(membership(2, {0, 1, 3}), kNoon + milliseconds(340)),
             "membership 2: 3 ranks again, 340 ms after the loss; rank 2 is spare 3 now");
   EXPECT_EQ(recovery.name_of(3), "rank 2");
-  EXPECT_EQ(recovery.process_of(2), 3);
 }
 
 TEST(Recovery, SaysWhichRankIsAnotherNow) {
   Recovery recovery = job();
-  EXPECT_TRUE(recovery.failed(0, "exit code 1", kNoon));
+  EXPECT_TRUE(recovery.failed({0, 1, "exit code 1"}, kNoon));
   EXPECT_EQ(recovery.begun(membership(2, {1, 3, 2}), kNoon),
             "membership 2: 3 ranks again, 0 ms after the loss; rank 0 is what was rank 1; rank 1 "
             "is spare 3 now");
@@ -43,25 +44,26 @@ TEST(Recovery, SaysWhichRankIsAnotherNow) {
 
 TEST(Recovery, GoesOnWithFewerDownToTheLeast) {
   Recovery recovery = job(2);
-  EXPECT_TRUE(recovery.failed(3, "exit code 1", kNoon));
-  EXPECT_EQ(recovery.failed(1, "exit code 1", kNoon),
+  EXPECT_TRUE(recovery.failed({3, 1, "exit code 1"}, kNoon));
+  EXPECT_EQ(recovery.failed({1, 1, "exit code 1"}, kNoon),
             "rank 1 on host a was lost: exit code 1; 2 ranks go on");
   (void)recovery.begun(membership(2, {0, 2}), kNoon);
-  EXPECT_FALSE(recovery.failed(0, "exit code 3", kNoon));
+  EXPECT_FALSE(recovery.failed({0, 3, "exit code 3"}, kNoon));
   EXPECT_EQ(recovery.shortage(), "1 process is left, and it needs 2 ranks");
   EXPECT_EQ(recovery.first_loss(), "rank 1 on host a was lost: exit code 1");
 }
 
 TEST(Recovery, ASpareThatEndsCostsNoRank) {
   Recovery recovery = job();
-  EXPECT_EQ(recovery.failed(3, "exit code 1", kNoon), "spare 3 on host b was lost: exit code 1");
+  EXPECT_EQ(recovery.failed({3, 1, "exit code 1"}, kNoon),
+            "spare 3 on host b was lost: exit code 1");
   EXPECT_EQ(recovery.first_loss(), "");
-  EXPECT_FALSE(recovery.failed(0, "exit code 1", kNoon));
+  EXPECT_FALSE(recovery.failed({0, 1, "exit code 1"}, kNoon));
 }
 
 TEST(Recovery, NeedsARankThatHasTheState) {
-  Recovery recovery(1, 1, {"a", "a"});
-  EXPECT_FALSE(recovery.failed(0, "exit code 1", kNoon));
+  Recovery recovery({.size = 1, .min_size = 1, .hosts = {"a", "a"}});
+  EXPECT_FALSE(recovery.failed({0, 1, "exit code 1"}, kNoon));
   EXPECT_EQ(recovery.shortage(), "no rank is left that has the state of training");
   EXPECT_TRUE(recovery.is_over());
 }
@@ -69,7 +71,7 @@ TEST(Recovery, NeedsARankThatHasTheState) {
 TEST(Recovery, NothingFollowsTheEndOfAProgram) {
   Recovery recovery = job(1);
   recovery.finished(0);
-  EXPECT_FALSE(recovery.failed(1, "exit code 1", kNoon));
+  EXPECT_FALSE(recovery.failed({1, 1, "exit code 1"}, kNoon));
   EXPECT_EQ(recovery.shortage(), "a rank has come to the end of its program already");
 }
 
@@ -83,21 +85,90 @@ TEST(Recovery, IsOverWhenOnlySparesLive) {
 
 TEST(Recovery, EndsTheWaitForARankThatIsLostAndLives) {
   Recovery recovery = job();
+  const auto patience = Recovery::Options().patience;
   (void)recovery.begun(membership(1, {0, 1, 2}), kNoon);
-  recovery.loses(0, 2, kNoon);
-  recovery.loses(1, 1, kNoon);  // It gives up by itself.
-  recovery.loses(1, -1, kNoon);
-  EXPECT_TRUE(recovery.overdue(kNoon + Recovery::kPatience - milliseconds(1)).empty());
-  EXPECT_EQ(recovery.overdue(kNoon + Recovery::kPatience), std::vector<int>{2});
+  recovery.entered({.process = 0, .lost = 2}, kNoon);
+  recovery.entered({.process = 1, .lost = 0}, kNoon);  // Which has come back.
+  EXPECT_TRUE(recovery.overdue(kNoon + patience - milliseconds(1)).empty());
+  EXPECT_EQ(recovery.overdue(kNoon + patience), std::vector<int>{2});
   EXPECT_TRUE(recovery.next().is_forever());
 }
 
 TEST(Recovery, WhoHasComeAgainIsNotAwaited) {
   Recovery recovery = job();
   (void)recovery.begun(membership(1, {0, 1, 2}), kNoon);
-  recovery.loses(0, 2, kNoon);
+  recovery.entered({.process = 0, .lost = 2}, kNoon);
+  recovery.entered({.process = 1, .lost = 0}, kNoon);
+  recovery.entered({.process = 2}, kNoon);
+  EXPECT_TRUE(recovery.next().is_forever());
+  recovery.entered({.process = 0, .lost = 1}, kNoon);
   (void)recovery.begun(membership(2, {0, 1, 2}), kNoon);
-  EXPECT_TRUE(recovery.overdue(kNoon + Recovery::kPatience * 2).empty());
+  EXPECT_TRUE(recovery.next().is_forever());
+}
+
+TEST(Recovery, ALossThatNothingFollowedIsTheFailureOfTheJob) {
+  Recovery recovery = job();
+  EXPECT_FALSE(recovery.unhealed());
+  (void)recovery.failed({1, 139, "signal 11 (Segmentation fault)"}, kNoon);
+  recovery.finished(0);
+  recovery.finished(2);
+  EXPECT_TRUE(recovery.is_over());
+  ASSERT_TRUE(recovery.unhealed());
+  EXPECT_EQ(recovery.unhealed()->code, 139);
+  EXPECT_EQ(recovery.unhealed()->what,
+            "rank 1 on host a was lost: signal 11 (Segmentation fault); the others ended without "
+            "it");
+}
+
+TEST(Recovery, ALossThatIsMadeGoodIsNone) {
+  Recovery recovery = job();
+  (void)recovery.failed({1, 1, "exit code 1"}, kNoon);
+  (void)recovery.begun(membership(2, {0, 3, 2}), kNoon);
+  EXPECT_FALSE(recovery.unhealed());
+}
+
+TEST(Recovery, SaysHowManyGoOnWhereSparesDoNotSuffice) {
+  Recovery recovery = job(2);
+  EXPECT_EQ(recovery.failed({0, 1, "exit code 1"}, kNoon),
+            "rank 0 on host a was lost: exit code 1; a spare takes its place");
+  EXPECT_EQ(recovery.failed({1, 1, "exit code 1"}, kNoon),
+            "rank 1 on host a was lost: exit code 1; 2 ranks go on");
+}
+
+TEST(Recovery, TheLossOfASpareMayEndARecovery) {
+  Recovery recovery = job();
+  EXPECT_TRUE(recovery.failed({0, 1, "exit code 1"}, kNoon));
+  EXPECT_FALSE(recovery.failed({3, 1, "exit code 1"}, kNoon));
+  EXPECT_EQ(recovery.shortage(), "2 processes are left, and it needs 3 ranks");
+}
+
+TEST(Recovery, AProcessThatIsStartedAgainTakesPart) {
+  Recovery recovery({.size = 2, .min_size = 2, .hosts = {"a", "b"}});
+  ASSERT_TRUE(recovery.can_spare(1));
+  EXPECT_EQ(recovery.add(1), 2);
+  EXPECT_EQ(recovery.failed({1, 1, "exit code 1", 2}, kNoon),
+            "rank 1 on host b was lost: exit code 1; it is started again as 2");
+  EXPECT_EQ(recovery.place(2), 1);
+  EXPECT_EQ(recovery.begun(membership(2, {0, 2}), kNoon),
+            "membership 2: 2 ranks again, 0 ms after the loss; rank 1 is spare 2 now");
+  EXPECT_EQ(recovery.failed({2, 1, "exit code 1", {}, "enough of it"}, kNoon), std::nullopt);
+}
+
+TEST(Recovery, NobodyIsStartedAgainForWhoHasNoState) {
+  Recovery recovery = job(1);
+  recovery.finished(0);
+  EXPECT_FALSE(recovery.can_spare(1));
+  Recovery lone({.size = 1, .min_size = 1, .hosts = {"a", "a"}});
+  EXPECT_FALSE(lone.can_spare(0));
+  EXPECT_TRUE(lone.can_spare(1)) << "a spare";
+}
+
+TEST(Recovery, LearnsWhereProcessesRun) {
+  Recovery recovery({.size = 1, .min_size = 1, .hosts = {"", ""}});
+  EXPECT_EQ(recovery.failed({1, 1, "exit code 1"}, kNoon), "spare 1 was lost: exit code 1");
+  recovery.came({.process = 0, .host = "jz1"});
+  EXPECT_EQ(recovery.describe_failure("rank 0", 0, "exit code 2").substr(0, 26),
+            "rank 0 on host jz1 failed:");
 }
 
 }  // namespace

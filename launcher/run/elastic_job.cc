@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/elastic_job.h"
+
+#include <sys/wait.h>
+
+#include <utility>
+#include <variant>
+
+#include "base/format.h"
+#include "base/overloaded.h"
+#include "launcher/console/exit_code.h"
+
+namespace hvd {
+
+void ElasticJob::serve() {
+  for (const ElasticEvent& event : parts_.store.take_events()) {
+    std::visit(
+        Overloaded{
+            [&](const Membership& membership) {
+              const std::string news = parts_.recovery.begun(membership, Clock::now());
+              if (!news.empty()) parts_.output.say(news);
+            },
+            [&](const ProcessEntered& entered) { parts_.recovery.entered(entered, Clock::now()); },
+            [&](const ProcessCame& came) { parts_.recovery.came(came); },
+            [&](const ProcessEnded& ended) {
+              process_ended(ended.process, ended.status, describe_end(ended.status));
+            },
+            [&](const ProcessGone& gone) {
+              process_ended(gone.process, W_EXITCODE(kExitFailure, 0),
+                            "its node does not answer any more, or the hvdrun beside it was "
+                            "killed",
+                            false);
+            }},
+        event);
+  }
+}
+
+void ElasticJob::process_ended(int process, int status, const std::string& how, bool is_there) {
+  Recovery& recovery = parts_.recovery;
+  if (!recovery.lives(process) || are_dismissed_) return;
+  parts_.output.drain(stream_of(process));
+  Recovery::End end{.process = process, .code = exit_code_of(status), .how = how};
+  const std::string name = recovery.name_of(process);
+  if (end.code == 0) recovery.finished(process);
+  if (end.code != 0 && is_there) replace(end);
+  if (end.code != 0 && !goes_on_without(end)) {
+    fail(process, end.code, recovery.describe_failure(name, process, how));
+  }
+  // Those that wait for it learn last, and so of a job that ends the reason.
+  parts_.store.process_ended(process, end.code == 0);
+  parts_.start_again(process, end.successor.value_or(-1));
+  if (!recovery.is_over() || parts_.ending.has_begun()) return;
+  if (const auto loss = recovery.unhealed()) fail(loss->process, loss->code, loss->what);
+}
+
+void ElasticJob::replace(Recovery::End& end) {
+  if (parts_.ending.has_begun() || !parts_.recovery.can_spare(end.process)) return;
+  const auto started = started_.find(end.process);
+  const auto since = started == started_.end() ? begin_ : started->second;
+  const auto why_not =
+      parts_.restarts.refuse(parts_.recovery.place(end.process),
+                             parts_.recovery.host_of(end.process), Clock::now() - since);
+  if (why_not) {
+    end.why_not = *why_not;
+    return;
+  }
+  end.successor = parts_.recovery.add(end.process);
+  started_[*end.successor] = Clock::now();
+  // Before the store hears of the end: there may be too few without it.
+  parts_.store.add_process();
+}
+
+bool ElasticJob::goes_on_without(const Recovery::End& end) {
+  const auto news = parts_.recovery.failed(end, Clock::now());
+  if (!news || parts_.ending.has_begun()) return false;
+  parts_.output.say(*news);
+  parts_.output.say_last_lines(stream_of(end.process), end.process);
+  parts_.kill(end.process);  // What it has started.
+  return true;
+}
+
+void ElasticJob::fail(int process, int code, const std::string& why) {
+  if (!parts_.ending.rank_failed(code, Clock::now())) return;
+  parts_.output.stop_waiting();
+  parts_.output.say(why);
+  parts_.output.say_last_lines(stream_of(process), process);
+  first_failure_ = parts_.recovery.first_loss();
+  parts_.store.end_job("the job ends: " + parts_.recovery.shortage());
+  parts_.output.mark();
+}
+
+void ElasticJob::task_failed(const TaskFailure& failure) {
+  serve();  // What it said itself comes first.
+  if (failure.rank >= parts_.recovery.processes()) return;
+  process_ended(failure.rank, W_EXITCODE(failure.exit_code & 0xff, 0), failure.what, false);
+}
+
+void ElasticJob::srun_ended(int status) {
+  serve();
+  if (is_over()) return;
+  const int code = exit_code_of(status);
+  if (!parts_.ending.rank_failed(code == 0 ? kExitFailure : code, Clock::now())) return;
+  parts_.output.say(format_text("srun ended before the ranks: {}", describe_end(status)));
+}
+
+void ElasticJob::advance(Clock::time_point now) {
+  for (const int process : parts_.recovery.overdue(now)) {
+    parts_.output.say(parts_.recovery.describe_overdue(process));
+    parts_.kill(process);
+  }
+}
+
+void ElasticJob::dismiss_spares() {
+  if (std::exchange(are_dismissed_, true)) return;
+  for (const int spare : parts_.recovery.spares()) parts_.kill(spare);
+}
+
+}  // namespace hvd

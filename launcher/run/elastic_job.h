@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/deadline.h"
+#include "launcher/run/ending.h"
+#include "launcher/run/job_output.h"
+#include "launcher/run/job_store.h"
+#include "launcher/run/recovery.h"
+#include "launcher/run/restarts.h"
+#include "launcher/run/srun_report.h"
+
+namespace hvd {
+
+/// What hvdrun does where processes of an elastic job end: tells the store, which gives ranks anew,
+/// and the user; ends the job where it cannot go on. Recovery decides. Not thread-safe.
+class ElasticJob {
+ public:
+  /// What it works with; all of it outlives this.
+  struct Parts {
+    Recovery& recovery;
+    JobStore& store;
+    Ending& ending;
+    JobOutput& output;
+    Restarts& restarts;
+    std::function<void(int process)> kill;
+    /// Starts a process that has ended again as `successor`; negative: it is not.
+    std::function<void(int process, int successor)> start_again;
+    bool is_by_srun = false;  ///< All output comes by the streams of srun, the first command.
+  };
+
+  explicit ElasticJob(Parts parts) : parts_(std::move(parts)) {}
+
+  /// Takes what the store has to tell.
+  void serve();
+  /// A process has ended; `status`: as waitpid gives it, `how`: for people. `is_there`: it can be
+  /// started again where it was.
+  void process_ended(int process, int status, const std::string& how, bool is_there = true);
+  /// srun says that a task has failed: the hvdrun in it, before it could say anything itself.
+  void task_failed(const TaskFailure& failure);
+  /// srun has ended: whoever lives is lost.
+  void srun_ended(int status);
+  /// Kills those that the others have waited for long enough.
+  void advance(Clock::time_point now);
+  /// When `advance` has something to do even if nothing else happens.
+  Deadline next() const { return parts_.recovery.next(); }
+
+  /// No rank is left: what still lives are spares.
+  bool is_over() const { return parts_.recovery.is_over(); }
+  /// Has the spares killed, where others must do it.
+  void dismiss_spares();
+  /// The first loss, as told to the user; empty: none.
+  const std::string& first_failure() const { return first_failure_; }
+
+ private:
+  std::size_t stream_of(int process) const {
+    return parts_.is_by_srun ? 0 : static_cast<std::size_t>(process);
+  }
+  /// Decides whether the process is started again, and has it done.
+  void replace(Recovery::End& end);
+  bool goes_on_without(const Recovery::End& end);
+  void fail(int process, int code, const std::string& why);
+
+  Parts parts_;
+  std::string first_failure_;
+  std::map<int, Clock::time_point> started_;  ///< By process that was started again.
+  Clock::time_point begin_ = Clock::now();
+  bool are_dismissed_ = false;
+};
+
+}  // namespace hvd
