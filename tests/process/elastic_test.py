@@ -203,7 +203,8 @@ if os.environ["HVD_PROCESS"] == "0":
         expected = self.undisturbed(3)
         program = TRAINING.replace(
             "hvd.init()\n",
-            "hvd.init()\nif PROCESS in '34' and not os.path.exists(SCRATCH + '/go'):\n    open(SCRATCH + '/go', 'w').close()\n    time.sleep(1)\n",
+            "hvd.init()\nif PROCESS in '34' and not os.path.exists(SCRATCH + '/go'):\n"
+            "    open(SCRATCH + '/go', 'w').close()\n    time.sleep(1)\n",
         ).replace(
             "@hvd.elastic.run\n",
             "import threading\ndef follow():\n"
