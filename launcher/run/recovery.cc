@@ -80,7 +80,7 @@ void Recovery::finished(int process) {
 
 std::string Recovery::begun(const Membership& membership, Clock::time_point now) {
   std::string changes;
-  std::map<int, int> ranks;
+  std::map<int, int> by_process;
   const std::size_t size = membership.members.size();
   for (std::size_t i = 0; i < size; ++i) {
     const Membership::Member& member = membership.members[i];
@@ -93,14 +93,16 @@ std::string Recovery::begun(const Membership& membership, Clock::time_point now)
     } else if (before->second != rank) {
       changes += format_text("; rank {} is what was rank {}", rank, before->second);
     }
-    ranks[member.process] = rank;
+    by_process[member.process] = rank;
   }
-  ranks_ = std::move(ranks);
+  ranks_ = std::move(by_process);
   awaited_.clear();
-  if (!std::exchange(unhealed_, std::nullopt)) return {};
+  const std::string ranks = format_text("{} rank{}", size, size == 1 ? "" : "s");
+  const bool has_healed = std::exchange(unhealed_, std::nullopt).has_value();
   if (size == static_cast<std::size_t>(options_.size)) first_loss_.clear();
-  return format_text("membership {}: {} rank{} again, {} ms after the loss{}", membership.epoch,
-                     size, size == 1 ? "" : "s",
+  if (!has_healed && changes.empty()) return {};
+  if (!has_healed) return format_text("membership {}: {}{}", membership.epoch, ranks, changes);
+  return format_text("membership {}: {} again, {} ms after the loss{}", membership.epoch, ranks,
                      std::chrono::duration_cast<std::chrono::milliseconds>(now - lost_at_).count(),
                      changes);
 }

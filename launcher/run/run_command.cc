@@ -195,12 +195,9 @@ int become_rank(const RunOptions& options, const Inputs& inputs, const Placement
 }
 
 RosterPlan plan_roster(const Placement& placement) {
-  RosterPlan plan{.size = placement.size,
-                  .min_size = placement.elastic->min_size,
-                  .processes = placement.processes()};
-  // One that is started again has to import all that it needs.
-  if (placement.elastic->restarts > 0) plan.patience = std::chrono::seconds(60);
-  return plan;
+  return {.size = placement.size,
+          .min_size = placement.elastic->min_size,
+          .processes = placement.processes()};
 }
 
 /// What becomes of the processes of an elastic job that are lost.

@@ -40,11 +40,32 @@ Admission::Answers Admission::enter(Client client, const store_message::Request&
   roster_.enter(process, request.value);
   if (end_) return answer_members(*end_);
   advance(answers);
+  tell_of_newcomers(answers);
   return answers;
+}
+
+Admission::Answers Admission::await_newcomers(Client client) {
+  watchers_.insert(client);
+  Answers answers;
+  tell_of_newcomers(answers);
+  return answers;
+}
+
+void Admission::tell_of_newcomers(Answers& answers) {
+  if (!roster_.can_grow()) return;
+  for (const Client watcher : std::exchange(watchers_, {})) {
+    answers.emplace_back(watcher, reply_of(Status::ok()));
+  }
+}
+
+Admission::Answers Admission::interrupt(Client client) {
+  if (watchers_.erase(client) == 0) return {};
+  return {{client, reply_of(Status::ok())}};
 }
 
 Admission::Answers Admission::forget(Client client) {
   Answers answers;
+  watchers_.erase(client);
   for (const auto& [process, entry] : entries_) {
     if (entry.client != client) continue;
     roster_.withdraw(process);

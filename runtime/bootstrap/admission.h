@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,10 @@ class Admission {
   Answers enter(Client client, const store_message::Request& request);
   /// One more process starts, with the next number.
   void add_process() { roster_.add_process(); }
+  /// Rank 0 asks to hear of others that wait for a place which its membership has free.
+  Answers await_newcomers(Client client);
+  /// The client asks for something else.
+  Answers interrupt(Client client);
   /// A client is gone.
   Answers forget(Client client);
   /// A process has ended; `well`: its program has come to its end.
@@ -56,10 +61,12 @@ class Admission {
   Answers answer_members(const Status& why);
   /// Begins the next membership, or tells why there is none.
   void advance(Answers& answers);
+  void tell_of_newcomers(Answers& answers);
 
   Roster roster_;
   std::map<int, std::string> who_;  ///< By process: who asked first, for people.
   std::map<int, Entry> entries_;    ///< By process: who waits for a place.
+  std::set<Client> watchers_;       ///< Of newcomers.
   std::optional<Status> end_;
   std::vector<ElasticEvent> events_;
 };

@@ -145,6 +145,9 @@ class Start {
     return wiring;
   }
 
+  /// The connection to the store, for later.
+  std::unique_ptr<TcpStore> take_store() { return std::move(rendezvous_.store); }
+
  private:
   /// Where the other ranks connect to this one.
   struct Doors {
@@ -401,6 +404,8 @@ Result<Wiring> start_in_place(const Environment& environment, const BootstrapOpt
                                                  .epoch = kept.epoch,
                                                  .lost = kept.lost.load()},
                                                 patience));
+  kept.store.reset();
+  kept.has_newcomers = false;
   kept.epoch = place.epoch;
   kept.lost = store_message::kNobody;
   Identity identity;
@@ -409,13 +414,22 @@ Result<Wiring> start_in_place(const Environment& environment, const BootstrapOpt
   identity.local_rank = place.local_rank;
   identity.local_size = place.local_size;
   identity.source = kByHvdrun;
+  std::unique_ptr<TcpStore> store;
   const auto start = [&]() -> Result<Wiring> {
-    if (place.size == 1) return wire_alone(options, "one rank is left");
-    return Start(options, *std::move(offer.rendezvous), identity, place.size,
-                 Deadline::after(patience), place.epoch)
-        .run(environment);
+    if (place.size == 1) {
+      store = std::move(offer.rendezvous->store);
+      return wire_alone(options, "one rank is left");
+    }
+    Start start(options, *std::move(offer.rendezvous), identity, place.size,
+                Deadline::after(patience), place.epoch);
+    auto wiring = start.run(environment);
+    store = start.take_store();
+    return wiring;
   };
   HVD_TRY_ASSIGN(Wiring wiring, start());
+  if (place.rank == 0 && store->await_newcomers(Deadline::after(kTellTime)).is_ok()) {
+    kept.store = std::move(store);
+  }
   wiring.bootstrap = format_text("hvdrun (membership {})", place.epoch);
   wiring.given_local_rank = place.local_rank;
   return wiring;

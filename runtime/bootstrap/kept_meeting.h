@@ -11,6 +11,7 @@
 #include "bootstrap/pmi2_client.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/store_message.h"
+#include "bootstrap/tcp_store.h"
 #include "bootstrap/tcp_store_server.h"
 
 namespace hvd {
@@ -29,6 +30,8 @@ struct KeptMeeting {
   bool has_put = false;
   bool has_met = false;  ///< The ticket is known to all: later starts meet at its store.
   // In an elastic job under hvdrun:
+  std::unique_ptr<TcpStore> store = nullptr;  ///< Of rank 0, watching for newcomers.
+  bool has_newcomers = false;
   std::uint64_t epoch = 0;  ///< Of the last membership; 0: there was none.
   /// The rank of it that this one has lost first; set by any thread.
   std::atomic<int> lost = store_message::kNobody;

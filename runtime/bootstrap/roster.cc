@@ -93,8 +93,7 @@ std::optional<Membership> Roster::begin(Clock::time_point now) {
     return std::nullopt;
   }
   if (!waits_since_) waits_since_ = now;
-  if (size < plan_.size && starting() > 0 && now - *waits_since_ < plan_.patience)
-    return std::nullopt;
+  if (size < plan_.size && starting() > 0 && now - *waits_since_ < kPatience) return std::nullopt;
   waits_since_.reset();
   last_ = assign(size);
   members_.clear();
@@ -102,12 +101,20 @@ std::optional<Membership> Roster::begin(Clock::time_point now) {
     members_.insert(member.process);
     waiting_.erase(member.process);
   }
-  is_open_ = true;
+  is_open_ = size > 1;
   return last_;
 }
 
+bool Roster::can_grow() const {
+  const int size = static_cast<int>(last_.members.size());
+  const bool are_at_work = last_.epoch != 0 && !is_open_ && size_of(members_) == size &&
+                           std::none_of(members_.begin(), members_.end(),
+                                        [&](int process) { return waiting_.contains(process); });
+  return are_at_work && !has_finished_ && size < plan_.size && !waiting_.empty();
+}
+
 Deadline Roster::next() const {
-  return waits_since_ ? Deadline::at(*waits_since_ + plan_.patience) : kForever;
+  return waits_since_ ? Deadline::at(*waits_since_ + kPatience) : kForever;
 }
 
 std::vector<int> Roster::kept_ranks(int size) const {

@@ -18,9 +18,6 @@ struct RosterPlan {
   int size = 1;       ///< Ranks of the first membership, and the most there ever are.
   int min_size = 1;   ///< With fewer the job ends.
   int processes = 1;  ///< The first `size` of them start as ranks, the others are spares.
-  /// How long a membership waits for who is still starting and may take a free rank; after that it
-  /// begins without, if it has enough ranks.
-  std::chrono::milliseconds patience{10'000};
 };
 
 /// One membership of an elastic job.
@@ -45,6 +42,10 @@ struct Membership {
 class Roster {
  public:
   explicit Roster(RosterPlan plan);
+
+  /// How long a membership waits for who is still starting and may take a free rank; after that it
+  /// begins without, if it has enough ranks, and grows later.
+  static constexpr std::chrono::seconds kPatience{2};
 
   /// One more process, which starts; it has the next number.
   void add_process();
@@ -71,6 +72,9 @@ class Roster {
   /// Why no membership can follow; nothing: one can.
   std::optional<Status> verdict() const;
 
+  /// True while the ranks of the last membership are all at work, fewer than there may be, and
+  /// others wait.
+  bool can_grow() const;
   /// All ranks of the last membership have met.
   void met() { is_open_ = false; }
   /// True while ranks of this membership may join: it is the last one, and none has left it.

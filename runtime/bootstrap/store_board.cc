@@ -38,6 +38,7 @@ std::vector<StoreBoard::Answer> StoreBoard::handle(Client client, Request reques
   std::vector<Answer> answers;
   // Whoever asks for something else watches no longer; each request has one answer, in order.
   if (watching_.erase(client) != 0) answers.push_back({client, reply_of(Status::ok())});
+  if (admission_) append(answers, admitted(admission_->interrupt(client)));
   if (const auto waited = attendance_ ? attendance_->interrupt(client) : std::nullopt) {
     answers.push_back({client, waited->second});
   }
@@ -68,6 +69,9 @@ std::vector<StoreBoard::Answer> StoreBoard::handle(Client client, Request reques
     case Verb::kEnter:
       append(answers, enter(client, request));
       break;
+    case Verb::kAwaitNewcomers:
+      append(answers, await_newcomers(client));
+      break;
     case Verb::kAttend:
     case Verb::kEnded:
       append(answers, attend(client, request));
@@ -95,6 +99,13 @@ std::vector<StoreBoard::Answer> StoreBoard::enter(Client client, const Request& 
   auto answers = leave(client);
   append(answers, admitted(admission_->enter(client, request)));
   return answers;
+}
+
+std::vector<StoreBoard::Answer> StoreBoard::await_newcomers(Client client) {
+  if (!admission_) {
+    return {{client, reply_of(error(Code::kInvalidArgument, "the job is not elastic"))}};
+  }
+  return admitted(admission_->await_newcomers(client));
 }
 
 std::vector<StoreBoard::Answer> StoreBoard::attend(Client client, const Request& request) {

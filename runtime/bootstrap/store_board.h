@@ -108,6 +108,7 @@ class StoreBoard {
   std::vector<Answer> watch(Client client);
   std::vector<Answer> enter(Client client, const store_message::Request& request);
   std::vector<Answer> fail(Client client, const store_message::Request& request);
+  std::vector<Answer> await_newcomers(Client client);
   std::vector<Answer> attend(Client client, const store_message::Request& request);
 
   /// Answers as those of the board, and of joining ranks whose membership is void now.

@@ -34,7 +34,7 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Request request;
   HVD_TRY_ASSIGN(const auto verb, reader.get<std::uint8_t>());
-  if (verb < 1 || verb > static_cast<std::uint8_t>(Verb::kEnded))
+  if (verb < 1 || verb > static_cast<std::uint8_t>(Verb::kAwaitNewcomers))
     return error(Code::kInternal, "unknown store request {}", verb);
   request.verb = static_cast<Verb>(verb);
   HVD_TRY_ASSIGN(request.key, reader.get_string());
@@ -47,7 +47,8 @@ Result<Request> decode_request(std::span<const std::byte> bytes) {
   HVD_TRY_ASSIGN(request.epoch, reader.get<std::uint64_t>());
   HVD_TRY_ASSIGN(request.status, reader.get<std::int32_t>());
   const bool has_rank = request.verb == Verb::kGather || request.verb == Verb::kJoin ||
-                        request.verb == Verb::kFail || request.verb >= Verb::kEnter;
+                        request.verb == Verb::kFail ||
+                        (request.verb >= Verb::kEnter && request.verb <= Verb::kEnded);
   if (has_rank && (request.size < 1 || request.size > kMaxRanks || request.rank < 0 ||
                    request.rank >= request.size)) {
     return error(Code::kInternal, "store request from rank {} of {}", request.rank, request.size);

@@ -30,6 +30,8 @@ enum class Verb : std::uint8_t {
   /// before the client's next request.
   kAttend = 8,
   kEnded = 9,  ///< The process that the client attends has ended.
+  /// Answered when processes wait for a place that the membership `epoch` has free.
+  kAwaitNewcomers = 10,
 };
 
 struct Request {

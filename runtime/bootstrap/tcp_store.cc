@@ -123,14 +123,36 @@ Result<store_message::Place> TcpStore::enter(const Process& process,
   return store_message::decode_place(reply.values.front());
 }
 
-Status TcpStore::attend(int process, std::string_view host, Deadline deadline) {
+Status TcpStore::begin_watch(const Request& request, Deadline deadline) {
   const Lock lock(mutex_);
-  end_when_unanswered(socket_.get());
-  HVD_TRY(
-      send({.verb = Verb::kAttend, .key = std::string(host), .rank = process, .size = process + 1},
-           deadline));
+  HVD_TRY(send(request, deadline));
   watches_ = true;
   return Status::ok();
+}
+
+Result<Reply> TcpStore::end_watch() {
+  watches_ = false;
+  return receive(Deadline::after(std::chrono::seconds(2)));
+}
+
+Status TcpStore::await_newcomers(Deadline deadline) {
+  return begin_watch({.verb = Verb::kAwaitNewcomers}, deadline);
+}
+
+Result<bool> TcpStore::has_newcomers() {
+  const Lock lock(mutex_);
+  pollfd answer{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  if (!watches_ || ::poll(&answer, 1, 0) <= 0) return false;
+  HVD_TRY_ASSIGN(const Reply reply, end_watch());
+  if (reply.code != Code::kOk) return Status(reply.code, reply.text);
+  return true;
+}
+
+Status TcpStore::attend(int process, std::string_view host, Deadline deadline) {
+  end_when_unanswered(descriptor());
+  return begin_watch(
+      {.verb = Verb::kAttend, .key = std::string(host), .rank = process, .size = process + 1},
+      deadline);
 }
 
 int TcpStore::descriptor() {
@@ -141,8 +163,7 @@ int TcpStore::descriptor() {
 Result<bool> TcpStore::has_order() {
   const Lock lock(mutex_);
   if (!watches_) return false;
-  HVD_TRY_ASSIGN(const Reply reply, receive(Deadline::after(std::chrono::seconds(2))));
-  watches_ = false;
+  HVD_TRY_ASSIGN(const Reply reply, end_watch());
   if (reply.code == Code::kAborted) return true;
   return Status(reply.code == Code::kOk ? Code::kInternal : reply.code, reply.text);
 }
@@ -186,12 +207,7 @@ Status TcpStore::fail(const Rank& rank, const Status& why, Deadline deadline) {
   return {reply.value().code, reply.value().text};
 }
 
-Status TcpStore::watch(Deadline deadline) {
-  const Lock lock(mutex_);
-  HVD_TRY(send({.verb = Verb::kWatch}, deadline));
-  watches_ = true;
-  return Status::ok();
-}
+Status TcpStore::watch(Deadline deadline) { return begin_watch({.verb = Verb::kWatch}, deadline); }
 
 Status TcpStore::await_failure(int stop) {
   int fd = -1;
@@ -205,8 +221,7 @@ Status TcpStore::await_failure(int stop) {
   }
   if (waits[0].revents != 0 || waits[1].revents == 0) return Status::ok();
   const Lock lock(mutex_);
-  watches_ = false;
-  HVD_TRY_ASSIGN(const Reply reply, receive(Deadline::after(std::chrono::seconds(2))));
+  HVD_TRY_ASSIGN(const Reply reply, end_watch());
   return {reply.code, reply.text};
 }
 

@@ -57,6 +57,12 @@ class TcpStore : public Store {
   /// job ends.
   Result<store_message::Place> enter(const Process& process, std::chrono::milliseconds patience);
 
+  /// Begins to watch for others that wait for a place in the membership of this rank; ends with the
+  /// next request.
+  Status await_newcomers(Deadline deadline);
+  /// Whether there are any; never waits. Once true the watch has ended.
+  Result<bool> has_newcomers();
+
   /// Attends the process of that number, which runs on this host. The store answers when it is to
   /// be killed: see has_order().
   Status attend(int process, std::string_view host, Deadline deadline);
@@ -90,6 +96,10 @@ class TcpStore : public Store {
   Result<store_message::Reply> exchange(store_message::Request request, Deadline deadline);
   /// The answer, where it is not a failure.
   Result<store_message::Reply> ask(store_message::Request request, Deadline deadline);
+  /// Sends a request whose answer comes when there is something to say, or before the next.
+  Status begin_watch(const store_message::Request& request, Deadline deadline);
+  /// The answer to that one.
+  Result<store_message::Reply> end_watch() HVD_REQUIRES(mutex_);
   Status send(const store_message::Request& request, Deadline deadline) HVD_REQUIRES(mutex_);
   Result<store_message::Reply> receive(Deadline deadline) HVD_REQUIRES(mutex_);
   Mutex mutex_;

@@ -78,6 +78,8 @@ hvd_status hvd_abort(const char* cause) noexcept {
 
 int hvd_is_initialized() noexcept { return Process::instance().is_running() ? 1 : 0; }
 
+int hvd_has_newcomers() noexcept { return Process::instance().has_newcomers() ? 1 : 0; }
+
 int hvd_rank() noexcept {
   return number([](const auto& world) { return world.rank; });
 }

@@ -266,6 +266,19 @@ Status Process::deallocate(void* memory) {
 
 bool Process::is_forked_child() const { return state_->forked.load(); }
 
+bool Process::has_newcomers() {
+  if (state_->forked.load() || !state_->changing.try_lock()) return false;
+  KeptMeeting& kept = state_->meeting;
+  if (kept.store != nullptr && !kept.has_newcomers) {
+    const auto found = kept.store->has_newcomers();
+    kept.has_newcomers = found.is_ok() && found.value();
+    if (!found.is_ok() || found.value()) kept.store.reset();
+  }
+  const bool has_newcomers = kept.has_newcomers;
+  state_->changing.unlock();
+  return has_newcomers;
+}
+
 bool Process::is_running() const {
   Lock lock(state_->mutex);
   return state_->engine != nullptr;

@@ -162,6 +162,28 @@ class Elastic(jobs.JobCase):
             "a fault of its own", Path(self.folder("logs"), "latest", "rank-3.err").read_text()
         )
 
+    def test_a_job_that_has_shrunk_grows_again(self) -> None:
+        program = TRAINING.replace(
+            "hvd.init()\n",
+            "if PROCESS == '3':\n    time.sleep(4)\n    open(SCRATCH + '/ready', 'w').close()\nhvd.init()\n",
+        ).replace(
+            "    while state.step < STEPS:\n",
+            "    while state.step < STEPS or hvd.size() < 3:\n        time.sleep(0.01)\n",
+        )
+        ended = self.run_job(
+            ["-np", "3", "--min-np", "2", "--restarts", "1"], program, DEATHS="1:5:SIGKILL"
+        )
+        self.assertEqual(ended.code, 0, ended.text())
+        all_steps(ended)
+        self.assertIn("2 ranks again", ended.stderr)
+        sizes = [line.split()[2] for line in ended.lines[0] if line.startswith("BEGINS")]
+        self.assertEqual(sizes, ["3", "2", "3"], ended.text())
+        # Nothing is lost, and nothing done twice, where no rank was.
+        counted = [line.split()[1] for line in ended.lines[2] if line.startswith("STEP")]
+        self.assertEqual(len(counted), len(set(counted)), ended.text())
+        self.assertIn("ENDS 2 3", ended.lines[3])
+        self.assertIn("membership 3: 3 ranks; rank 2 is spare 3 now", ended.stderr)
+
     def test_restarts_end_with_their_number_and_with_a_crash_loop(self) -> None:
         ended = self.train("-np", "2", "--restarts", "1", deaths="1:3:SIGKILL 2:7:SIGKILL")
         self.assertEqual(ended.code, 137, ended.text())

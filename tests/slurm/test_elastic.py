@@ -109,6 +109,16 @@ class TestTasks(ElasticTest):
         self.assertEqual(len(all_steps(ended)), 12, ended.text())
         self.assertIn("rank 2 on host jz2 was lost by others and lives on", ended.stderr)
 
+    def test_a_lost_task_is_started_again_where_it_was(self):
+        ended = self.train("--restarts", "2", deaths="1:3:SIGKILL 6:6:SIGKILL")
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(len(all_steps(ended)), 12, ended.text())
+        for again in (6, 7):
+            self.assertIn(
+                f"rank 1 on host jz1 was lost: signal 9 (Killed); it is started again as {again}",
+                ended.stderr,
+            )
+
     def test_what_cannot_be_is_refused(self):
         for command, words in (
             ((slurm_test.HVDRUN, "--spares", "6", "true"), "--spares 6 leaves no rank"),

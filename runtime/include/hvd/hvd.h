@@ -242,6 +242,11 @@ HVD_API hvd_status hvd_set_farewell(const char* cause) HVD_NOEXCEPT;
 /** 1 between hvd_init() and hvd_shutdown(), else 0; in a forked child what it was at the fork. */
 HVD_API int hvd_is_initialized(void) HVD_NOEXCEPT;
 
+/** 1 on rank 0 of an elastic job (hvdrun --spares, --min-np, --restarts) while it has fewer ranks
+ * than it may have and processes wait to become some: they do when all ranks shut down and
+ * initialise again. Else 0. Never waits. */
+HVD_API int hvd_has_newcomers(void) HVD_NOEXCEPT;
+
 /* ---- who and where, in forked children too; -1 and hvd_last_error() when not initialised - */
 
 HVD_API int hvd_rank(void) HVD_NOEXCEPT;       /**< 0..size-1. */

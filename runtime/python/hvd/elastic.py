@@ -134,6 +134,8 @@ class State(ABC):
     def check_host_updates(self) -> None:
         """Raises ``HostsUpdatedInterrupt`` on every rank if rank 0 was told of a change.
 
+        Under ``hvdrun`` that is so too where ranks were lost and processes wait to be some.
+
         Raises
         ------
         HostsUpdatedInterrupt
@@ -145,6 +147,10 @@ class State(ABC):
             if timestamp > last:
                 last = timestamp
                 everything |= update
+        if api.has_newcomers():
+            # Later than all that was heard, by whatever clock.
+            last += max(abs(last), 1.0) * 1e-9
+            everything |= HostUpdateResult.added
         before, last, everything = self._bcast_object((self._last_update, last, everything))
         self._last_update = last
         if last > before:

@@ -166,6 +166,33 @@ TEST(ElasticBoard, WhoAttendsAProcessAndGoesWithoutAWordTakesItAlong) {
   EXPECT_EQ(talk.heard(12), "invalid argument the job has no process 0 that nobody attends yet");
 }
 
+TEST(ElasticBoard, RankZeroHearsOfNewcomers) {
+  Talk talk({{.size = 2, .min_size = 1, .processes = 2}});
+  talk.enter(1, 0);
+  talk.enter(2, 1);
+  talk.join_in(1, 1, 0, 2);
+  talk.join_in(1, 2, 1, 2);
+  talk.heard(1);
+  talk.await_newcomers(1);
+  EXPECT_EQ(talk.heard(1), "");
+  talk.end_process(1, false);
+  talk.enter(3, 0);
+  EXPECT_EQ(talk.heard(3), "ok |rank 0 of 1 in 2");
+  talk.await_newcomers(3);
+  talk.add_process();
+  EXPECT_EQ(talk.heard(3), "");
+  talk.enter(4, 2);
+  EXPECT_EQ(talk.heard(3), ok());
+  talk.await_newcomers(3);
+  EXPECT_EQ(talk.heard(3), ok()) << "at once, as it still waits";
+  talk.enter(3, 0);
+  EXPECT_EQ(talk.heard(3), "ok |rank 0 of 2 in 3");
+  EXPECT_EQ(talk.heard(4), "ok |rank 1 of 2 in 3");
+  talk.await_newcomers(3);
+  talk.forget(3);
+  EXPECT_EQ(talk.heard(3), "");
+}
+
 TEST(ElasticBoard, OneAttendsOneProcess) {
   Talk talk(two_ranks_and_a_spare());
   talk.attend(11, 0, "jz1");

@@ -30,6 +30,10 @@ class Job {
     }
     return text;
   }
+  void add(int node) {
+    roster_.add_process();
+    nodes_.push_back(node);
+  }
   std::string end(int process) {
     roster_.ended(process);
     return begin();
@@ -112,6 +116,35 @@ TEST(Roster, ASpareThatMustMoveDoesNotBecomeRankZeroBeforeTheOthers) {
   EXPECT_EQ(job.enter({1, 3}), "3: 1 3");
 }
 
+TEST(Roster, GrowsAgainWhenThereIsSomebody) {
+  Job job(3, 1, one_node(3));
+  EXPECT_EQ(job.enter({0, 1, 2}), "1: 0 1 2");
+  job.roster().met();
+  EXPECT_EQ(job.end(1), "");
+  EXPECT_EQ(job.enter({0, 2}), "2: 0 2");
+  job.roster().met();
+  EXPECT_FALSE(job.roster().can_grow());
+  job.add(0);
+  EXPECT_FALSE(job.roster().can_grow());
+  EXPECT_EQ(job.enter({3}), "");
+  EXPECT_TRUE(job.roster().can_grow());
+  EXPECT_EQ(job.enter({0}), "");
+  EXPECT_FALSE(job.roster().can_grow()) << "it does already";
+  EXPECT_EQ(job.enter({2}), "3: 0 2 3");
+  EXPECT_FALSE(job.roster().can_grow()) << "not all have met";
+  job.roster().met();
+  EXPECT_FALSE(job.roster().can_grow()) << "as many as there may be";
+}
+
+TEST(Roster, DoesNotGrowWhileOneIsLost) {
+  Job job(3, 1, one_node(4));
+  EXPECT_EQ(job.enter({0, 1, 2}), "1: 0 1 2");
+  job.roster().met();
+  EXPECT_EQ(job.end(1), "");
+  EXPECT_EQ(job.enter({3}), "");
+  EXPECT_FALSE(job.roster().can_grow());
+}
+
 TEST(Roster, KnowsItsLastMembershipAlone) {
   Job job(2, 2, one_node(3));
   EXPECT_EQ(job.enter({2, 0, 1}), "1: 0 1");
@@ -144,8 +177,8 @@ TEST(Roster, WaitsForASpareThatStartsAShortWhile) {
   EXPECT_EQ(job.end(1), "");
   EXPECT_EQ(job.enter({0}), "");
   EXPECT_FALSE(job.roster().next().is_forever());
-  EXPECT_EQ(job.wait(RosterPlan().patience / 2), "");
-  EXPECT_EQ(job.wait(RosterPlan().patience / 2), "2: 0");
+  EXPECT_EQ(job.wait(Roster::kPatience / 2), "");
+  EXPECT_EQ(job.wait(Roster::kPatience / 2), "2: 0");
 }
 
 TEST(Roster, WaitsForNobodyOnceTheJobEnds) {

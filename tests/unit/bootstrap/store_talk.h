@@ -70,6 +70,9 @@ class Talk {
     take(board_.handle(
         client, {.verb = Verb::kEnded, .rank = process, .size = process + 1, .status = status}));
   }
+  void await_newcomers(StoreBoard::Client client) {
+    take(board_.handle(client, {.verb = Verb::kAwaitNewcomers}));
+  }
   void kill(int process) { take(board_.kill(process)); }
   void answer_end(int process, int successor) { take(board_.answer_end(process, successor)); }
   void add_process() { board_.add_process(); }

@@ -165,6 +165,15 @@ def is_initialized() -> bool:
     return bool(quick.hvd_is_initialized())
 
 
+def has_newcomers() -> bool:
+    """True on rank 0 of an elastic job that may have more ranks, while processes wait to be some.
+
+    >>> has_newcomers()
+    False
+    """
+    return bool(quick.hvd_has_newcomers())
+
+
 def number(value: int) -> int:
     """The value, unless it is negative: then the error behind it."""
     if value < 0:

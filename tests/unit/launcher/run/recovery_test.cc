@@ -154,6 +154,16 @@ TEST(Recovery, AProcessThatIsStartedAgainTakesPart) {
   EXPECT_EQ(recovery.failed({2, 1, "exit code 1", {}, "enough of it"}, kNoon), std::nullopt);
 }
 
+TEST(Recovery, SaysThatTheJobGrows) {
+  Recovery recovery = job(2);
+  (void)recovery.failed({1, 1, "exit code 1"}, kNoon);
+  EXPECT_EQ(recovery.begun(membership(2, {0, 2}), kNoon),
+            "membership 2: 2 ranks again, 0 ms after the loss; rank 1 is what was rank 2");
+  EXPECT_EQ(recovery.begun(membership(3, {0, 2, 3}), kNoon),
+            "membership 3: 3 ranks; rank 2 is spare 3 now");
+  EXPECT_EQ(recovery.begun(membership(4, {0, 2, 3}), kNoon), "");
+}
+
 TEST(Recovery, NobodyIsStartedAgainForWhoHasNoState) {
   Recovery recovery = job(1);
   recovery.finished(0);
