@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -127,10 +128,16 @@ Status not_initialised() {
 Result<std::shared_ptr<Engine>> start_engine(Wiring wiring, const MpiPlane& mpi,
                                              const EngineOptions& options,
                                              const std::vector<std::vector<int>>& sets,
-                                             Deadline deadline) {
+                                             bool may_have_shrunk, Deadline deadline) {
+  const int size = wiring.size;
   HVD_TRY_ASSIGN(std::shared_ptr<Engine> engine,
                  Engine::start(std::move(wiring), job_backends(mpi), options));
   for (const std::vector<int>& ranks : sets) {
+    const bool fits =
+        std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return rank < size; });
+    // What has become the set of all ranks is there already.
+    const bool is_whole = fits && static_cast<int>(ranks.size()) == size;
+    if (may_have_shrunk && (!fits || is_whole)) continue;
     HVD_TRY(engine->add_process_set(ranks, deadline).status());
   }
   return engine;
@@ -186,7 +193,7 @@ Status Process::start(const Environment& environment, const Settings& settings) 
     if (notice) notice(lost);
   };
   auto started = start_engine(std::move(wiring), mpi, engine_options, settings.process_sets,
-                              *options.deadline);
+                              state_->meeting.epoch > 1, *options.deadline);
   if (!started.is_ok()) {
     if (mpi.session != nullptr) mpi.session->mark_lost();  // the others may have started
     return started.status();

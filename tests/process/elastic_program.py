@@ -17,7 +17,7 @@ PROCESS = os.environ["HVD_PROCESS"]
 
 def mix(total):
     # Never comes to rest, and is short enough for sums of powers of two to be exact in any order.
-    fraction = total % 1.0
+    fraction = total * 0.618034 % 1.0
     return round(3.99 * fraction * (1 - fraction) * 4096) / 4096
 
 

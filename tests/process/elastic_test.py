@@ -184,6 +184,35 @@ class Elastic(jobs.JobCase):
         self.assertIn("ENDS 2 3", ended.lines[3])
         self.assertIn("membership 3: 3 ranks; rank 2 is spare 3 now", ended.stderr)
 
+    def test_process_sets_of_init_are_there_again_as_far_as_they_fit(self) -> None:
+        program = (
+            TRAINING.replace(
+                "hvd.init()\n",
+                "pair, late = hvd.ProcessSet([0, 1]), hvd.ProcessSet([1, 2])\n"
+                "hvd.init(process_sets=[late, pair])\n",
+            )
+            .replace(
+                "train(hvd.elastic",
+                "state = hvd.elastic",
+            )
+            .replace(
+                "value=0.25))\n",
+                "value=0.25)\nstate.register_reset_callbacks([lambda: hvd.add_process_set(pair)])\ntrain(state)\n",
+            )
+            .replace(
+                "    while state.step < STEPS:\n",
+                "    say('SETS', pair.included(), late.process_set_id is not None)\n"
+                "    while state.step < STEPS:\n",
+            )
+        )
+        ended = self.run_job(["-np", "3", "--spares", "1"], program, DEATHS="1:5:SIGKILL")
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(ended.lines[3][1], "SETS True True", ended.text())
+        ended = self.run_job(["-np", "3", "--min-np", "2"], program, DEATHS="1:5:SIGKILL")
+        self.assertEqual(ended.code, 0, ended.text())
+        sets = [line for line in ended.lines[0] if line.startswith("SETS")]
+        self.assertEqual(sets, ["SETS True True", "SETS True False"], ended.text())
+
     def test_restarts_end_with_their_number_and_with_a_crash_loop(self) -> None:
         ended = self.train("-np", "2", "--restarts", "1", deaths="1:3:SIGKILL 2:7:SIGKILL")
         self.assertEqual(ended.code, 137, ended.text())

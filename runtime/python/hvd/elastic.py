@@ -91,7 +91,7 @@ class State(ABC):
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
         """Functions to call after each reset, in this order: rank and size may be others.
 
-        Process sets are gone then: add them again here.
+        The process sets of ``hvd.init()`` are there again, as far as they fit; add others here.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ def is_recoverable(error: BaseException) -> bool:
 def _restart(timeout: float | None) -> None:
     """Leaves the job and joins it again, with the ranks that are there."""
     api.shutdown()
-    process_sets.init(start_timeout=timeout)
+    process_sets.init_again(timeout)
 
 
 def _start_again(reset: Callable[[], Any], cause: BaseException | None) -> None:

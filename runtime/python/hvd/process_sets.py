@@ -13,6 +13,10 @@ from hvd._core.refusals import refused
 from hvd._core.work import Work
 from hvd.errors import UnsupportedError
 
+# What init() was given; an elastic job that starts again has these again.
+_of_init: list[ProcessSet] = []
+_is_again = False
+
 
 class ProcessSet:
     """Some ranks of the job; the argument ``process_set`` of the operations.
@@ -152,6 +156,8 @@ def add_process_set(
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
+        if _is_again and any(process_set is one for one in _of_init):
+            return process_set  # A reset callback adds what has come back by itself.
         raise refused(f"{process_set} is there already; use it")
     limit = -1.0 if timeout is None else timeout
     number = _lib.c_int32()
@@ -328,6 +334,8 @@ def init(
         given if isinstance(given, ProcessSet) else ProcessSet(given)
         for given in [*parts, *(process_sets or ())]
     ]
+    global _of_init
+    _of_init = sets
     # The library numbers them in their order; it asks MPI of communicators once it runs.
     late = next((i for i, one in enumerate(sets) if one.mpi_comm is not None), len(sets))
     lists = (_lib.Ranks * late)()
@@ -336,8 +344,15 @@ def init(
         entry.ranks = (_lib.c_int32 * len(ranks))(*ranks)
         entry.count = len(ranks)
     api.start(start_timeout, lists)
-    for number, process_set in enumerate(sets[:late], start=1):
-        process_set.process_set_id = number
+    number = 0
+    for process_set in sets[:late]:
+        ranks = process_set.ranks or []
+        # An elastic job that has become smaller has no room for some, and others are all its ranks.
+        if ranks == list(range(api.size())):
+            process_set.process_set_id = 0
+        elif max(ranks, default=0) < api.size():
+            number += 1
+            process_set.process_set_id = number
     try:
         api.act_at_start()
         _check_size(world)
@@ -348,6 +363,13 @@ def init(
         for process_set in sets:
             process_set.process_set_id = None
         raise
+
+
+def init_again(start_timeout: float | None = None) -> None:
+    """Joins the job once more, with the process sets of ``init()`` that fit its ranks."""
+    global _is_again
+    _is_again = True
+    init(process_sets=_of_init, start_timeout=start_timeout)
 
 
 def _split_communicators(comm: Any) -> tuple[int | None, list[Any]]:
