@@ -55,7 +55,7 @@ struct RawRunFlags {
   bool smt = false;
   bool no_smt = false;
   double grace_seconds = 10;
-  double loss_seconds = 60;
+  double loss_seconds = 120;
   bool prefix = false;
   bool no_prefix = false;
   bool fold = false;
@@ -156,9 +156,10 @@ void add_failure_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
       ->type_name("N")
       ->group("Failure")
       ->check(CLI::Range(1, 1000000));
-  app.add_option("--loss-timeout", raw.loss_seconds,
-                 "With the three options above: seconds that the others wait for a rank which they "
-                 "have lost and which lives on, stopped or hung, until it is killed (60)")
+  app.add_option(
+         "--loss-timeout", raw.loss_seconds,
+         "With the three options above: seconds that ranks which come back after a loss wait "
+         "for one which does not, and which is then killed (120)")
       ->type_name("S")
       ->group("Failure")
       ->check(CLI::Range(0.0, 86400.0));

@@ -23,14 +23,14 @@ enum class GpuVisibility {
 
 /// What the user typed after `hvdrun` or `hvdrun run`.
 struct RunOptions {
-  std::optional<int> ranks;                        ///< -np
-  std::optional<int> nodes;                        ///< --nodes
-  int spares = 0;                                  ///< --spares
-  std::optional<int> min_ranks;                    ///< --min-np
-  int restarts = 0;                                ///< --restarts
-  std::chrono::milliseconds loss_timeout{60'000};  ///< --loss-timeout
-  bool nested = false;                             ///< --nested: -np inside a rank is meant.
-  std::optional<int> cpus_per_rank;                ///< -c
+  std::optional<int> ranks;                         ///< -np
+  std::optional<int> nodes;                         ///< --nodes
+  int spares = 0;                                   ///< --spares
+  std::optional<int> min_ranks;                     ///< --min-np
+  int restarts = 0;                                 ///< --restarts
+  std::chrono::milliseconds loss_timeout{120'000};  ///< --loss-timeout
+  bool nested = false;                              ///< --nested: -np inside a rank is meant.
+  std::optional<int> cpus_per_rank;                 ///< -c
   BindOptions bind;
   GpuVisibility gpu_visibility = GpuVisibility::kAll;
   std::vector<VariableOption> variables;

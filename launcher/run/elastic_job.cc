@@ -15,42 +15,71 @@ namespace hvd {
 void ElasticJob::serve() {
   for (const ElasticEvent& event : parts_.store.take_events()) {
     std::visit(
-        Overloaded{
-            [&](const Membership& membership) {
-              const std::string news = parts_.recovery.begun(membership, Clock::now());
-              if (!news.empty()) parts_.output.say(news);
-            },
-            [&](const ProcessEntered& entered) { parts_.recovery.entered(entered, Clock::now()); },
-            [&](const ProcessCame& came) { parts_.recovery.came(came); },
-            [&](const ProcessEnded& ended) {
-              process_ended(ended.process, ended.status, describe_end(ended.status));
-            },
-            [&](const ProcessGone& gone) {
-              process_ended(gone.process, W_EXITCODE(kExitFailure, 0),
-                            "its node does not answer any more, or the hvdrun beside it was "
-                            "killed",
-                            false);
-            }},
+        Overloaded{[&](const Membership& membership) {
+                     const std::string news = parts_.recovery.begun(membership, Clock::now());
+                     if (!news.empty()) parts_.output.say(news);
+                   },
+                   [&](const ProcessEntered& entered) { process_entered(entered); },
+                   [&](const ProcessCame& came) { parts_.recovery.came(came); },
+                   [&](const ProcessEnded& ended) {
+                     process_ended(ended.process, ended.status, describe_end(ended.status));
+                   },
+                   [&](const ProcessGone& gone) {
+                     process_ended(gone.process, W_EXITCODE(kExitFailure, 0),
+                                   "its node does not answer any more, or the hvdrun beside it was "
+                                   "killed",
+                                   false);
+                   }},
         event);
   }
 }
 
+void ElasticJob::process_entered(const ProcessEntered& entered) {
+  parts_.recovery.entered(entered, Clock::now());
+  while (const auto process = parts_.recovery.take_refuted()) lose(*process);
+}
+
 void ElasticJob::process_ended(int process, int status, const std::string& how, bool is_there) {
-  Recovery& recovery = parts_.recovery;
+  const Recovery& recovery = parts_.recovery;
   if (!recovery.lives(process) || are_dismissed_) return;
   parts_.output.drain(stream_of(process));
-  Recovery::End end{.process = process, .code = exit_code_of(status), .how = how};
-  const std::string name = recovery.name_of(process);
-  if (end.code == 0) recovery.finished(process);
-  if (end.code != 0 && is_there) replace(end);
-  if (end.code != 0 && !goes_on_without(end)) {
-    fail(process, end.code, recovery.describe_failure(name, process, how));
+  const int code = exit_code_of(status);
+  if (code == 0 && recovery.was_lost(process)) return lose(process);
+  if (code == 0) return finish(process);
+  lose({.process = process, .code = code, .how = how}, is_there);
+}
+
+void ElasticJob::finish(int process) {
+  parts_.recovery.finished(process);
+  parts_.store.process_ended(process, true);
+  parts_.start_again(process, -1);
+  check_end();
+}
+
+void ElasticJob::lose(int process) {
+  lose({.process = process,
+        .code = kExitFailure,
+        .how = "its program has ended with exit code 0, but without hvd (a pipe or a shell hides "
+               "exit codes: bash has `set -o pipefail`)"},
+       true);
+}
+
+void ElasticJob::lose(Recovery::End end, bool is_there) {
+  const std::string name = parts_.recovery.name_of(end.process);
+  if (is_there) replace(end);
+  if (!goes_on_without(end)) {
+    fail(end.process, end.code, parts_.recovery.describe_failure(name, end), true);
   }
   // Those that wait for it learn last, and so of a job that ends the reason.
-  parts_.store.process_ended(process, end.code == 0);
-  parts_.start_again(process, end.successor.value_or(-1));
-  if (!recovery.is_over() || parts_.ending.has_begun()) return;
-  if (const auto loss = recovery.unhealed()) fail(loss->process, loss->code, loss->what);
+  parts_.store.process_ended(end.process, false);
+  parts_.start_again(end.process, end.successor.value_or(-1));
+  check_end();
+}
+
+void ElasticJob::check_end() {
+  if (!parts_.recovery.is_over() || parts_.ending.has_begun()) return;
+  if (const auto& loss = parts_.recovery.unhealed())
+    fail(loss->process, loss->code, loss->what, false);
 }
 
 void ElasticJob::replace(Recovery::End& end) {
@@ -79,11 +108,11 @@ bool ElasticJob::goes_on_without(const Recovery::End& end) {
   return true;
 }
 
-void ElasticJob::fail(int process, int code, const std::string& why) {
+void ElasticJob::fail(int process, int code, const std::string& why, bool shows_lines) {
   if (!parts_.ending.rank_failed(code, Clock::now())) return;
   parts_.output.stop_waiting();
   parts_.output.say(why);
-  parts_.output.say_last_lines(stream_of(process), process);
+  if (shows_lines) parts_.output.say_last_lines(stream_of(process), process);
   first_failure_ = parts_.recovery.first_loss();
   parts_.store.end_job("the job ends: " + parts_.recovery.shortage());
   parts_.output.mark();
@@ -107,6 +136,13 @@ void ElasticJob::advance(Clock::time_point now) {
   for (const int process : parts_.recovery.overdue(now)) {
     parts_.output.say(parts_.recovery.describe_overdue(process));
     parts_.kill(process);
+  }
+  for (const int process : parts_.recovery.unkillable(now)) {
+    lose({.process = process,
+          .code = kExitFailure,
+          .how = "it cannot be killed: the hvdrun beside it does not answer, or it hangs in its "
+                 "kernel"},
+         false);
   }
 }
 

@@ -62,7 +62,14 @@ class ElasticJob {
   /// Decides whether the process is started again, and has it done.
   void replace(Recovery::End& end);
   bool goes_on_without(const Recovery::End& end);
-  void fail(int process, int code, const std::string& why);
+  void process_entered(const ProcessEntered& entered);
+  void finish(int process);
+  /// One that ended well by its exit code, but was lost by others.
+  void lose(int process);
+  void lose(Recovery::End end, bool is_there);
+  void fail(int process, int code, const std::string& why, bool shows_lines);
+  /// No rank is left, and one of them was lost without a membership after it.
+  void check_end();
 
   Parts parts_;
   std::string first_failure_;

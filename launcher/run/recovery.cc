@@ -6,6 +6,12 @@
 #include "base/format.h"
 
 namespace hvd {
+namespace {
+
+/// For a process that was killed to end.
+constexpr std::chrono::seconds kKillTime{10};
+
+}  // namespace
 
 Recovery::Recovery(Options options) : options_(std::move(options)) {
   for (int process = 0; process < options_.size; ++process) ranks_[process] = process;
@@ -43,7 +49,7 @@ std::string Recovery::successor(const End& end) const {
 }
 
 bool Recovery::can_spare(int process) const {
-  return !has_finished_ && !ranks_.empty() && (ranks_.size() > 1 || !ranks_.contains(process));
+  return finished_.empty() && !ranks_.empty() && (ranks_.size() > 1 || !ranks_.contains(process));
 }
 
 int Recovery::add(int lost) {
@@ -56,12 +62,12 @@ std::optional<std::string> Recovery::failed(const End& end, Clock::time_point no
   const std::string name = name_of(end.process);
   const bool was_rank = ranks_.erase(end.process) != 0;
   gone_.insert(end.process);
-  awaited_.erase(end.process);
+  condemned_.erase(end.process);
   waiting_.erase(end.process);
   const std::string loss = format_text("{} was lost: {}", place_of(end.process, name), end.how);
   if (was_rank && first_loss_.empty()) first_loss_ = loss;
   const bool is_short = living() < options_.min_size;
-  if (was_rank && (has_finished_ || ranks_.empty() || is_short)) return std::nullopt;
+  if (was_rank && (!finished_.empty() || ranks_.empty() || is_short)) return std::nullopt;
   if (was_rank && !unhealed_) {
     unhealed_ = Loss{end.process, end.code, loss + "; the others ended without it"};
     lost_at_ = now;
@@ -73,9 +79,24 @@ std::optional<std::string> Recovery::failed(const End& end, Clock::time_point no
 }
 
 void Recovery::finished(int process) {
-  has_finished_ = ranks_.erase(process) != 0 || has_finished_;
+  const auto rank = ranks_.find(process);
+  if (rank != ranks_.end()) {
+    finished_.insert(*rank);
+    ranks_.erase(rank);
+  }
   gone_.insert(process);
-  awaited_.erase(process);
+  condemned_.erase(process);
+}
+
+std::optional<int> Recovery::take_refuted() {
+  for (const auto& [process, rank] : finished_) {
+    if (!lost_.contains(process)) continue;
+    const int refuted = process;
+    ranks_[refuted] = rank;
+    finished_.erase(refuted);
+    return refuted;
+  }
+  return std::nullopt;
 }
 
 std::string Recovery::begun(const Membership& membership, Clock::time_point now) {
@@ -89,70 +110,89 @@ std::string Recovery::begun(const Membership& membership, Clock::time_point now)
     if (!lives(member.process)) continue;
     const auto before = ranks_.find(member.process);
     if (before == ranks_.end()) {
-      changes += format_text("; rank {} is spare {} now", rank, member.process);
+      changes += format_text("; rank {} is process {} now", rank, member.process);
     } else if (before->second != rank) {
       changes += format_text("; rank {} is what was rank {}", rank, before->second);
     }
     by_process[member.process] = rank;
   }
   ranks_ = std::move(by_process);
-  awaited_.clear();
+  due_.reset();
+  finished_.clear();
+  lost_.clear();
+  has_begun_ = true;
   const std::string ranks = format_text("{} rank{}", size, size == 1 ? "" : "s");
   const bool has_healed = std::exchange(unhealed_, std::nullopt).has_value();
   if (size == static_cast<std::size_t>(options_.size)) first_loss_.clear();
   if (!has_healed && changes.empty()) return {};
   if (!has_healed) return format_text("membership {}: {}{}", membership.epoch, ranks, changes);
-  return format_text("membership {}: {} again, {} ms after the loss{}", membership.epoch, ranks,
+  return format_text("membership {}: {} again, {} ms after hvdrun knew{}", membership.epoch, ranks,
                      std::chrono::duration_cast<std::chrono::milliseconds>(now - lost_at_).count(),
                      changes);
 }
 
 void Recovery::entered(const ProcessEntered& entered, Clock::time_point now) {
   waiting_.insert(entered.process);
-  awaited_.erase(entered.process);
-  const auto lost = entered.lost;
-  if (!lost || !lives(*lost) || waiting_.contains(*lost)) return;
-  awaited_.try_emplace(*lost, now + options_.patience);
+  if (entered.lost && *entered.lost != entered.process) lost_.insert(*entered.lost);
+  if (has_begun_ && ranks_.contains(entered.process) && !due_) due_ = now + options_.patience;
 }
 
 std::vector<int> Recovery::overdue(Clock::time_point now) {
   std::vector<int> due;
-  for (auto awaited = awaited_.begin(); awaited != awaited_.end();) {
-    if (awaited->second > now) {
-      ++awaited;
-      continue;
-    }
-    due.push_back(awaited->first);
-    awaited = awaited_.erase(awaited);
+  if (!due_ || *due_ > now) return due;
+  // Spares that still start, too: the others need one, or would not wait any more.
+  for (int process = 0; process < processes(); ++process) {
+    if (!lives(process) || waiting_.contains(process) || condemned_.contains(process)) continue;
+    due.push_back(process);
+    condemned_[process] = now + kKillTime;
   }
+  due_.reset();
   return due;
 }
 
+std::vector<int> Recovery::unkillable(Clock::time_point now) {
+  std::vector<int> found;
+  for (auto condemned = condemned_.begin(); condemned != condemned_.end();) {
+    if (condemned->second > now) {
+      ++condemned;
+      continue;
+    }
+    found.push_back(condemned->first);
+    condemned = condemned_.erase(condemned);
+  }
+  return found;
+}
+
 Deadline Recovery::next() const {
-  Deadline next = kForever;
-  for (const auto& [process, time] : awaited_) next = next.earlier(Deadline::at(time));
+  Deadline next = due_ ? Deadline::at(*due_) : kForever;
+  for (const auto& [process, time] : condemned_) next = next.earlier(Deadline::at(time));
   return next;
 }
 
 std::string Recovery::shortage() const {
-  if (has_finished_) return "a rank has come to the end of its program already";
+  if (!finished_.empty()) {
+    const auto& [process, rank] = *finished_.begin();
+    return format_text("{} has come to the end of its program already",
+                       place_of(process, format_text("rank {}", rank)));
+  }
   if (ranks_.empty()) return "no rank is left that has the state of training";
   return format_text("{} process{} left, and it needs {} rank{}", living(),
                      living() == 1 ? " is" : "es are", options_.min_size,
                      options_.min_size == 1 ? "" : "s");
 }
 
-std::string Recovery::describe_failure(const std::string& name, int process,
-                                       const std::string& how) const {
-  return format_text("{} failed: {}; the job ends, as {}", place_of(process, name), how,
-                     shortage());
+std::string Recovery::describe_failure(const std::string& name, const End& end) const {
+  const std::string why_not = end.why_not.empty() ? "" : "; " + end.why_not;
+  return format_text("{} failed: {}{}; the job ends, as {}", place_of(end.process, name), end.how,
+                     why_not, shortage());
 }
 
 std::string Recovery::describe_overdue(int process) const {
   return format_text(
-      "{} was lost by others and lives on (stopped, or hung): it is killed, so that they need not "
-      "wait for it",
-      place_of(process, name_of(process)));
+      "{} has not come back within {} s after others did (stopped, hung, or at work): it is "
+      "killed, "
+      "so that they need not wait for it",
+      place_of(process, name_of(process)), options_.patience.count() / 1000);
 }
 
 }  // namespace hvd

@@ -22,9 +22,9 @@ class Recovery {
     int size = 1;
     int min_size = 1;
     std::vector<std::string> hosts = {};  ///< By process; empty: not known yet.
-    /// How long the others may wait for a rank that they have lost and that lives on: it is
-    /// stopped, hangs, or is slow to come to hvd.init() again.
-    std::chrono::milliseconds patience{60'000};
+    /// How long those that come back wait for a rank that lives and does not: it is stopped,
+    /// hangs, or does something else.
+    std::chrono::milliseconds patience{120'000};
   };
 
   explicit Recovery(Options options);
@@ -54,12 +54,18 @@ class Recovery {
   int place(int process) const { return places_[static_cast<std::size_t>(process)]; }
   /// A process has come to the end of its program.
   void finished(int process);
+  /// Whether others have lost the process: where its exit code is 0, that hides its failure.
+  bool was_lost(int process) const { return lost_.contains(process); }
+  /// One that has finished, and that others have lost, as it turned out since the last call.
+  std::optional<int> take_refuted();
   /// A membership has begun. What to tell the user; empty: nothing.
   std::string begun(const Membership& membership, Clock::time_point now);
   /// A process asks for a place.
   void entered(const ProcessEntered& entered, Clock::time_point now);
   /// Processes to kill, as others have waited long enough for them.
   std::vector<int> overdue(Clock::time_point now);
+  /// Of those, the ones that have not ended in time: whoever was to kill them does not.
+  std::vector<int> unkillable(Clock::time_point now);
   /// When `overdue` has more to give even if nothing else happens.
   Deadline next() const;
 
@@ -86,7 +92,7 @@ class Recovery {
   /// Why the job cannot go on, after failed() gave nothing: "3 processes are left, and ...".
   std::string shortage() const;
   /// The failure of the job, as that of a process that was called `name` before failed().
-  std::string describe_failure(const std::string& name, int process, const std::string& how) const;
+  std::string describe_failure(const std::string& name, const End& end) const;
   /// That a process of overdue() is killed, and why.
   std::string describe_overdue(int process) const;
   /// The first loss since the job was whole, for the last line; empty: there was none.
@@ -102,12 +108,15 @@ class Recovery {
   std::vector<int> places_;   ///< By process.
   std::map<int, int> ranks_;  ///< By living process: its rank.
   std::set<int> gone_;
-  std::set<int> waiting_;                     ///< Who have asked for a place.
-  std::map<int, Clock::time_point> awaited_;  ///< By process that was lost and lives: until when.
+  std::set<int> waiting_;                 ///< Who have asked for a place.
+  std::optional<Clock::time_point> due_;  ///< When all must have come back; nothing: none has.
+  std::map<int, Clock::time_point> condemned_;  ///< By process of overdue(): until when it lives.
+  std::map<int, int> finished_;                 ///< Of this membership, by process: its rank.
+  std::set<int> lost_;                          ///< By others, in this membership.
+  bool has_begun_ = false;
   std::optional<Loss> unhealed_;
   Clock::time_point lost_at_;  ///< Of `unhealed_`.
   std::string first_loss_;
-  bool has_finished_ = false;
 };
 
 }  // namespace hvd

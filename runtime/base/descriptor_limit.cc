@@ -41,7 +41,8 @@ Result<std::size_t> choose_soft_limit(const DescriptorLimit& now, std::size_t mo
   const std::size_t needed = now.open + more + kMargin;
   if (needed <= now.soft) return now.soft;
   if (needed <= now.hard) return std::min(now.hard, std::max(2 * needed, kEnough));
-  return error(Code::kSystem, "{} more files must be opened, but {}", more, describe(now));
+  return error(Code::kSystem, "{} files must be open at once, some of them in reserve, but {}",
+               needed, describe(now));
 }
 
 DescriptorLimit descriptor_limit() {

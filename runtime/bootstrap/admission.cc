@@ -34,9 +34,13 @@ Admission::Answers Admission::enter(Client client, const store_message::Request&
     answers.emplace_back(before->second.client,
                          reply_of(error(Code::kAborted, "process {} has asked anew", process)));
   }
+  // Once ranks have been at work whoever serves this ends those that do not come.
+  const bool has_deadline = roster_.is_member(process) && !roster_.has_begun();
   const auto patience = std::chrono::milliseconds(request.timeout_ms);
-  entries_[process] = {client, roster_.is_member(process) ? Deadline::after(patience) : kForever};
-  events_.emplace_back(ProcessEntered{process, roster_.process_of(request.epoch, request.status)});
+  entries_[process] = {client, has_deadline ? Deadline::after(patience) : kForever};
+  const auto lost = roster_.process_of(request.epoch, request.status);
+  if (lost && *lost != process) roster_.lose(*lost);
+  events_.emplace_back(ProcessEntered{process, lost});
   roster_.enter(process, request.value);
   if (end_) return answer_members(*end_);
   advance(answers);
@@ -135,11 +139,9 @@ Admission::Answers Admission::expire() {
       ++entry;
       continue;
     }
-    const std::string missing = roster_.missing();
-    const Status why =
-        missing.empty() ? error(Code::kTimeout, "no spare came in time, and too few ranks are left")
-                        : error(Code::kTimeout, "{} did not come to hvd.init() again", missing);
-    answers.emplace_back(entry->second.client, reply_of(why));
+    answers.emplace_back(
+        entry->second.client,
+        reply_of(error(Code::kTimeout, "{} did not come to hvd.init()", roster_.missing())));
     roster_.withdraw(entry->first);
     entry = entries_.erase(entry);
   }

@@ -19,8 +19,9 @@ namespace hvd {
 
 /// The processes of an elastic job that ask for a place, and the answers that they get.
 ///
-/// A member waits for the others until its deadline; who is to come anew (a spare) waits as long as
-/// the job lasts. Decisions only, by the clock of the machine. One thread at a time.
+/// At the start a member waits for the others until its deadline. Later it waits as long as the job
+/// lasts, as does who is to come anew (a spare). Decisions only, by the clock of the machine. One
+/// thread at a time.
 class Admission {
  public:
   using Client = std::uint64_t;

@@ -40,6 +40,8 @@ constexpr std::string_view kByHvdrun = "hvdrun";
 constexpr int kMostProcesses = 1 << 20;
 /// Memberships in a row that may break while their ranks meet.
 constexpr int kMostTries = 20;
+/// For the ranks of a later membership to meet: all of them have waited for it.
+constexpr std::chrono::milliseconds kMeetingTime{20'000};
 
 /// A process without an identity is a world of one only where nothing speaks of several ranks.
 Status check_alone(const Environment& environment) {
@@ -387,10 +389,8 @@ Result<Wiring> start_together(const Environment& environment, const BootstrapOpt
 
 /// One try of a process of an elastic job: a place, then the start with those that have one, too.
 Result<Wiring> start_in_place(const Environment& environment, const BootstrapOptions& options,
-                              int process) {
+                              int process, KeptMeeting& kept) {
   const auto patience = options.settings.start_timeout;
-  KeptMeeting of_this_start;
-  KeptMeeting& kept = options.kept != nullptr ? *options.kept : of_this_start;
   HVD_TRY_ASSIGN(MethodOffer offer, meet_by_hvdrun({.environment = environment,
                                                     .settings = options.settings,
                                                     .identity = {},
@@ -421,7 +421,8 @@ Result<Wiring> start_in_place(const Environment& environment, const BootstrapOpt
       return wire_alone(options, "one rank is left");
     }
     Start start(options, *std::move(offer.rendezvous), identity, place.size,
-                Deadline::after(patience), place.epoch);
+                Deadline::after(place.epoch == 1 ? patience : std::min(patience, kMeetingTime)),
+                place.epoch);
     auto wiring = start.run(environment);
     store = start.take_store();
     return wiring;
@@ -439,11 +440,16 @@ Result<Wiring> start_in_place(const Environment& environment, const BootstrapOpt
 /// of those that it was to start with has left meanwhile. kAborted: the job ends.
 Result<Wiring> start_elastic(const Environment& environment, const BootstrapOptions& options,
                              int process) {
+  KeptMeeting of_this_start;
+  KeptMeeting& kept = options.kept != nullptr ? *options.kept : of_this_start;
   for (int tries = 1;; ++tries) {
-    auto wiring = start_in_place(environment, options, process);
+    auto wiring = start_in_place(environment, options, process, kept);
     if (wiring.is_ok()) return wiring;
     const Status& why = wiring.status();
-    if (why.code() != Code::kPeerLost || tries == kMostTries) {
+    // One that is stopped meanwhile is ended by who serves the store, once the others are back.
+    const bool is_late = why.code() == Code::kTimeout && kept.epoch > 1;
+    const bool may_pass = why.code() == Code::kPeerLost || is_late;
+    if (!may_pass || tries == kMostTries) {
       return why.with_context(
           format_text("process {} on {}: cannot start", process, local_host_name()));
     }

@@ -49,13 +49,24 @@ void Roster::ended(int process) {
   if (is_member(process)) is_open_ = false;
   waits_since_.reset();
   gone_.insert(process);
+  disputed_.erase(process);
   waiting_.erase(process);
   members_.erase(process);
 }
 
 void Roster::finish(int process) {
-  has_finished_ = has_finished_ || is_member(process);
+  const bool was_member = is_member(process);
   ended(process);
+  if (was_member) (lost_.contains(process) ? disputed_ : finished_).insert(process);
+}
+
+void Roster::lose(int process) {
+  lost_.insert(process);
+  if (finished_.erase(process) != 0) disputed_.insert(process);
+}
+
+bool Roster::all_wait() const {
+  return std::includes(waiting_.begin(), waiting_.end(), members_.begin(), members_.end());
 }
 
 int Roster::starting() const {
@@ -68,11 +79,13 @@ int Roster::starting() const {
 }
 
 std::optional<Status> Roster::verdict() const {
-  if (has_finished_) {
-    return error(Code::kAborted, "the job ends: a rank has finished its program already");
-  }
+  if (!disputed_.empty()) return std::nullopt;
   if (members_.empty()) {
     return error(Code::kAborted, "the job ends: no rank is left that has the state of training");
+  }
+  // One that is still to come may have lost it.
+  if (!finished_.empty() && all_wait()) {
+    return error(Code::kAborted, "the job ends: a rank has finished its program already");
   }
   const int living = plan_.processes - size_of(gone_);
   if (living >= plan_.min_size) return std::nullopt;
@@ -81,9 +94,7 @@ std::optional<Status> Roster::verdict() const {
 }
 
 std::optional<Membership> Roster::begin(Clock::time_point now) {
-  const bool all_wait =
-      std::includes(waiting_.begin(), waiting_.end(), members_.begin(), members_.end());
-  if (verdict() || !all_wait) {
+  if (verdict() || !disputed_.empty() || !all_wait()) {
     waits_since_.reset();
     return std::nullopt;
   }
@@ -97,6 +108,8 @@ std::optional<Membership> Roster::begin(Clock::time_point now) {
   waits_since_.reset();
   last_ = assign(size);
   members_.clear();
+  finished_.clear();
+  lost_.clear();
   for (const Membership::Member& member : last_.members) {
     members_.insert(member.process);
     waiting_.erase(member.process);
@@ -110,7 +123,7 @@ bool Roster::can_grow() const {
   const bool are_at_work = last_.epoch != 0 && !is_open_ && size_of(members_) == size &&
                            std::none_of(members_.begin(), members_.end(),
                                         [&](int process) { return waiting_.contains(process); });
-  return are_at_work && !has_finished_ && size < plan_.size && !waiting_.empty();
+  return are_at_work && finished_.empty() && size < plan_.size && !waiting_.empty();
 }
 
 Deadline Roster::next() const {
@@ -220,7 +233,7 @@ std::string Roster::missing() const {
     const int process = last_.members[rank].process;
     if (is_member(process) && !waiting_.contains(process)) ranks.push_back(static_cast<int>(rank));
   }
-  return ranks.empty() ? std::string() : name_ranks(ranks);
+  return name_ranks(ranks);
 }
 
 }  // namespace hvd

@@ -51,6 +51,7 @@ class Roster {
   void add_process();
   /// True for a process that has a place, or had one until it entered, and lives.
   bool is_member(int process) const { return members_.contains(process); }
+  bool has_begun() const { return last_.epoch != 0; }
   /// False: there is no such process, or it has ended.
   bool may_enter(int process) const;
   /// The process, on that node, asks for a place. Where it has one in a membership that not all
@@ -62,8 +63,12 @@ class Roster {
     waits_since_.reset();
   }
   void ended(int process);
-  /// A member has ended well: no membership follows.
+  /// A member has come to the end of its program: no membership follows, unless another one has
+  /// lost it, now or later (a pipe or a shell has hidden that it failed).
   void finish(int process);
+  /// A member has lost that process. Where it has finished nothing follows before ended() says what
+  /// becomes of it: it may be started again.
+  void lose(int process);
 
   /// The next membership, if it is due. Those that have a place in it wait no longer.
   std::optional<Membership> begin(Clock::time_point now);
@@ -81,11 +86,13 @@ class Roster {
   bool may_join(std::uint64_t epoch) const { return is_open_ && epoch == last_.epoch; }
   /// Which process is that rank of that membership, if it is the last one.
   std::optional<int> process_of(std::uint64_t epoch, int rank) const;
-  /// The members that have not entered: "rank 2", "ranks 2, 3"; empty: all have.
+  /// The members that have not entered: "rank 2", "ranks 2, 3".
   std::string missing() const;
 
  private:
   bool lives(int process) const { return !gone_.contains(process); }
+  /// All members that live have entered.
+  bool all_wait() const;
   /// Processes that may yet come: they start.
   int starting() const;
   /// By rank who has it, of the living members that are to keep theirs; -1: it is free.
@@ -109,7 +116,9 @@ class Roster {
   std::vector<std::uint64_t> since_;  ///< By member: the epoch in which it became one.
   std::vector<int> slots_;            ///< By process: its place on its node; -1: none yet.
   bool is_open_ = false;              ///< The last membership has begun, and not all have met.
-  bool has_finished_ = false;
+  std::set<int> finished_;            ///< Members of the last membership that have.
+  std::set<int> lost_;                ///< Of those of the last membership, whom others have lost.
+  std::set<int> disputed_;            ///< Who have finished and were lost.
   std::optional<Clock::time_point> waits_since_;
 };
 

@@ -17,6 +17,10 @@ inline constexpr std::size_t kMaxRequestBytes = (std::size_t{1} << 20) + 4096;
 inline constexpr std::size_t kMaxReplyBytes = std::size_t{256} << 20;
 inline constexpr int kMaxRanks = 1 << 20;
 inline constexpr std::int32_t kNobody = -1;
+/// Seconds after which who attends a process ends it where the store's host does not answer; before
+/// the store takes the process for gone, and gives its rank away.
+inline constexpr int kSilenceOfServer = 4;
+inline constexpr int kSilenceOfClient = 6;
 
 enum class Verb : std::uint8_t {
   kSet = 1,

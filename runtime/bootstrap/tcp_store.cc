@@ -149,7 +149,7 @@ Result<bool> TcpStore::has_newcomers() {
 }
 
 Status TcpStore::attend(int process, std::string_view host, Deadline deadline) {
-  end_when_unanswered(descriptor());
+  end_when_unanswered(descriptor(), store_message::kSilenceOfServer);
   return begin_watch(
       {.verb = Verb::kAttend, .key = std::string(host), .rank = process, .size = process + 1},
       deadline);

@@ -52,9 +52,8 @@ class TcpStore : public Store {
     std::uint64_t epoch = 0;            ///< Of its last place; 0: it had none yet.
     int lost = store_message::kNobody;  ///< The rank that it lost there, if it did.
   };
-  /// It asks for a place. Waits until the members of the last membership that live have done so,
-  /// `patience` at most; where this one is no member yet, as long as the job lasts. kAborted: the
-  /// job ends.
+  /// It asks for a place. Waits until the members of the last membership that live have done so;
+  /// for the first membership `patience` at most, unless it is no member. kAborted: the job ends.
   Result<store_message::Place> enter(const Process& process, std::chrono::milliseconds patience);
 
   /// Begins to watch for others that wait for a place in the membership of this rank; ends with the

@@ -244,7 +244,7 @@ class Loop {
           connection.received.begin(),
           connection.received.begin() + static_cast<std::ptrdiff_t>(sizeof length + length));
       if (request.value().verb == store_message::Verb::kAttend) {
-        end_when_unanswered(connection.socket.get());
+        end_when_unanswered(connection.socket.get(), store_message::kSilenceOfClient);
       }
       answer(board_.handle(id, std::move(request).value()));
       if (connections_.count(id) == 0) return;

@@ -78,6 +78,8 @@ hvd_status hvd_abort(const char* cause) noexcept {
 
 int hvd_is_initialized() noexcept { return Process::instance().is_running() ? 1 : 0; }
 
+int hvd_membership() noexcept { return Process::instance().membership(); }
+
 int hvd_has_newcomers() noexcept { return Process::instance().has_newcomers() ? 1 : 0; }
 
 int hvd_rank() noexcept {
@@ -105,6 +107,16 @@ int hvd_cross_rank() noexcept {
 int hvd_cross_size() noexcept {
   return number(
       [](const auto& world) { return nodes_with_my_local_rank(world, world.node_count()); });
+}
+
+int hvd_is_homogeneous() noexcept {
+  return number([](const auto& world) {
+    const auto size = world.nodes.front().size();
+    return std::all_of(world.nodes.begin(), world.nodes.end(),
+                       [&](const auto& ranks) { return ranks.size() == size; })
+               ? 1
+               : 0;
+  });
 }
 
 hvd_status hvd_alloc(size_t bytes, void** memory) noexcept {

@@ -273,6 +273,13 @@ Status Process::deallocate(void* memory) {
 
 bool Process::is_forked_child() const { return state_->forked.load(); }
 
+int Process::membership() {
+  if (!state_->changing.try_lock()) return 0;
+  const auto membership = static_cast<int>(state_->meeting.epoch);
+  state_->changing.unlock();
+  return membership;
+}
+
 bool Process::has_newcomers() {
   if (state_->forked.load() || !state_->changing.try_lock()) return false;
   KeptMeeting& kept = state_->meeting;

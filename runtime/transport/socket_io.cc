@@ -88,15 +88,16 @@ Result<Bytes> receive_frame(int fd, std::size_t limit, Deadline deadline, std::s
   return message;
 }
 
-void end_when_unanswered(int fd) {
+void end_when_unanswered(int fd, int seconds) {
   const auto set = [fd](int level, int option, int value) {
     ::setsockopt(fd, level, option, &value, sizeof value);
   };
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 6000);  // Bytes that wait for an answer stop the questions.
+  set(IPPROTO_TCP, TCP_KEEPCNT, seconds - 1);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT,
+      seconds * 1000);  // Bytes that wait for an answer stop the questions.
 }
 
 }  // namespace hvd

@@ -25,7 +25,7 @@ Status send_frame(int fd, std::span<const std::byte> message, Deadline deadline,
 Result<Bytes> receive_frame(int fd, std::size_t limit, Deadline deadline, std::string_view what);
 
 /// A connection on which little is said ends, on both sides, once the other host has not answered
-/// for about 6 s: its kernel is asked each second, whatever its process does.
-void end_when_unanswered(int fd);
+/// for about so many seconds: its kernel is asked each second, whatever its process does.
+void end_when_unanswered(int fd, int seconds);
 
 }  // namespace hvd

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -143,7 +144,7 @@ class Elastic(jobs.JobCase):
                 self.assertEqual(all_steps(ended), expected, ended.text())
                 self.assertRegex(
                     ended.stderr,
-                    rf"rank {victim} on host \S+ was lost by others and lives on \(stopped, or hung\)",
+                    rf"rank {victim} on host \S+ has not come back within 1 s",
                 )
 
     def test_a_lost_process_is_started_again(self) -> None:
@@ -182,7 +183,7 @@ class Elastic(jobs.JobCase):
         counted = [line.split()[1] for line in ended.lines[2] if line.startswith("STEP")]
         self.assertEqual(len(counted), len(set(counted)), ended.text())
         self.assertIn("ENDS 2 3", ended.lines[3])
-        self.assertIn("membership 3: 3 ranks; rank 2 is spare 3 now", ended.stderr)
+        self.assertIn("membership 3: 3 ranks; rank 2 is process 3 now", ended.stderr)
 
     def test_process_sets_of_init_are_there_again_as_far_as_they_fit(self) -> None:
         program = (
@@ -212,6 +213,80 @@ class Elastic(jobs.JobCase):
         self.assertEqual(ended.code, 0, ended.text())
         sets = [line for line in ended.lines[0] if line.startswith("SETS")]
         self.assertEqual(sets, ["SETS True True", "SETS True False"], ended.text())
+
+    def test_a_pipe_does_not_hide_a_loss(self) -> None:
+        command = [sys.executable, "-c", jobs.PROLOGUE + TRAINING]
+        for options, code in (
+            (["--spares", "1"], 0),
+            (["--restarts", "1"], 0),
+            (["--min-np", "3"], 1),
+        ):
+            with self.subTest(options=options):
+                job = jobs.start(
+                    ["--prefix", "-np", "3", *options],
+                    ["bash", "-c", '"$0" "$@" | cat', *command],
+                    HVD_TEST_SCRATCH=self.folder(""),
+                    DEATHS="1:5:SIGKILL",
+                )
+                output, errors = job.communicate(timeout=jobs.LIMIT_S)
+                self.assertEqual(job.returncode, code, errors)
+                self.assertIn("rank 1 on host", errors)
+                self.assertIn("without hvd (a pipe or a shell hides exit codes", errors)
+                if code == 0:
+                    self.assertIn("STEP 12 ", output)
+
+    def test_a_rank_that_hangs_is_killed_and_replaced(self) -> None:
+        program = TRAINING.replace(
+            "getattr(signal, how))", "getattr(signal, how)) if how != 'hang' else time.sleep(1000)"
+        )
+        ended = self.run_job(
+            ["-np", "3", "--spares", "1", "--loss-timeout", "2"],
+            program,
+            DEATHS="1:5:hang",
+            HVD_STALL_CHECK_TIME_SECONDS="1",
+            HVD_STALL_SHUTDOWN_TIME_SECONDS="2",
+        )
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(all_steps(ended), self.undisturbed(3), ended.text())
+
+    def test_a_rank_that_is_at_work_is_waited_for(self) -> None:
+        program = TRAINING.replace(
+            "        die_if_due(state.step)\n",
+            "        die_if_due(state.step)\n        if PROCESS == '2' and state.step == 5: time.sleep(4)\n",
+        )
+        ended = self.run_job(
+            ["-np", "3", "--spares", "1"],
+            program,
+            DEATHS="1:5:SIGKILL",
+            HVD_START_TIMEOUT_SECONDS="2",
+        )
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(all_steps(ended), self.undisturbed(3), ended.text())
+
+    def test_a_spare_that_is_stopped_does_not_hold_up_the_job(self) -> None:
+        program = TRAINING.replace(
+            "hvd.init()\n",
+            "if PROCESS == '3':\n    import threading\n"
+            "    stop = lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGSTOP))\n"
+            "    threading.Thread(target=stop, daemon=True).start()\n"
+            "if PROCESS == '1':\n    time.sleep(1)\nhvd.init()\n",
+        )
+        ended = self.run_job(
+            ["-np", "3", "--spares", "2", "--loss-timeout", "2"],
+            program,
+            DEATHS="1:5:SIGKILL",
+            HVD_START_TIMEOUT_SECONDS="5",
+        )
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(all_steps(ended), self.undisturbed(3), ended.text())
+
+    def test_a_newcomer_that_would_wait_alone_is_told(self) -> None:
+        program = TRAINING.replace(
+            "hvd.init()\n", "hvd.init()\nif PROCESS == '3': allreduce('alone')\n"
+        )
+        ended = self.run_job(["-np", "3", "--spares", "1"], program, DEATHS="1:5:SIGKILL")
+        self.assertEqual(ended.code, 1, ended.text())
+        self.assertIn("'alone': this process has come to a job that is at work", ended.stderr)
 
     def test_restarts_end_with_their_number_and_with_a_crash_loop(self) -> None:
         ended = self.train("-np", "2", "--restarts", "1", deaths="1:3:SIGKILL 2:7:SIGKILL")

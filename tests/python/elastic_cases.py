@@ -14,8 +14,9 @@ import torch
 import hvd
 import hvd.torch as ht
 from hvd import elastic, objects
-from hvd._core import api
+from hvd._core import api, newcomers
 from hvd.data import ElasticIndices
+from hvd.errors import InvalidArgumentError
 from hvd.state_handlers import HANDLERS, HandledState
 from hvd.torch import elastic as torch_elastic
 from hvd.torch.elastic import state as handlers
@@ -158,8 +159,23 @@ class Run(unittest.TestCase):
 
     def test_ranks_agree_on_errors_and_on_whether_they_are_equal(self) -> None:
         most, rank = last_rank(), ht.rank()
-        self.assertEqual(elastic._agree(rank, True, 7), (most, True, 7))
-        self.assertEqual(elastic._agree(most - rank, rank != most, rank), (most, False, most))
+        self.assertEqual(elastic._agree(rank, True, 7, True), (most, True, 7))
+        self.assertEqual(
+            elastic._agree(most - rank, rank != most, rank, rank == most), (most, False, most)
+        )
+
+    def test_nobody_goes_on_with_a_state_that_nobody_has(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, "no rank is left that has the state"):
+            elastic._agree(0, False, 0, False)
+
+    def test_what_comes_to_a_job_at_work_takes_no_part_in_operations(self) -> None:
+        newcomers.is_one = True
+        try:
+            with self.assertRaisesRegex(InvalidArgumentError, "'alone'.*a job that is at work"):
+                objects.allreduce_numbers([1.0], name="alone")
+        finally:
+            newcomers.admit()
+        self.assertEqual(objects.allreduce_numbers([1.0], name="alone"), [float(last_rank() + 1)])
 
     def test_ranks_that_leave_for_two_reasons_are_made_equal(self) -> None:
         """Rank 0 would keep what it has; the others have failed and gone back."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from hvd import launch
 
 PROGRAM = Path(__file__).with_name("elastic_training.py")
+ROOT = PROGRAM.parents[2] / "runtime"
 RANKS = 3
 
 
@@ -26,7 +27,7 @@ class Notes:
         self.times: list[float] = []
         self.deaths: list[float] = []
         self.ends: list[list[str]] = []
-        for file in sorted(folder.iterdir()):
+        for file in sorted(folder.glob("process-*")):
             for line in file.read_text().splitlines():
                 what, *words = line.split()
                 if what == "dies":
@@ -44,7 +45,7 @@ class Notes:
 
 
 class Losses(unittest.TestCase):
-    def train(self, *options: str, victims: str = "") -> Notes:
+    def train(self, *options: str, victims: str = "", names: str = "hvd") -> Notes:
         with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
             job = subprocess.run(
                 [
@@ -57,7 +58,13 @@ class Losses(unittest.TestCase):
                     folder,
                 ],
                 env=launch.rank_environment(
-                    os.environ, {"VICTIMS": victims, "OMP_NUM_THREADS": "1"}
+                    os.environ,
+                    {
+                        "VICTIMS": victims,
+                        "NAMES": names,
+                        "OMP_NUM_THREADS": "1",
+                        "PYTHONPATH": f"{ROOT}/python:{ROOT}/horovod",
+                    },
                 ),
                 capture_output=True,
                 text=True,
@@ -75,9 +82,16 @@ class Losses(unittest.TestCase):
         self.assertEqual(len(disturbed.deaths), 5)
         self.assertEqual(disturbed.losses, expected.losses)
         self.assertEqual(len(disturbed.ends), RANKS)
-        self.assertEqual(disturbed.ends[0][2], expected.ends[0][2])
+        for end in disturbed.ends:  # Weights, and the rate that the scheduler has come to.
+            self.assertEqual(end[2:], expected.ends[0][2:])
         lost = statistics.median(disturbed.seconds_lost())
         print(f"from a kill to the next finished step: median {lost * 1000:.0f} ms")
+
+    def test_so_are_those_of_a_program_for_horovod(self) -> None:
+        expected = self.train("--min-np", str(RANKS), names="horovod")
+        disturbed = self.train("--restarts", "2", victims="1:3 0:15", names="horovod")
+        self.assertEqual(len(disturbed.deaths), 2)
+        self.assertEqual(disturbed.losses, expected.losses)
 
     def test_fewer_ranks_finish_the_epochs_with_every_sample_once(self) -> None:
         shrunk = self.train("--min-np", "1", victims="0:3 2:9")

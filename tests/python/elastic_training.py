@@ -14,7 +14,10 @@ from pathlib import Path
 
 import torch
 
-import hvd.torch as hvd
+if os.environ.get("NAMES") == "horovod":
+    import horovod.torch as hvd
+else:
+    import hvd.torch as hvd
 
 folder = Path(sys.argv[1])
 victims = [tuple(map(int, one.split(":"))) for one in os.environ["VICTIMS"].split()]
@@ -30,6 +33,12 @@ model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Li
 optimizer = hvd.DistributedOptimizer(
     torch.optim.Adam(model.parameters(), lr=0.01), model.named_parameters()
 )
+# A process that comes to the job at work does nothing in these.
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+if os.environ.get("NAMES") != "horovod":
+    assert hvd.Checkpoints(folder / "checkpoints").resume(model, optimizer) is None
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.7)
 
 
 def note(*words: object) -> None:
@@ -49,6 +58,7 @@ def train(state: hvd.elastic.TorchState) -> None:
                 note("dies", time.monotonic())
                 os.kill(os.getpid(), signal.SIGKILL)
             optimizer.step()
+            state.scheduler.step()
             state.step += 1
             mean = hvd.allreduce(loss.detach().double(), name="loss").item()
             note("step", state.step, hvd.size(), mean.hex(), time.monotonic())
@@ -59,6 +69,8 @@ def train(state: hvd.elastic.TorchState) -> None:
         state.commit()
 
 
-train(hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, step=0))
+train(
+    hvd.elastic.TorchState(model, optimizer, sampler=sampler, scheduler=scheduler, epoch=0, step=0)
+)
 weights = torch.cat([part.detach().flatten() for part in model.parameters()])
-note("ends", hvd.rank(), hvd.size(), hash(tuple(weights.tolist())))
+note("ends", hvd.rank(), hvd.size(), hash(tuple(weights.tolist())), scheduler.get_last_lr()[0])

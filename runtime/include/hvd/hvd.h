@@ -242,6 +242,11 @@ HVD_API hvd_status hvd_set_farewell(const char* cause) HVD_NOEXCEPT;
 /** 1 between hvd_init() and hvd_shutdown(), else 0; in a forked child what it was at the fork. */
 HVD_API int hvd_is_initialized(void) HVD_NOEXCEPT;
 
+/** In an elastic job the number of the membership that this process is in, from 1 on; else 0. One
+ * that is first initialised in a later one than 1 comes to a job that is at work, and takes part in
+ * no operation before it has its state. */
+HVD_API int hvd_membership(void) HVD_NOEXCEPT;
+
 /** 1 on rank 0 of an elastic job (hvdrun --spares, --min-np, --restarts) while it has fewer ranks
  * than it may have and processes wait to become some: they do when all ranks shut down and
  * initialise again. Else 0. Never waits. */
@@ -255,6 +260,7 @@ HVD_API int hvd_local_rank(void) HVD_NOEXCEPT; /**< Place among the ranks of thi
 HVD_API int hvd_local_size(void) HVD_NOEXCEPT; /**< Ranks of this node. */
 HVD_API int hvd_cross_rank(void) HVD_NOEXCEPT; /**< Place among ranks of this local rank. */
 HVD_API int hvd_cross_size(void) HVD_NOEXCEPT; /**< Nodes that have a rank of this local rank. */
+HVD_API int hvd_is_homogeneous(void) HVD_NOEXCEPT; /**< 1: all nodes have as many ranks; else 0. */
 
 /* ---- process sets: collectives among some of the ranks ----------------------------------- */
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from hvd import objects
-from hvd._core import api
+from hvd._core import api, newcomers
 from hvd.errors import CheckpointError, InvalidArgumentError
 
 __all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "save_atomically", "write_atomically"]
@@ -166,7 +166,8 @@ class Checkpoints:
     def load(self) -> Checkpoint | None:
         """The newest checkpoint that can be read, on every rank; None when there is none.
 
-        Every rank calls it. Damaged ones, cut short or overwritten, are passed over with a warning.
+        Every rank calls it. Damaged ones, cut short or overwritten, are passed over with a warning. A
+        process that comes to an elastic job at work gets None.
 
         Raises
         ------
@@ -174,6 +175,8 @@ class Checkpoints:
             On every rank: there are some and all are damaged; or the newest cannot be read for another
             reason, as a module that is missing or a disk that fails.
         """
+        if newcomers.is_one:
+            return None
         found = self.on_root(self.read_newest, f"no checkpoint in {self.folder} can be read")
         return objects.broadcast_object(found, 0, "checkpoint")
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hvd import objects, process_sets
-from hvd._core import api
+from hvd._core import api, newcomers
 from hvd._core.work import Max
 from hvd.errors import (
     AbortedError,
@@ -147,7 +147,7 @@ class State(ABC):
             if timestamp > last:
                 last = timestamp
                 everything |= update
-        if api.has_newcomers():
+        if newcomers.are_waiting():
             # Later than all that was heard, by whatever clock.
             last += max(abs(last), 1.0) * 1e-9
             everything |= HostUpdateResult.added
@@ -297,16 +297,24 @@ class ResetLimitError(HvdError):
     """The job failed again and again without coming further."""
 
 
-def _agree(in_a_row: int, is_equal: bool, commits: int) -> tuple[int, bool, int]:
+def _agree(in_a_row: int, is_equal: bool, commits: int, has_state: bool) -> tuple[int, bool, int]:
     """The most errors in a row and commits, and whether all are equal.
 
     Ranks may have left for two reasons, and a process that comes anew has committed nothing yet.
     """
     if not api.is_initialized():
         return in_a_row, is_equal, commits
-    most, differs, last = objects.allreduce_numbers(
-        [float(in_a_row), float(not is_equal), float(commits)], Max, "elastic.agree"
+    most, differs, last, has_any = objects.allreduce_numbers(
+        [float(in_a_row), float(not is_equal), float(commits), float(has_state)],
+        Max,
+        "elastic.agree",
     )
+    if not has_any:
+        raise RuntimeError(
+            f"elastic: rank {api.rank()}: no rank is left that has the state of training: all have "
+            "come after the job had begun, and the last that had it was lost before it gave it on; "
+            "start the job again from a checkpoint"
+        )
     return int(most), not differs, int(last)
 
 
@@ -347,14 +355,17 @@ def run_fn(
     def try_until_done(state: State, *args: Any, **kwargs: Any) -> Any:
         is_equal, in_a_row, commits = False, 0, state._commits
         cause: HvdError | None = None
+        has_state = not newcomers.is_one
+        newcomers.admit()
         while True:
             try:
-                in_a_row, is_equal, agreed = _agree(in_a_row, is_equal, state._commits)
+                in_a_row, is_equal, agreed = _agree(in_a_row, is_equal, state._commits, has_state)
                 if agreed != state._commits:
                     commits = state._commits = agreed
                 _check_limit(in_a_row, reset_limit, cause)
                 if not is_equal:
                     state.sync()
+                has_state = True
                 return func(state, *args, **kwargs)
             except HostsUpdatedInterrupt as interrupt:
                 is_equal, cause = interrupt.skip_sync, None

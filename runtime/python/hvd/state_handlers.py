@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from hvd.data.elastic import ElasticIndices
 from hvd.elastic import ObjectState
@@ -75,6 +75,47 @@ class SamplerStateHandler(StateHandler):
 
     def reset(self) -> None:
         self.value.reset()
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What gives and takes its state: a scheduler of learning rates, a scaler of losses."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its state."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes a state.
+
+        Parameters
+        ----------
+        state
+            What ``state_dict()`` gave.
+        """
+
+
+class StatefulHandler(StateHandler):
+    """The state of an object that gives and takes it; the object itself stays.
+
+    Parameters
+    ----------
+    value
+        A copy of its state is kept.
+    """
+
+    def __init__(self, value: Stateful) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def sync(self) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), 0, "stateful"))
+        self.save()
 
 
 Registry = list[tuple[type, Callable[[Any], StateHandler]]]

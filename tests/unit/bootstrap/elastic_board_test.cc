@@ -70,7 +70,7 @@ TEST(ElasticBoard, ARankWaitsNoLongerThanItWanted) {
   talk.enter(1, 0, 0);
   talk.enter(3, 2, 0);
   talk.expire();
-  EXPECT_EQ(talk.heard(1), "timeout rank 1 did not come to hvd.init() again");
+  EXPECT_EQ(talk.heard(1), "timeout rank 1 did not come to hvd.init()");
   EXPECT_EQ(talk.heard(3), "") << "a spare waits as long as the job lasts";
 }
 
@@ -208,16 +208,27 @@ TEST(ElasticBoard, OneAttendsOneProcess) {
   EXPECT_EQ(ordinary.heard(1), "invalid argument the job is not elastic");
 }
 
-TEST(ElasticBoard, ARankIsToldThatNoSpareCame) {
+TEST(ElasticBoard, ARankThatComesBackWaitsAsLongAsTheJobLasts) {
   Talk talk(two_ranks_and_a_spare());
   for (int process = 0; process < 2; ++process) {
     talk.enter(static_cast<StoreBoard::Client>(process + 1), process);
   }
-  talk.end_process(1, false);
   talk.heard(1);
   talk.enter(1, 0, 0);
   talk.expire();
-  EXPECT_EQ(talk.heard(1), "timeout no spare came in time, and too few ranks are left");
+  EXPECT_EQ(talk.heard(1), "") << "whoever serves the store ends those that do not come";
+}
+
+TEST(ElasticBoard, AProgramThatEndsWellAfterALossHasNot) {
+  Talk talk({{.size = 2, .min_size = 1, .processes = 2}});
+  talk.enter(1, 0);
+  talk.enter(2, 1);
+  talk.heard(1);
+  talk.end_process(1, true);
+  talk.come_back(3, 0, 1, 1);
+  EXPECT_EQ(talk.heard(3), "");
+  talk.end_process(1, false);
+  EXPECT_EQ(talk.heard(3), "ok |rank 0 of 1 in 2");
 }
 
 TEST(ElasticBoard, StrangersAndOrdinaryJobsHaveNoPlaces) {

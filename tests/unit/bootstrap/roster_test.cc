@@ -237,11 +237,30 @@ TEST(Roster, ARankThatTakesItsRequestBackIsWaitedFor) {
 }
 
 TEST(Roster, NothingFollowsTheEndOfAProgram) {
-  Job job(2, 1, one_node(2));
-  EXPECT_EQ(job.enter({0, 1}), "1: 0 1");
+  Job job(3, 1, one_node(3));
+  EXPECT_EQ(job.enter({0, 1, 2}), "1: 0 1 2");
   job.roster().finish(1);
-  ASSERT_TRUE(job.roster().verdict());
   EXPECT_EQ(job.enter({0}), "");
+  EXPECT_FALSE(job.roster().verdict()) << "the other may have lost it";
+  EXPECT_EQ(job.enter({2}), "");
+  EXPECT_TRUE(job.roster().verdict());
+}
+
+TEST(Roster, AnEndThatOthersTakeForALossIsOne) {
+  Job job(3, 1, one_node(3));
+  EXPECT_EQ(job.enter({0, 1, 2}), "1: 0 1 2");
+  job.roster().finish(1);
+  EXPECT_EQ(job.enter({0}), "");
+  job.roster().lose(1);
+  EXPECT_EQ(job.enter({2}), "");
+  EXPECT_FALSE(job.roster().verdict()) << "it may be started again";
+  EXPECT_EQ(job.end(1), "2: 0 2");
+  job.roster().lose(2);
+  job.roster().finish(2);
+  EXPECT_EQ(job.enter({0}), "");
+  job.add(0);
+  EXPECT_EQ(job.end(2), "");
+  EXPECT_EQ(job.enter({3}), "3: 0 3");
 }
 
 TEST(Roster, ASpareThatEndsWellIsNotTheEnd) {

@@ -7,9 +7,23 @@ from typing import Any
 
 import hvd
 from horovod import _environment
+from hvd._core import api
+from hvd._core._lib import quick
 
-# By init(): the local size of every rank.
-_local_sizes: list[int] = []
+
+def _tell_identity() -> None:
+    _environment.tell_identity(
+        rank=hvd.rank(),
+        size=hvd.size(),
+        local_rank=hvd.local_rank(),
+        local_size=hvd.local_size(),
+        cross_rank=hvd.cross_rank(),
+        cross_size=hvd.cross_size(),
+    )
+
+
+# An elastic job that starts again may have other ranks.
+api.at_start(_tell_identity)
 
 
 def is_built(part: str, name: str) -> bool:
@@ -43,15 +57,6 @@ class HorovodBasics:
             return
         hvd.init(comm, process_sets)
         _environment.say_once(hvd.rank())
-        _environment.tell_identity(
-            rank=hvd.rank(),
-            size=hvd.size(),
-            local_rank=hvd.local_rank(),
-            local_size=hvd.local_size(),
-            cross_rank=hvd.cross_rank(),
-            cross_size=hvd.cross_size(),
-        )
-        _local_sizes[:] = hvd.allgather_object(hvd.local_size(), "horovod.local_size")
 
     def shutdown(self) -> None:
         """Leaves the job."""
@@ -95,10 +100,7 @@ class HorovodBasics:
 
     def is_homogeneous(self) -> bool:
         """True when every node has equally many ranks."""
-        if len(_local_sizes) != hvd.size():
-            # hvd.init() was called instead of this package's.
-            return hvd.local_size() * hvd.cross_size() == hvd.size()
-        return len(set(_local_sizes)) == 1
+        return api.number(quick.hvd_is_homogeneous()) == 1
 
     def mpi_threads_supported(self) -> bool:
         """True: mpi4py may be used beside hvd from any thread that MPI lets."""

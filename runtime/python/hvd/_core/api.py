@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from hvd._core import _lib
+from hvd._core import _lib, newcomers
 from hvd._core._lib import quick, waiting
 from hvd._core.work import Work
 from hvd.errors import BY_STATUS, HvdError, InvalidArgumentError, NotInitializedError
@@ -113,6 +113,8 @@ def start(start_timeout: float | None, process_sets: _lib.Array[_lib.Ranks]) -> 
         raise outcome[0]
     _jobs += 1
     _joins += 1
+    if _joins == 1:
+        newcomers.note_start()
 
 
 def act_at_start() -> None:
@@ -163,15 +165,6 @@ def is_initialized() -> bool:
     True
     """
     return bool(quick.hvd_is_initialized())
-
-
-def has_newcomers() -> bool:
-    """True on rank 0 of an elastic job that may have more ranks, while processes wait to be some.
-
-    >>> has_newcomers()
-    False
-    """
-    return bool(quick.hvd_has_newcomers())
 
 
 def number(value: int) -> int:
@@ -402,6 +395,8 @@ def submit(
 
 def fill(request: _lib.Request, work: Work, waits: bool) -> None:
     """Writes what an operation does into the ``hvd_request`` that starts it."""
+    if newcomers.is_one:
+        newcomers.refuse(work, rank())
     kind, name, op, scales, process_set, root, wire, priority = work
     request.name = name_bytes(name) if name else None
     request.kind = kind

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 import torch
 
 from hvd import checkpoints, objects
+from hvd._core import newcomers
 from hvd.torch.state import broadcast_module, broadcast_optimizer_state
 
 
@@ -177,7 +178,9 @@ class Checkpoints:
         """Gives every rank the newest checkpoint that rank 0 can read; None when there is none.
 
         Every rank calls it; what `model` and `optimizer` were is then equal on all ranks, whether
-        there was a checkpoint or not: parameters, buffers, what ``get_extra_state()`` gives.
+        there was a checkpoint or not: parameters, buffers, what ``get_extra_state()`` gives. A
+        process that comes to an elastic job at work gets None, and its state with
+        ``hvd.elastic.run``.
 
         Parameters
         ----------
@@ -195,6 +198,8 @@ class Checkpoints:
             On every rank: there are some, and none fits or can be read. Model and optimizer are what
             they were before, on every rank.
         """
+        if newcomers.is_one:
+            return None
         what = f"no checkpoint in {self.files.folder} can be used"
         targets = {"model": model, "optimizer": optimizer}
         given = {name: one for name, one in targets.items() if one is not None}

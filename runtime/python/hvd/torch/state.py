@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 
-from hvd._core import api
+from hvd._core import api, newcomers
 from hvd._core.handles import synchronize
 from hvd._core.refusals import refused
 from hvd.errors import MismatchError
@@ -34,6 +34,9 @@ def broadcast_parameters(
 ) -> None:
     """Replaces parameters by those of rank `root_rank`.
 
+    A process that comes to an elastic job at work does nothing here: it gets the state with
+    ``hvd.elastic.run``.
+
     Parameters
     ----------
     params
@@ -52,6 +55,8 @@ def broadcast_parameters(
     >>> model = torch.nn.Linear(2, 1)
     >>> broadcast_parameters(model.state_dict(), root_rank=0)
     """
+    if newcomers.is_one:
+        return
     pairs: Iterable[tuple[str, Any]]
     if isinstance(params, Mapping):
         if "param_groups" in params:
@@ -172,6 +177,9 @@ def broadcast_optimizer_state(
     The other ranks may have none yet (never stepped), or another one; whatever
     ``optimizer.state_dict()`` of the root holds arrives, learning rates included.
 
+    A process that comes to an elastic job at work does nothing here, as in
+    :func:`broadcast_parameters`.
+
     Parameters
     ----------
     optimizer
@@ -186,6 +194,8 @@ def broadcast_optimizer_state(
     >>> model = torch.nn.Linear(2, 1)
     >>> broadcast_optimizer_state(torch.optim.Adam(model.parameters()), root_rank=0)
     """
+    if newcomers.is_one:
+        return
     state = _broadcast_state(
         optimizer.state_dict(), root_rank, _gpu_of(optimizer), "optimizer_state", process_set
     )

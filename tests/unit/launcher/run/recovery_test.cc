@@ -30,16 +30,17 @@ TEST(Recovery, SaysWhoLeftAndWhoCame) {
   EXPECT_EQ(recovery.failed({2, 137, "signal 9 (Killed)"}, kNoon),
             "rank 2 on host b was lost: signal 9 (Killed); a spare takes its place");
   EXPECT_EQ(recovery.begun(membership(2, {0, 1, 3}), kNoon + milliseconds(340)),
-            "membership 2: 3 ranks again, 340 ms after the loss; rank 2 is spare 3 now");
+            "membership 2: 3 ranks again, 340 ms after hvdrun knew; rank 2 is process 3 now");
   EXPECT_EQ(recovery.name_of(3), "rank 2");
 }
 
 TEST(Recovery, SaysWhichRankIsAnotherNow) {
   Recovery recovery = job();
   EXPECT_TRUE(recovery.failed({0, 1, "exit code 1"}, kNoon));
-  EXPECT_EQ(recovery.begun(membership(2, {1, 3, 2}), kNoon),
-            "membership 2: 3 ranks again, 0 ms after the loss; rank 0 is what was rank 1; rank 1 "
-            "is spare 3 now");
+  EXPECT_EQ(
+      recovery.begun(membership(2, {1, 3, 2}), kNoon),
+      "membership 2: 3 ranks again, 0 ms after hvdrun knew; rank 0 is what was rank 1; rank 1 "
+      "is process 3 now");
 }
 
 TEST(Recovery, GoesOnWithFewerDownToTheLeast) {
@@ -72,7 +73,7 @@ TEST(Recovery, NothingFollowsTheEndOfAProgram) {
   Recovery recovery = job(1);
   recovery.finished(0);
   EXPECT_FALSE(recovery.failed({1, 1, "exit code 1"}, kNoon));
-  EXPECT_EQ(recovery.shortage(), "a rank has come to the end of its program already");
+  EXPECT_EQ(recovery.shortage(), "rank 0 on host a has come to the end of its program already");
 }
 
 TEST(Recovery, IsOverWhenOnlySparesLive) {
@@ -83,14 +84,22 @@ TEST(Recovery, IsOverWhenOnlySparesLive) {
   EXPECT_TRUE(recovery.is_over());
 }
 
-TEST(Recovery, EndsTheWaitForARankThatIsLostAndLives) {
+TEST(Recovery, EndsTheWaitForWhoDoesNotComeBack) {
   Recovery recovery = job();
   const auto patience = Recovery::Options().patience;
+  recovery.entered({.process = 0}, kNoon);
+  EXPECT_TRUE(recovery.next().is_forever()) << "of the start";
   (void)recovery.begun(membership(1, {0, 1, 2}), kNoon);
+  recovery.entered({.process = 3}, kNoon);
+  EXPECT_TRUE(recovery.next().is_forever()) << "a spare";
   recovery.entered({.process = 0, .lost = 2}, kNoon);
-  recovery.entered({.process = 1, .lost = 0}, kNoon);  // Which has come back.
+  recovery.entered({.process = 1, .lost = 0}, kNoon + milliseconds(5));
   EXPECT_TRUE(recovery.overdue(kNoon + patience - milliseconds(1)).empty());
   EXPECT_EQ(recovery.overdue(kNoon + patience), std::vector<int>{2});
+  EXPECT_TRUE(recovery.overdue(kNoon + patience).empty());
+  EXPECT_TRUE(recovery.unkillable(kNoon + patience + std::chrono::seconds(9)).empty());
+  EXPECT_FALSE(recovery.next().is_forever());
+  EXPECT_EQ(recovery.unkillable(kNoon + patience + std::chrono::seconds(10)), std::vector<int>{2});
   EXPECT_TRUE(recovery.next().is_forever());
 }
 
@@ -98,12 +107,24 @@ TEST(Recovery, WhoHasComeAgainIsNotAwaited) {
   Recovery recovery = job();
   (void)recovery.begun(membership(1, {0, 1, 2}), kNoon);
   recovery.entered({.process = 0, .lost = 2}, kNoon);
-  recovery.entered({.process = 1, .lost = 0}, kNoon);
-  recovery.entered({.process = 2}, kNoon);
-  EXPECT_TRUE(recovery.next().is_forever());
-  recovery.entered({.process = 0, .lost = 1}, kNoon);
   (void)recovery.begun(membership(2, {0, 1, 2}), kNoon);
   EXPECT_TRUE(recovery.next().is_forever());
+}
+
+TEST(Recovery, AnExitCodeOfZeroMayHideAFailure) {
+  Recovery recovery = job();
+  (void)recovery.begun(membership(1, {0, 1, 2}), kNoon);
+  recovery.finished(1);
+  EXPECT_FALSE(recovery.can_spare(2));
+  EXPECT_EQ(recovery.take_refuted(), std::nullopt);
+  recovery.entered({.process = 0, .lost = 1}, kNoon);
+  EXPECT_EQ(recovery.take_refuted(), 1);
+  EXPECT_EQ(recovery.take_refuted(), std::nullopt);
+  EXPECT_EQ(recovery.failed({1, 1, "hidden"}, kNoon),
+            "rank 1 on host a was lost: hidden; a spare takes its place");
+  EXPECT_FALSE(recovery.was_lost(2));
+  recovery.entered({.process = 0, .lost = 2}, kNoon);
+  EXPECT_TRUE(recovery.was_lost(2)) << "before it ends";
 }
 
 TEST(Recovery, ALossThatNothingFollowedIsTheFailureOfTheJob) {
@@ -150,7 +171,7 @@ TEST(Recovery, AProcessThatIsStartedAgainTakesPart) {
             "rank 1 on host b was lost: exit code 1; it is started again as 2");
   EXPECT_EQ(recovery.place(2), 1);
   EXPECT_EQ(recovery.begun(membership(2, {0, 2}), kNoon),
-            "membership 2: 2 ranks again, 0 ms after the loss; rank 1 is spare 2 now");
+            "membership 2: 2 ranks again, 0 ms after hvdrun knew; rank 1 is process 2 now");
   EXPECT_EQ(recovery.failed({2, 1, "exit code 1", {}, "enough of it"}, kNoon), std::nullopt);
 }
 
@@ -158,9 +179,9 @@ TEST(Recovery, SaysThatTheJobGrows) {
   Recovery recovery = job(2);
   (void)recovery.failed({1, 1, "exit code 1"}, kNoon);
   EXPECT_EQ(recovery.begun(membership(2, {0, 2}), kNoon),
-            "membership 2: 2 ranks again, 0 ms after the loss; rank 1 is what was rank 2");
+            "membership 2: 2 ranks again, 0 ms after hvdrun knew; rank 1 is what was rank 2");
   EXPECT_EQ(recovery.begun(membership(3, {0, 2, 3}), kNoon),
-            "membership 3: 3 ranks; rank 2 is spare 3 now");
+            "membership 3: 3 ranks; rank 2 is process 3 now");
   EXPECT_EQ(recovery.begun(membership(4, {0, 2, 3}), kNoon), "");
 }
 
@@ -177,7 +198,7 @@ TEST(Recovery, LearnsWhereProcessesRun) {
   Recovery recovery({.size = 1, .min_size = 1, .hosts = {"", ""}});
   EXPECT_EQ(recovery.failed({1, 1, "exit code 1"}, kNoon), "spare 1 was lost: exit code 1");
   recovery.came({.process = 0, .host = "jz1"});
-  EXPECT_EQ(recovery.describe_failure("rank 0", 0, "exit code 2").substr(0, 26),
+  EXPECT_EQ(recovery.describe_failure("rank 0", {0, 2, "exit code 2"}).substr(0, 26),
             "rank 0 on host jz1 failed:");
 }
 

@@ -13,6 +13,8 @@ from hvd.state_handlers import (
     HandledState,
     Registry,
     SamplerStateHandler,
+    Stateful,
+    StatefulHandler,
     StateHandler,
 )
 from hvd.torch.state import broadcast_module, broadcast_optimizer_state
@@ -21,6 +23,7 @@ __all__ = [
     "ModelStateHandler",
     "OptimizerStateHandler",
     "SamplerStateHandler",
+    "StatefulHandler",
     "StateHandler",
     "TorchState",
     "get_handler_registry",
@@ -36,8 +39,9 @@ class TorchState(HandledState):
     model, optimizer
         The usual two; more may be among the keywords, under any names.
     **kwargs
-        Name and first value of each attribute. Modules, optimizers and ``ElasticSampler`` are saved
-        through their ``state_dict()``, other values by deepcopy.
+        Name and first value of each attribute. Modules, optimizers, ``ElasticSampler`` and what else
+        has ``state_dict()`` and ``load_state_dict()`` (schedulers of learning rates, scalers) are
+        saved through these, other values by deepcopy.
 
     >>> TorchState(torch.nn.Linear(1, 1), epoch=2).epoch
     2
@@ -120,6 +124,7 @@ _registry: Registry = [
     *HANDLERS,
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
+    (Stateful, StatefulHandler),
 ]
 
 

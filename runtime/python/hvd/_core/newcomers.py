@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that come to an elastic job which is at work."""
+
+from __future__ import annotations
+
+from hvd._core._lib import quick
+from hvd._core.work import Work
+from hvd.errors import InvalidArgumentError
+
+# This process has come to such a job, and has not taken part in its agreement yet.
+is_one = False
+
+
+def note_start() -> None:
+    """To be called when this process has joined for the first time."""
+    global is_one
+    is_one = quick.hvd_membership() > 1
+
+
+def admit() -> None:
+    """From now on this process takes part in the operations of the job."""
+    global is_one
+    is_one = False
+
+
+def refuse(work: Work, rank: int) -> None:
+    """Raises an error for an operation in which this process would wait alone."""
+    raise InvalidArgumentError(
+        f"rank {rank}: {work.name!r}: this process has come to a job that is at work, and would "
+        "wait in this operation alone: between hvd.init() and the function under hvd.elastic.run "
+        "call none (a barrier, an allreduce); the state brings what a rank needs"
+    )
+
+
+def are_waiting() -> bool:
+    """True on rank 0 of an elastic job that may have more ranks, while processes wait to be some.
+
+    >>> are_waiting()
+    False
+    """
+    return bool(quick.hvd_has_newcomers())
