@@ -2,6 +2,7 @@
 #include "launcher/run/attend.h"
 
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "launcher/console/message.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/keeper.h"
+#include "launcher/run/process_tree.h"
 #include "topology/launch_env.h"
 
 namespace hvd {
@@ -93,6 +95,7 @@ Result<int> run_once(const Command& command, int process, const std::string& hos
   HVD_TRY(store.attend(process, host, Deadline::after(kTellTime)));
   HVD_TRY_ASSIGN(Keeper keeper, Keeper::start({command}, std::vector<RankStreams>(1), {}, false));
   const auto status = Attendant(store, keeper, signals).await_end();
+  if (!status) kill_job_processes({}, Deadline::after(kTellTime));  // Its children are ours now.
   // What it has started ends with it.
   keeper.release();
   while (::waitpid(keeper.pid(), nullptr, 0) < 0 && errno == EINTR) {
@@ -117,6 +120,7 @@ Result<int> run_all(Command command, int process, const std::string& host, int s
 int attend(const Command& command, int process, const std::string& host,
            const Environment& environment) {
   const sigset_t signals = block_handled_signals();  // Before any thread could take them.
+  (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   const auto store = reach_store(environment);
   const auto code = store.is_ok() ? run_all(command, process, host, signal_fd.get(), *store.value())

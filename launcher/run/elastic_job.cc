@@ -36,15 +36,18 @@ void ElasticJob::serve() {
 
 void ElasticJob::process_entered(const ProcessEntered& entered) {
   parts_.recovery.entered(entered, Clock::now());
-  while (const auto process = parts_.recovery.take_refuted()) lose(*process);
+  // Who attended it on another host has gone with it.
+  while (const auto process = parts_.recovery.take_refuted()) {
+    lose(*process, !parts_.is_by_srun);
+  }
 }
 
 void ElasticJob::process_ended(int process, int status, const std::string& how, bool is_there) {
   const Recovery& recovery = parts_.recovery;
-  if (!recovery.lives(process) || are_dismissed_) return;
+  if (!recovery.lives(process) || are_dismissed_) return parts_.start_again(process, -1);
   parts_.output.drain(stream_of(process));
   const int code = exit_code_of(status);
-  if (code == 0 && recovery.was_lost(process)) return lose(process);
+  if (code == 0 && recovery.was_lost(process)) return lose(process, is_there);
   if (code == 0) return finish(process);
   lose({.process = process, .code = code, .how = how}, is_there);
 }
@@ -56,23 +59,24 @@ void ElasticJob::finish(int process) {
   check_end();
 }
 
-void ElasticJob::lose(int process) {
+void ElasticJob::lose(int process, bool is_there) {
   lose({.process = process,
         .code = kExitFailure,
         .how = "its program has ended with exit code 0, but without hvd (a pipe or a shell hides "
                "exit codes: bash has `set -o pipefail`)"},
-       true);
+       is_there);
 }
 
 void ElasticJob::lose(Recovery::End end, bool is_there) {
   const std::string name = parts_.recovery.name_of(end.process);
   if (is_there) replace(end);
-  if (!goes_on_without(end)) {
+  const bool goes_on = goes_on_without(end);
+  if (!goes_on) {
     fail(end.process, end.code, parts_.recovery.describe_failure(name, end), true);
   }
   // Those that wait for it learn last, and so of a job that ends the reason.
   parts_.store.process_ended(end.process, false);
-  parts_.start_again(end.process, end.successor.value_or(-1));
+  parts_.start_again(end.process, goes_on ? end.successor.value_or(-1) : -1);
   check_end();
 }
 
@@ -103,7 +107,7 @@ bool ElasticJob::goes_on_without(const Recovery::End& end) {
   const auto news = parts_.recovery.failed(end, Clock::now());
   if (!news || parts_.ending.has_begun()) return false;
   parts_.output.say(*news);
-  parts_.output.say_last_lines(stream_of(end.process), end.process);
+  say_last_lines(end.process);
   parts_.kill(end.process);  // What it has started.
   return true;
 }
@@ -112,10 +116,16 @@ void ElasticJob::fail(int process, int code, const std::string& why, bool shows_
   if (!parts_.ending.rank_failed(code, Clock::now())) return;
   parts_.output.stop_waiting();
   parts_.output.say(why);
-  if (shows_lines) parts_.output.say_last_lines(stream_of(process), process);
+  if (shows_lines) say_last_lines(process);
   first_failure_ = parts_.recovery.first_loss();
   parts_.store.end_job("the job ends: " + parts_.recovery.shortage());
   parts_.output.mark();
+}
+
+void ElasticJob::say_last_lines(int process) {
+  // Lines of a step are those of its tasks.
+  const int label = parts_.is_by_srun ? parts_.recovery.place(process) : process;
+  parts_.output.say_last_lines(stream_of(process), label);
 }
 
 void ElasticJob::task_failed(const TaskFailure& failure) {

@@ -65,9 +65,10 @@ class ElasticJob {
   void process_entered(const ProcessEntered& entered);
   void finish(int process);
   /// One that ended well by its exit code, but was lost by others.
-  void lose(int process);
+  void lose(int process, bool is_there);
   void lose(Recovery::End end, bool is_there);
   void fail(int process, int code, const std::string& why, bool shows_lines);
+  void say_last_lines(int process);
   /// No rank is left, and one of them was lost without a membership after it.
   void check_end();
 

@@ -78,8 +78,15 @@ Status JobOutput::start_files(const std::vector<Command>& commands,
 }
 
 Status JobOutput::add_streams(const Command& command, UniqueFd& output, UniqueFd& error) {
-  HVD_TRY(add_stream(command, "out", STDOUT_FILENO, output));
-  return add_stream(command, "err", STDERR_FILENO, error);
+  const std::size_t first = streams_.size();
+  Status added = add_stream(command, "out", STDOUT_FILENO, output);
+  if (added.is_ok()) added = add_stream(command, "err", STDERR_FILENO, error);
+  // Two by command, whatever comes.
+  while (streams_.size() < first + 2) {
+    const int rank = command.rank.value_or(kNoRank);
+    streams_.push_back({.pipe = UniqueFd(), .rank = rank, .lines = OutputLines(rank, style_)});
+  }
+  return added;
 }
 
 Status JobOutput::add_stream(const Command& command, std::string_view suffix, int target,

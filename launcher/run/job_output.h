@@ -93,7 +93,7 @@ class JobOutput {
     UniqueFd pipe;
     int target = -1;
     int rank = kNoRank;
-    std::string_view suffix;  ///< Of its file: "out" or "err".
+    std::string_view suffix = {};  ///< Of its file: "out" or "err".
     OutputLines lines;
     bool shows_prompts = false;  ///< A line without an end is shown after a short time.
     bool is_paused = false;      ///< Not read while nobody reads what it writes.

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "base/descriptor_limit.h"
 #include "launcher/console/exit_code.h"
@@ -236,12 +237,13 @@ class KeeperProcess {
   void kill_process(std::size_t index) {
     const pid_t pid = ranks_[index].pid;
     if (pid > 0) (void)::kill(pid, SIGKILL);  // Not reaped yet: the number is its own.
-    const std::string prefix = std::string(launch_env::kProcess) + "=";
-    const auto& variables = commands_[index].variables;
-    const auto mark =
-        std::find_if(variables.begin(), variables.end(),
-                     [&](const std::string& variable) { return variable.starts_with(prefix); });
-    if (mark != variables.end()) kill_marked_below({*mark});
+    // Jobs within the rank have processes of that number, too.
+    std::vector<std::string> marks;
+    for (const std::string& variable : commands_[index].variables) {
+      const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
+      if (name == launch_env::kProcess || name == launch_env::kJobMarker) marks.push_back(variable);
+    }
+    if (marks.size() == 2) kill_marked_below(marks);
   }
 
   /// Ctrl-Z stops workers and helpers too, as a terminal does; those that are forked meanwhile are

@@ -146,7 +146,7 @@ std::vector<int> Recovery::overdue(Clock::time_point now) {
     due.push_back(process);
     condemned_[process] = now + kKillTime;
   }
-  due_.reset();
+  due_ = now + options_.patience;  // Those that start in their place may not come either.
   return due;
 }
 

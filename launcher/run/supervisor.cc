@@ -328,6 +328,7 @@ class Supervisor {
   void elastic_process_ended(const RankEnded& ended) {
     --running_;
     if (options_.output.style.from_srun) return elastic_->srun_ended(ended.status);
+    elastic_->serve();  // What came before.
     elastic_->process_ended(ended.index, ended.status, way_of_end(ended.status));
   }
 

@@ -120,11 +120,13 @@ void Admission::advance(Answers& answers) {
   for (std::size_t rank = 0; rank < membership->members.size(); ++rank) {
     const Membership::Member& member = membership->members[rank];
     const auto entry = entries_.find(member.process);
-    const store_message::Place place{.epoch = membership->epoch,
-                                     .rank = static_cast<int>(rank),
-                                     .size = static_cast<int>(membership->members.size()),
-                                     .local_rank = member.local_rank,
-                                     .local_size = member.local_size};
+    const store_message::Place place{
+        .epoch = membership->epoch,
+        .rank = static_cast<int>(rank),
+        .size = static_cast<int>(membership->members.size()),
+        .local_rank = member.local_rank,
+        .local_size = member.local_size,
+        .at_work = membership->at_work ? std::uint8_t{1} : std::uint8_t{0}};
     answers.emplace_back(entry->second.client,
                          Reply{.code = Code::kOk, .text = {}, .values = {encode(place)}});
     entries_.erase(entry);

@@ -30,6 +30,7 @@ std::optional<Attendance::Answer> Attendance::attend(Client client, const Reques
   }
   if (before == clients_.end()) {
     clients_[process] = client;
+    successors_.erase(client);
     events_.emplace_back(ProcessCame{process, request.key});
   }
   if (condemned_.contains(process)) return order_to_kill(client);
@@ -53,9 +54,16 @@ std::optional<Attendance::Answer> Attendance::ended(Client client, const Request
 
 std::optional<Attendance::Answer> Attendance::answer_end(int process, int successor) {
   const auto reporter = reporters_.find(process);
-  if (reporter == reporters_.end()) return std::nullopt;
+  if (reporter == reporters_.end()) {
+    // Whoever was to start it is gone.
+    if (successor >= 0) events_.emplace_back(ProcessGone{successor});
+    return std::nullopt;
+  }
   store_message::Reply reply = reply_of(Status::ok());
-  if (successor >= 0) reply.values.push_back(std::to_string(successor));
+  if (successor >= 0) {
+    reply.values.push_back(std::to_string(successor));
+    successors_[reporter->second] = successor;
+  }
   Answer answer{reporter->second, std::move(reply)};
   reporters_.erase(reporter);
   return answer;
@@ -68,6 +76,10 @@ std::optional<Attendance::Answer> Attendance::interrupt(Client client) {
 
 void Attendance::forget(Client client) {
   waiting_.erase(client);
+  if (const auto promised = successors_.find(client); promised != successors_.end()) {
+    events_.emplace_back(ProcessGone{promised->second});
+    successors_.erase(promised);
+  }
   std::erase_if(reporters_, [&](const auto& entry) { return entry.second == client; });
   const auto attended = std::find_if(clients_.begin(), clients_.end(),
                                      [&](const auto& entry) { return entry.second == client; });

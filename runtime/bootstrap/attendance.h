@@ -47,7 +47,8 @@ class Attendance {
   std::set<Client> waiting_;       ///< Whose request is here.
   std::set<int> condemned_;        ///< To be killed.
   std::set<int> ended_;
-  std::map<int, Client> reporters_;  ///< By process that has ended: who waits for an answer.
+  std::map<Client, int> successors_;  ///< By client that is to start one: its number.
+  std::map<int, Client> reporters_;   ///< By process that has ended: who waits for an answer.
   std::vector<ElasticEvent> events_;
 };
 

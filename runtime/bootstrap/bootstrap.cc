@@ -421,13 +421,15 @@ Result<Wiring> start_in_place(const Environment& environment, const BootstrapOpt
       return wire_alone(options, "one rank is left");
     }
     Start start(options, *std::move(offer.rendezvous), identity, place.size,
-                Deadline::after(place.epoch == 1 ? patience : std::min(patience, kMeetingTime)),
+                Deadline::after(place.at_work != 0 ? std::min(patience, kMeetingTime) : patience),
                 place.epoch);
     auto wiring = start.run(environment);
     store = start.take_store();
     return wiring;
   };
   HVD_TRY_ASSIGN(Wiring wiring, start());
+  kept.came_late = kept.has_started ? kept.came_late : place.at_work != 0;
+  kept.has_started = true;
   if (place.rank == 0 && store->await_newcomers(Deadline::after(kTellTime)).is_ok()) {
     kept.store = std::move(store);
   }

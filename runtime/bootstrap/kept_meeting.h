@@ -33,6 +33,8 @@ struct KeptMeeting {
   std::unique_ptr<TcpStore> store = nullptr;  ///< Of rank 0, watching for newcomers.
   bool has_newcomers = false;
   std::uint64_t epoch = 0;  ///< Of the last membership; 0: there was none.
+  bool has_started = false;
+  bool came_late = false;  ///< When it first started, the job was at work.
   /// The rank of it that this one has lost first; set by any thread.
   std::atomic<int> lost = store_message::kNobody;
   /// What keeps this process from ever meeting this way.

@@ -114,7 +114,8 @@ std::optional<Membership> Roster::begin(Clock::time_point now) {
     members_.insert(member.process);
     waiting_.erase(member.process);
   }
-  is_open_ = size > 1;
+  is_open_ = true;
+  if (size == 1) met();
   return last_;
 }
 
@@ -181,7 +182,7 @@ Membership Roster::assign(int size) {
   for (int& process : by_rank) {
     if (process == kFree) process = *next++;
   }
-  Membership membership{.epoch = last_.epoch + 1, .members = {}};
+  Membership membership{.epoch = last_.epoch + 1, .members = {}, .at_work = has_met_};
   for (const int process : by_rank) {
     if (!is_member(process)) since_[static_cast<std::size_t>(process)] = membership.epoch;
     membership.members.push_back({.process = process});

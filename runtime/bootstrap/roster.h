@@ -29,6 +29,7 @@ struct Membership {
   };
   std::uint64_t epoch = 0;      ///< From 1 on.
   std::vector<Member> members;  ///< By rank.
+  bool at_work = false;         ///< The ranks of an earlier one have met.
 };
 
 /// Decides which process of an elastic job has which rank, from one membership to the next.
@@ -81,7 +82,10 @@ class Roster {
   /// others wait.
   bool can_grow() const;
   /// All ranks of the last membership have met.
-  void met() { is_open_ = false; }
+  void met() {
+    is_open_ = false;
+    has_met_ = true;
+  }
   /// True while ranks of this membership may join: it is the last one, and none has left it.
   bool may_join(std::uint64_t epoch) const { return is_open_ && epoch == last_.epoch; }
   /// Which process is that rank of that membership, if it is the last one.
@@ -115,6 +119,7 @@ class Roster {
   std::vector<std::string> nodes_;    ///< By process; empty: it has not entered yet.
   std::vector<std::uint64_t> since_;  ///< By member: the epoch in which it became one.
   std::vector<int> slots_;            ///< By process: its place on its node; -1: none yet.
+  bool has_met_ = false;              ///< The ranks of some membership have.
   bool is_open_ = false;              ///< The last membership has begun, and not all have met.
   std::set<int> finished_;            ///< Members of the last membership that have.
   std::set<int> lost_;                ///< Of those of the last membership, whom others have lost.

@@ -66,6 +66,7 @@ std::string encode(const Place& place) {
   for (const std::int32_t number : {place.rank, place.size, place.local_rank, place.local_size}) {
     writer.put(number);
   }
+  writer.put(place.at_work);
   const Bytes bytes = writer.take();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -77,6 +78,7 @@ Result<Place> decode_place(std::string_view bytes) {
   for (std::int32_t* number : {&place.rank, &place.size, &place.local_rank, &place.local_size}) {
     HVD_TRY_ASSIGN(*number, reader.get<std::int32_t>());
   }
+  HVD_TRY_ASSIGN(place.at_work, reader.get<std::uint8_t>());
   const bool fits = place.size >= 1 && place.size <= kMaxRanks && place.rank >= 0 &&
                     place.rank < place.size && place.local_size >= 1 &&
                     place.local_size <= place.size && place.local_rank >= 0 &&

@@ -34,7 +34,7 @@ enum class Verb : std::uint8_t {
   /// before the client's next request.
   kAttend = 8,
   kEnded = 9,  ///< The process that the client attends has ended.
-  /// Answered when processes wait for a place that the membership `epoch` has free.
+  /// Answered when processes wait for a place that the membership at work has free.
   kAwaitNewcomers = 10,
 };
 
@@ -70,6 +70,7 @@ struct Place {
   std::int32_t size = 1;
   std::int32_t local_rank = 0;
   std::int32_t local_size = 1;
+  std::uint8_t at_work = 0;  ///< 1: the ranks of an earlier membership have met.
 };
 
 std::string encode(const Place& place);

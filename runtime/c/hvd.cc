@@ -78,7 +78,7 @@ hvd_status hvd_abort(const char* cause) noexcept {
 
 int hvd_is_initialized() noexcept { return Process::instance().is_running() ? 1 : 0; }
 
-int hvd_membership() noexcept { return Process::instance().membership(); }
+int hvd_came_late() noexcept { return Process::instance().came_late() ? 1 : 0; }
 
 int hvd_has_newcomers() noexcept { return Process::instance().has_newcomers() ? 1 : 0; }
 

@@ -186,9 +186,10 @@ Status Process::start(const Environment& environment, const Settings& settings) 
   engine_options.gpus = state_->gpus.get();
   engine_options.first_handle = (state_->starts++ << kHandleBits) + 1;
   const auto notice = loss_notice(environment, wiring.rank);
-  engine_options.on_loss = [notice, session = mpi.session, &kept = state_->meeting](int lost) {
+  engine_options.on_loss = [notice, session = mpi.session, &kept = state_->meeting](int lost,
+                                                                                    bool has_left) {
     int nobody = store_message::kNobody;
-    (void)kept.lost.compare_exchange_strong(nobody, lost);
+    if (!has_left) (void)kept.lost.compare_exchange_strong(nobody, lost);
     if (session != nullptr) session->mark_lost();
     if (notice) notice(lost);
   };
@@ -273,11 +274,11 @@ Status Process::deallocate(void* memory) {
 
 bool Process::is_forked_child() const { return state_->forked.load(); }
 
-int Process::membership() {
-  if (!state_->changing.try_lock()) return 0;
-  const auto membership = static_cast<int>(state_->meeting.epoch);
+bool Process::came_late() {
+  if (!state_->changing.try_lock()) return false;
+  const bool came_late = state_->meeting.came_late;
   state_->changing.unlock();
-  return membership;
+  return came_late;
 }
 
 bool Process::has_newcomers() {

@@ -32,8 +32,8 @@ class Process {
   void end(int exit_code);
   /// In a forked child too, as identity() is.
   bool is_running() const;
-  /// Of an elastic job; 0: it is not, or another thread starts or stops this process.
-  int membership();
+  /// See hvd_came_late(). False while another thread starts or stops this process.
+  bool came_late();
   /// See hvd_has_newcomers(). False while another thread starts or stops this process.
   bool has_newcomers();
   /// The process is the child of a rank: it has a copy of the engine's memory, none of its threads,

@@ -111,7 +111,8 @@ void Epoch::apply(PeerLost& lost) {
   if (end_quietly()) return;
   lost_.add(lost.rank);
   if (log_is_over_) return;  // its device was faster
-  if (options_.on_loss && !ending_.is_over()) options_.on_loss(lost.rank);
+  if (options_.on_loss && !ending_.is_over())
+    options_.on_loss(lost.rank, left_.contains(lost.rank));
   end(left_.contains(lost.rank) ? gone_after_leaving(lost.rank)
                                 : Status(Code::kPeerLost, lost.text));
 }

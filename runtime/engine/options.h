@@ -27,8 +27,9 @@ struct EngineOptions {
   /// answers; 0: never.
   std::chrono::milliseconds silence_timeout{300'000};
   int spin = -1;  ///< Polls before yielding; -1: from the CPUs.
-  /// Called once, on any thread, with the lost rank, before the loss is told to any caller.
-  std::function<void(int)> on_loss;
+  /// Called once, on any thread, before the loss of a rank is told to any caller; `has_left`: it
+  /// had said farewell.
+  std::function<void(int lost, bool has_left)> on_loss;
   std::string backend;       ///< HVD_BACKEND: use this backend only; empty: the first that can.
   bool direct = true;        ///< HVD_DIRECT: small known requests need no negotiation.
   TimelineOptions timeline;  ///< HVD_TIMELINE: on from the start; without a path: off.

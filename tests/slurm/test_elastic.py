@@ -75,6 +75,7 @@ class TestTasks(ElasticTest):
         expected = steps(undisturbed, 0)
         self.assertEqual(len(expected), 12, undisturbed.text())
         self.assertNotIn(4, undisturbed.lines)
+        self.assertEqual(undisturbed.stderr, "", "srun ends by itself when spares are not needed")
         ended = self.train("--spares", "2", deaths="1:3:SIGKILL 0:7:raise")
         self.assertEqual(ended.code, 0, ended.text())
         self.assertEqual(all_steps(ended), expected, ended.text())
@@ -101,13 +102,13 @@ class TestTasks(ElasticTest):
 
     def test_a_stopped_task_is_killed_and_replaced(self):
         ended = self.train(
-            *("--spares", "2", "--loss-timeout", "1"),
+            *("--spares", "2", "--loss-timeout", "3"),
             deaths="2:5:SIGSTOP",
             HVD_SILENCE_TIMEOUT_SECONDS="2",
         )
         self.assertEqual(ended.code, 0, ended.text())
         self.assertEqual(len(all_steps(ended)), 12, ended.text())
-        self.assertIn("rank 2 on host jz2 has not come back within 1 s", ended.stderr)
+        self.assertIn("rank 2 on host jz2 has not come back within 3 s", ended.stderr)
 
     def test_a_lost_task_is_started_again_where_it_was(self):
         ended = self.train("--restarts", "2", deaths="1:3:SIGKILL 6:6:SIGKILL")

@@ -242,10 +242,9 @@ HVD_API hvd_status hvd_set_farewell(const char* cause) HVD_NOEXCEPT;
 /** 1 between hvd_init() and hvd_shutdown(), else 0; in a forked child what it was at the fork. */
 HVD_API int hvd_is_initialized(void) HVD_NOEXCEPT;
 
-/** In an elastic job the number of the membership that this process is in, from 1 on; else 0. One
- * that is first initialised in a later one than 1 comes to a job that is at work, and takes part in
- * no operation before it has its state. */
-HVD_API int hvd_membership(void) HVD_NOEXCEPT;
+/** 1 where the ranks of this elastic job were at work when this process was first initialised: it
+ * takes part in no operation before they have agreed to give it their state. Else 0. */
+HVD_API int hvd_came_late(void) HVD_NOEXCEPT;
 
 /** 1 on rank 0 of an elastic job (hvdrun --spares, --min-np, --restarts) while it has fewer ranks
  * than it may have and processes wait to become some: they do when all ranks shut down and

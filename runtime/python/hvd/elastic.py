@@ -275,7 +275,7 @@ def _start_again(reset: Callable[[], Any], cause: BaseException | None) -> None:
         after = f" after '{cause}'" if cause is not None else ""
         raise PeerLostError(
             f"elastic: the job cannot start again{after}: {error}. A process that has ended does not "
-            "come back, and only hvdrun --spares or --min-np goes on without it: start the job "
+            "come back, and only hvdrun --spares, --min-np or --restarts goes on without it: start the job "
             "again from a checkpoint"
         ) from error
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvd._core import _lib, api
+from hvd._core import _lib, api, newcomers
 from hvd._core._lib import quick, waiting
 from hvd._core.communicators import check_world, handle_of, is_communicator
 from hvd._core.refusals import refused
@@ -153,6 +153,14 @@ def add_process_set(
     Traceback (most recent call last):
     hvd.errors.InvalidArgumentError: rank ...: the ranks ... are process set 0 already; use that one
     """
+    if newcomers.is_one:
+        newcomers.refuse("add_process_set", api.rank())
+    return _add(process_set, timeout)
+
+
+def _add(
+    process_set: ProcessSet | Sequence[int] | Any, timeout: float | None = None
+) -> ProcessSet:
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
@@ -189,6 +197,8 @@ def remove_process_set(process_set: ProcessSet | int, timeout: float | None = No
     >>> remove_process_set(global_process_set)
     False
     """
+    if newcomers.is_one:
+        newcomers.refuse("remove_process_set", api.rank())
     if isinstance(process_set, int):
         process_set = _numbered(process_set)
     number = process_set.process_set_id
@@ -357,7 +367,7 @@ def init(
         api.act_at_start()
         _check_size(world)
         for process_set in sets[late:]:
-            add_process_set(process_set)
+            _add(process_set)
     except Exception:
         api.shutdown()
         for process_set in sets:

@@ -193,6 +193,22 @@ TEST(ElasticBoard, RankZeroHearsOfNewcomers) {
   EXPECT_EQ(talk.heard(3), "");
 }
 
+TEST(ElasticBoard, WhoWasToStartAProcessAndIsGoneTakesItAlong) {
+  Talk talk(two_ranks_and_a_spare());
+  talk.attend(11, 0, "jz1");
+  talk.attend(12, 1, "jz2");
+  talk.say_ended(11, 0, 9);
+  talk.say_ended(12, 1, 9);
+  talk.add_process();
+  talk.add_process();
+  talk.forget(11);
+  talk.answer_end(0, 3);
+  talk.answer_end(1, 4);
+  talk.forget(12);
+  EXPECT_EQ(talk.events(),
+            "0 came to jz1; 1 came to jz2; 0 ended with 9; 1 ended with 9; 3 is gone; 4 is gone");
+}
+
 TEST(ElasticBoard, OneAttendsOneProcess) {
   Talk talk(two_ranks_and_a_spare());
   talk.attend(11, 0, "jz1");

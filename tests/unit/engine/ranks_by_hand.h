@@ -84,7 +84,7 @@ class RanksByHand {
     for (int rank = 0; rank < size(); ++rank) {
       Rank& one = at(rank);
       EngineOptions options;
-      options.on_loss = [&one](int lost) { one.losses.push_back(lost); };
+      options.on_loss = [&one](int lost, bool) { one.losses.push_back(lost); };
       auto epoch = Epoch::open(
           std::move(wirings.value()[static_cast<std::size_t>(rank)]), one.table, options,
           {one.submission, one.completion, one.timeline, [&one] { ++one.frozen; }});

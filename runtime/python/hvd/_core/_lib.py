@@ -217,7 +217,7 @@ PROTOTYPES: dict[str, tuple] = {
     "hvd_abort": (c_int, [c_char_p]),
     "hvd_set_farewell": (c_int, [c_char_p]),
     "hvd_is_initialized": (c_int, []),
-    "hvd_membership": (c_int, []),
+    "hvd_came_late": (c_int, []),
     "hvd_has_newcomers": (c_int, []),
     "hvd_rank": (c_int, []),
     "hvd_size": (c_int, []),

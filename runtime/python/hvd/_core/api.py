@@ -396,7 +396,7 @@ def submit(
 def fill(request: _lib.Request, work: Work, waits: bool) -> None:
     """Writes what an operation does into the ``hvd_request`` that starts it."""
     if newcomers.is_one:
-        newcomers.refuse(work, rank())
+        newcomers.refuse(repr(work.name), rank())
     kind, name, op, scales, process_set, root, wire, priority = work
     request.name = name_bytes(name) if name else None
     request.kind = kind

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from hvd._core._lib import quick
-from hvd._core.work import Work
 from hvd.errors import InvalidArgumentError
 
 # This process has come to such a job, and has not taken part in its agreement yet.
@@ -14,7 +13,7 @@ is_one = False
 def note_start() -> None:
     """To be called when this process has joined for the first time."""
     global is_one
-    is_one = quick.hvd_membership() > 1
+    is_one = bool(quick.hvd_came_late())
 
 
 def admit() -> None:
@@ -23,10 +22,10 @@ def admit() -> None:
     is_one = False
 
 
-def refuse(work: Work, rank: int) -> None:
+def refuse(what: str, rank: int) -> None:
     """Raises an error for an operation in which this process would wait alone."""
     raise InvalidArgumentError(
-        f"rank {rank}: {work.name!r}: this process has come to a job that is at work, and would "
+        f"rank {rank}: {what}: this process has come to a job that is at work, and would "
         "wait in this operation alone: between hvd.init() and the function under hvd.elastic.run "
         "call none (a barrier, an allreduce); the state brings what a rank needs"
     )

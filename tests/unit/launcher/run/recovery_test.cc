@@ -100,7 +100,11 @@ TEST(Recovery, EndsTheWaitForWhoDoesNotComeBack) {
   EXPECT_TRUE(recovery.unkillable(kNoon + patience + std::chrono::seconds(9)).empty());
   EXPECT_FALSE(recovery.next().is_forever());
   EXPECT_EQ(recovery.unkillable(kNoon + patience + std::chrono::seconds(10)), std::vector<int>{2});
-  EXPECT_TRUE(recovery.next().is_forever());
+  EXPECT_EQ(recovery.add(2), 4);
+  (void)recovery.failed({2, 1, "it hung", 4}, kNoon + patience);
+  EXPECT_EQ(recovery.overdue(kNoon + 2 * patience), std::vector<int>{4}) << "it hangs, too";
+  (void)recovery.begun(membership(2, {0, 1, 3}), kNoon);
+  EXPECT_TRUE(recovery.overdue(kNoon + 9 * patience).empty());
 }
 
 TEST(Recovery, WhoHasComeAgainIsNotAwaited) {
