@@ -158,9 +158,7 @@ def add_process_set(
     return _add(process_set, timeout)
 
 
-def _add(
-    process_set: ProcessSet | Sequence[int] | Any, timeout: float | None = None
-) -> ProcessSet:
+def _add(process_set: ProcessSet | Sequence[int] | Any, timeout: float | None = None) -> ProcessSet:
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
