@@ -15,6 +15,8 @@ constexpr auto kLaunchVariables = std::to_array<LaunchVariables>({
      "Slurm tell"},
     {{launch_env::kStore}, "address of hvdrun's store"},
     {{launch_env::kJobKey}, "the job's secret; redacted in every output"},
+    {{launch_env::kProcess},
+     "in an elastic job: the number of the process, for life; it asks hvdrun for its rank by it"},
     {{launch_env::kVirtualNode}, "index of the virtual node (`--nodes`)"},
     {{launch_env::kLocalDevice}, "index into the rank's visible GPUs"},
     {{launch_env::kGpuId},
