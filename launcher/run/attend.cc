@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "bootstrap/method.h"
 #include "bootstrap/tcp_store.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
@@ -24,6 +23,8 @@
 #include "launcher/run/keeper.h"
 #include "launcher/run/process_tree.h"
 #include "topology/launch_env.h"
+#include "transport/job_key.h"
+#include "transport/socket_address.h"
 
 namespace hvd {
 namespace {

@@ -186,10 +186,10 @@ Status Process::start(const Environment& environment, const Settings& settings) 
   engine_options.gpus = state_->gpus.get();
   engine_options.first_handle = (state_->starts++ << kHandleBits) + 1;
   const auto notice = loss_notice(environment, wiring.rank);
-  engine_options.on_loss = [notice, session = mpi.session, &kept = state_->meeting](int lost,
-                                                                                    bool has_left) {
+  engine_options.on_loss = [notice, session = mpi.session, first_lost = &state_->meeting.lost](
+                               int lost, bool has_left) {
     int nobody = store_message::kNobody;
-    if (!has_left) (void)kept.lost.compare_exchange_strong(nobody, lost);
+    if (!has_left) (void)first_lost->compare_exchange_strong(nobody, lost);
     if (session != nullptr) session->mark_lost();
     if (notice) notice(lost);
   };
