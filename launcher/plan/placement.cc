@@ -291,7 +291,8 @@ Result<Placement> place_over_parts(const RunOptions& options, const Allocation& 
                                    const SrunLaunch& launch) {
   if (asks_for_elasticity(options)) {
     return error(Code::kInvalidArgument,
-                 "{} is not for a heterogeneous job, whose parts are alike for no two ranks",
+                 "{} is not for a heterogeneous job: a process of one part cannot take a rank of "
+                 "another; leave it out, or ask Slurm for one part",
                  elastic_flag(options));
   }
   if (options.nodes) {
