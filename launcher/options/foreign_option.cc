@@ -31,10 +31,10 @@ constexpr ForeignOption kOfRun[] = {
      "leave it out: each rank has a GPU of those that are visible; 'hvdrun submit --gpus N' asks "
      "Slurm for them"},
     {"min-num-proc", "write --min-np N"},
-    {"max-np max-num-proc slots-per-host elastic-timeout host-discovery-script "
-     "blacklist-cooldown-range",
-     "leave it out: a job has as many ranks as -np says, or fewer (--min-np), and --spares N "
-     "replaces those that are lost"},
+    {"max-num-proc", "write --max-np N"},
+    {"elastic-timeout", "leave it out: --loss-timeout S says how long ranks wait for one another"},
+    {"blacklist-cooldown-range",
+     "leave it out: a node that has lost most of its ranks is not used any more"},
     {"reset-limit max-restarts",
      "leave it out: hvd.elastic.run(reset_limit=...) has it, in the program"},
     {"master-addr master-port node-rank local-addr standalone rdzv-*",

@@ -150,16 +150,31 @@ void add_failure_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
       ->type_name("N")
       ->group("Failure")
       ->check(CLI::Range(1, 65536));
+  app.add_option("--max-np", options.max_ranks,
+                 "The job grows up to N ranks, where hosts come (--host-discovery-script; nodes of "
+                 "the job of Slurm) (default: as many as at the start)")
+      ->type_name("N")
+      ->group("Failure")
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--host-discovery-script", options.host_discovery,
+                 "A command that prints HOST:SLOTS lines, called each second: the job has as many "
+                 "ranks as this machine has slots, from --min-np to --max-np")
+      ->type_name("COMMAND")
+      ->group("Failure");
+  app.add_option("--slots-per-host", options.slots_per_host,
+                 "Slots of a host for which the discovery script says no number (1)")
+      ->type_name("N")
+      ->group("Failure")
+      ->check(CLI::Range(1, 65536));
   app.add_option("--restarts", options.restarts,
                  "Start a lost process again where it was, N times at most in the whole job; it "
                  "takes a free rank as a spare does")
       ->type_name("N")
       ->group("Failure")
       ->check(CLI::Range(1, 1000000));
-  app.add_option(
-         "--loss-timeout", raw.loss_seconds,
-         "With the three options above: seconds that ranks which come back after a loss wait "
-         "for one which does not, and which is then killed (120)")
+  app.add_option("--loss-timeout", raw.loss_seconds,
+                 "With the options above: seconds that ranks which come back after a loss wait "
+                 "for one which does not, and which is then killed (120)")
       ->type_name("S")
       ->group("Failure")
       ->check(CLI::Range(0.0, 86400.0));

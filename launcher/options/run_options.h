@@ -27,6 +27,9 @@ struct RunOptions {
   std::optional<int> nodes;                         ///< --nodes
   int spares = 0;                                   ///< --spares
   std::optional<int> min_ranks;                     ///< --min-np
+  std::optional<int> max_ranks;                     ///< --max-np
+  std::string host_discovery;                       ///< --host-discovery-script; empty: none.
+  int slots_per_host = 1;                           ///< --slots-per-host
   int restarts = 0;                                 ///< --restarts
   std::chrono::milliseconds loss_timeout{120'000};  ///< --loss-timeout
   bool nested = false;                              ///< --nested: -np inside a rank is meant.

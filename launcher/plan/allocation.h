@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "launcher/node/node_topology.h"
 #include "launcher/options/run_options.h"
+#include "launcher/plan/host_slots.h"
 #include "launcher/plan/other_job.h"
 #include "topology/cpu_set.h"
 #include "topology/identity.h"
@@ -54,6 +55,7 @@ struct Allocation {
   NodeTopology node;               ///< This machine; empty: SrunLaunch.
   int gpus_on_machine = 0;         ///< Device files seen; the visible list may name fewer.
   int gpus_open = 0;               ///< Of these, how many no device cgroup closes.
+  std::optional<SlotsHere> slots;  ///< LocalLaunch: as --host-discovery-script says.
 
   // The launch where it is of that kind, else null.
   const LocalLaunch* local() const { return std::get_if<LocalLaunch>(&launch); }

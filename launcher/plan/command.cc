@@ -140,6 +140,7 @@ Command restarted(const Command& lost, int process) {
   Command again = lost;
   again.rank = process;
   again.is_spare = true;
+  again.starts_later = false;
   again.takes_stdin = false;
   std::erase_if(again.variables, [](const std::string& variable) {
     const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
@@ -147,6 +148,12 @@ Command restarted(const Command& lost, int process) {
   });
   again.variables.push_back(format_text("{}={}", launch_env::kProcess, process));
   return again;
+}
+
+std::size_t commands_to_start(const std::vector<Command>& commands) {
+  return static_cast<std::size_t>(
+      std::count_if(commands.begin(), commands.end(),
+                    [](const Command& command) { return !command.starts_later; }));
 }
 
 const std::string& ranks_program(const Command& command) {
@@ -176,6 +183,15 @@ std::vector<Command> build_commands(const RunOptions& options, const Placement& 
   for (std::size_t i = 0; i < plan.each_spare.size(); ++i) {
     commands.push_back(process_command(options, placement, placement.elastic->spares[i],
                                        rank_environment(plan, environment, plan.each_spare[i])));
+  }
+  if (!placement.elastic) return commands;
+  for (const RankPlacement& place : placement.elastic->reserve) {
+    Command command =
+        process_command(options, placement, place, rank_environment(plan, environment, {}));
+    command.cpus = place.cpus;
+    command.memory_numas = place.memory_numas;
+    command.starts_later = true;
+    commands.push_back(std::move(command));
   }
   return commands;
 }

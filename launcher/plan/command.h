@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct Command {
   CpuSet cpus;                         ///< Empty: as inherited.
   std::vector<int> memory_numas;       ///< NUMA nodes to take memory from first; empty: any.
   bool is_spare = false;               ///< Without a rank: SIGUSR1 and SIGUSR2 are not for it.
+  bool starts_later = false;           ///< Of a place for processes that come, by restarted().
   bool takes_stdin = false;
   bool speaks_for_node = false;  ///< Says what fails for all ranks of its node alike.
 };
@@ -35,6 +37,9 @@ std::string describe_command(const Command& command);
 /// The command that starts a lost process again where it was, as the process of that number, which
 /// has no rank yet.
 Command restarted(const Command& lost, int process);
+
+/// How many of them start at once.
+std::size_t commands_to_start(const std::vector<Command>& commands);
 
 /// The program that the ranks are: its path, or as typed where srun starts them.
 const std::string& ranks_program(const Command& command);

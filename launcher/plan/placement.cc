@@ -2,6 +2,7 @@
 #include "launcher/plan/placement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <variant>
 
@@ -28,14 +29,33 @@ int nodes_of(const Identity& identity, int hosts) {
   return std::max(hosts, divide_up(identity.size, identity.local_size));
 }
 
-bool asks_for_elasticity(const RunOptions& options) {
-  return options.spares > 0 || options.min_ranks || options.restarts > 0;
-}
-
-/// The flag by which the user did so, for messages.
+/// The flag by which the user asks for an elastic job; empty: it is none.
 std::string_view elastic_flag(const RunOptions& options) {
   if (options.spares > 0) return "--spares";
-  return options.min_ranks ? "--min-np" : "--restarts";
+  if (options.min_ranks) return "--min-np";
+  if (options.max_ranks) return "--max-np";
+  if (!options.host_discovery.empty()) return "--host-discovery-script";
+  return options.restarts > 0 ? "--restarts" : "";
+}
+
+bool asks_for_elasticity(const RunOptions& options) { return !elastic_flag(options).empty(); }
+
+/// What the user says of an elastic job of so many ranks.
+Result<Elasticity> plan_elasticity(const RunOptions& options, int size) {
+  Elasticity elastic;
+  elastic.spare_count = options.spares;
+  elastic.restarts = options.restarts;
+  elastic.min_size = options.min_ranks.value_or(options.ranks.value_or(size));
+  elastic.max_size = std::max(options.max_ranks.value_or(size), size);
+  if (elastic.min_size > size) {
+    return error(Code::kInvalidArgument, "--min-np {} is more than the {} rank{} of the job",
+                 elastic.min_size, size, size == 1 ? "" : "s");
+  }
+  if (options.max_ranks && *options.max_ranks < size) {
+    return error(Code::kInvalidArgument, "--max-np {} is less than the {} rank{} of the job",
+                 *options.max_ranks, size, size == 1 ? "" : "s");
+  }
+  return elastic;
 }
 
 /// Of `processes` that there are, some are spares. The job has as many ranks as remain.
@@ -46,15 +66,7 @@ Result<Elasticity> divide_processes(const RunOptions& options, Placement& placem
                  options.spares, placement.size, placement.size == 1 ? "" : "s");
   }
   placement.size -= options.spares;
-  Elasticity elastic;
-  elastic.spare_count = options.spares;
-  elastic.restarts = options.restarts;
-  elastic.min_size = options.min_ranks.value_or(placement.size);
-  if (elastic.min_size > placement.size) {
-    return error(Code::kInvalidArgument, "--min-np {} is more than the {} rank{} of the job",
-                 elastic.min_size, placement.size, placement.size == 1 ? "" : "s");
-  }
-  return elastic;
+  return plan_elasticity(options, placement.size);
 }
 
 /// A task of the step that hvdrun has started for an elastic job. Ranks that another program starts
@@ -184,32 +196,52 @@ Status refuse_one_node_of_many(const RunOptions& options, const LocalLaunch& lau
 }
 
 Status refuse_hidden_gpus(const RunOptions& options) {
-  const bool has_newcomers = options.spares > 0 || options.restarts > 0;
+  // Where ranks are only lost nobody comes anew.
+  const std::string_view flag = elastic_flag(options);
+  const bool has_newcomers = flag != "--min-np" || options.max_ranks || options.restarts > 0 ||
+                             !options.host_discovery.empty();
   if (!has_newcomers || options.gpu_visibility != GpuVisibility::kOne) return Status::ok();
   return error(Code::kInvalidArgument,
                "{} does not go with --gpu-visibility one: who comes anew learns its GPU when it "
                "takes a rank's place, and so must see all of them",
-               options.spares > 0 ? "--spares" : "--restarts");
+               flag);
 }
 
 std::string describe_elasticity(const Elasticity& elastic) {
-  return format_text("losses: the job goes on with {} ranks or more; {} spare{}, {} restart{}",
-                     elastic.min_size, elastic.spare_count, elastic.spare_count == 1 ? "" : "s",
-                     elastic.restarts, elastic.restarts == 1 ? "" : "s");
+  return format_text("losses: the job goes on with {} to {} ranks; {} spare{}, {} restart{}",
+                     elastic.min_size, elastic.max_size, elastic.spare_count,
+                     elastic.spare_count == 1 ? "" : "s", elastic.restarts,
+                     elastic.restarts == 1 ? "" : "s");
+}
+
+/// Ranks that come later have places, and resources of their own, from the start.
+Status check_growth(const RunOptions& options, const Placement& placement) {
+  if (!options.host_discovery.empty() && options.spares > 0) {
+    return error(Code::kInvalidArgument,
+                 "--spares does not go with --host-discovery-script, which says how many processes "
+                 "there are: leave one of them out");
+  }
+  if (options.host_discovery.empty() || placement.virtual_nodes == 1) return Status::ok();
+  return error(Code::kInvalidArgument,
+               "--host-discovery-script does not go with --nodes {}: a job on virtual nodes keeps "
+               "its size",
+               placement.virtual_nodes);
 }
 
 /// Spares and the least number of ranks, where hvdrun itself starts the ranks.
-Status plan_losses(const RunOptions& options, Placement& placement) {
+Status plan_losses(const RunOptions& options, const Allocation& allocation, Placement& placement) {
   if (!asks_for_elasticity(options)) return Status::ok();
-  Elasticity elastic;
-  elastic.spare_count = options.spares;
-  elastic.restarts = options.restarts;
-  elastic.min_size = options.min_ranks.value_or(placement.size);
-  if (elastic.min_size > placement.size) {
-    return error(Code::kInvalidArgument, "--min-np {} is more than -np {}", elastic.min_size,
-                 placement.size);
+  HVD_TRY_ASSIGN(const Elasticity elastic, plan_elasticity(options, placement.size));
+  placement.elastic = elastic;
+  if (!allocation.slots && elastic.max_size > placement.size) {
+    placement.elastic->max_size = placement.size;
+    placement.warnings.push_back(
+        format_text("--max-np {}: nothing says when there is room for more than {} rank{}; "
+                    "--host-discovery-script does on this machine, and in a job of Slurm its nodes",
+                    elastic.max_size, placement.size, placement.size == 1 ? "" : "s"));
   }
   HVD_TRY(refuse_hidden_gpus(options));
+  HVD_TRY(check_growth(options, placement));
   for (int spare = 0; spare < options.spares; ++spare) {
     RankPlacement process;
     process.rank = placement.size + spare;
@@ -217,11 +249,43 @@ Status plan_losses(const RunOptions& options, Placement& placement) {
     process.host = placement.virtual_nodes == 1
                        ? placement.this_host
                        : format_text("{}/node{}", placement.this_host, process.node);
-    elastic.spares.push_back(std::move(process));
+    placement.elastic->spares.push_back(std::move(process));
   }
-  placement.notes.push_back(describe_elasticity(elastic));
-  placement.elastic = std::move(elastic);
+  placement.notes.push_back(describe_elasticity(*placement.elastic));
   return Status::ok();
+}
+
+/// How many ranks start here.
+int choose_size(const RunOptions& options, const Allocation& allocation, int gpu_count,
+                Placement& placement) {
+  if (allocation.slots) {
+    const int most =
+        options.max_ranks.value_or(std::max(options.ranks.value_or(1), allocation.slots->slots));
+    placement.notes.push_back(
+        format_text("ranks: --host-discovery-script gives {} slots here", allocation.slots->slots));
+    if (!allocation.slots->others.empty()) {
+      placement.warnings.push_back("--host-discovery-script: " +
+                                   describe_others(*allocation.slots));
+    }
+    return std::clamp(allocation.slots->slots, 1, std::max(most, 1));
+  }
+  if (options.ranks) return *options.ranks;
+  placement.notes.push_back(
+      gpu_count == 0
+          ? "ranks: 1, since there is no GPU; -np N for more"
+          : format_text("ranks: {}, one per visible GPU; -np N for more or fewer", gpu_count));
+  return std::max(1, gpu_count);
+}
+
+/// Of the places the first `size` are those of the ranks that start.
+void hold_back_places(int size, Placement& placement) {
+  const auto first = placement.ranks.begin() + size;
+  placement.elastic->reserve.assign(std::make_move_iterator(first),
+                                    std::make_move_iterator(placement.ranks.end()));
+  placement.ranks.erase(first, placement.ranks.end());
+  placement.size = size;
+  if (placement.elastic->reserve.empty()) return;
+  for (RankPlacement& rank : placement.ranks) rank.local_size = size;
 }
 
 Result<Placement> place_locally(const RunOptions& options, const Allocation& allocation,
@@ -236,13 +300,8 @@ Result<Placement> place_locally(const RunOptions& options, const Allocation& all
                               allocation.gpus_on_machine));
   gpus.is_private = false;  // All the ranks that start here share what this process was given.
   const int gpu_count = static_cast<int>(gpus.entries.size());
-  placement.size = options.ranks.value_or(std::max(1, gpu_count));
-  if (!options.ranks) {
-    placement.notes.push_back(
-        gpu_count == 0
-            ? "ranks: 1, since there is no GPU; -np N for more"
-            : format_text("ranks: {}, one per visible GPU; -np N for more or fewer", gpu_count));
-  }
+  const int size = choose_size(options, allocation, gpu_count, placement);
+  placement.size = size;
   placement.virtual_nodes = options.nodes.value_or(1);
   placement.node_count = placement.virtual_nodes;
   if (placement.virtual_nodes > placement.size) {
@@ -250,13 +309,15 @@ Result<Placement> place_locally(const RunOptions& options, const Allocation& all
                  "--nodes {} is more than -np {}: every virtual node needs a rank",
                  placement.virtual_nodes, placement.size);
   }
+  HVD_TRY(plan_losses(options, allocation, placement));
+  if (placement.elastic) placement.size = placement.elastic->max_size;
   split_over_nodes(allocation, placement);
-  HVD_TRY(plan_losses(options, placement));
   const std::string left = left_nodes(options, allocation, launch);
   if (!left.empty()) placement.warnings.push_back(left);
   const Status given = give_resources(options, allocation, gpus, placement.size, placement);
   if (!given.is_ok() && !left.empty()) return Status(given.code(), given.message() + "; " + left);
   HVD_TRY(given);
+  if (placement.elastic) hold_back_places(size, placement);
   return placement;
 }
 
@@ -341,6 +402,11 @@ Result<Placement> place_by_srun(const RunOptions& options, const Allocation& all
   placement.srun = std::move(step);
   placement.notes.emplace_back("in a Slurm allocation: srun starts the ranks, hvdrun in each");
   if (!asks_for_elasticity(options)) return placement;
+  if (!options.host_discovery.empty()) {
+    return error(Code::kInvalidArgument,
+                 "--host-discovery-script is for ranks on this machine (-np N): in a job of Slurm "
+                 "hvdrun sees itself which of its nodes are there; leave it out");
+  }
   HVD_TRY(refuse_hidden_gpus(options));
   HVD_TRY_ASSIGN(placement.elastic, divide_processes(options, placement));
   placement.notes.push_back(describe_elasticity(*placement.elastic));

@@ -44,9 +44,11 @@ struct SrunStep {
 /// first, then the spares, which wait.
 struct Elasticity {
   int min_size = 1;  ///< With fewer ranks it ends.
+  int max_size = 1;  ///< It never has more.
   int spare_count = 0;
-  int restarts = 0;                     ///< Of lost processes, in the whole job.
-  std::vector<RankPlacement> spares{};  ///< LocalLaunch only.
+  int restarts = 0;                      ///< Of lost processes, in the whole job.
+  std::vector<RankPlacement> spares{};   ///< LocalLaunch only.
+  std::vector<RankPlacement> reserve{};  ///< Likewise: places for processes that start later.
 };
 
 /// Who runs where. The ranks that this process starts: all of them (LocalLaunch), the one it
@@ -68,7 +70,7 @@ struct Placement {
   std::vector<std::string> notes;     ///< What was decided and why, for --verbose and --dry-run.
   std::vector<std::string> warnings;  ///< What costs the job speed, and the remedy.
 
-  /// Ranks and spares.
+  /// Ranks and spares, as they start.
   int processes() const { return size + (elastic ? elastic->spare_count : 0); }
   bool is_spare(const RankPlacement& process) const { return process.rank >= size; }
 };

@@ -3,6 +3,7 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -18,6 +19,7 @@ void ElasticJob::serve() {
         Overloaded{[&](const Membership& membership) {
                      const std::string news = parts_.recovery.begun(membership, Clock::now());
                      if (!news.empty()) parts_.output.say(news);
+                     end_surplus();
                    },
                    [&](const ProcessEntered& entered) { process_entered(entered); },
                    [&](const ProcessCame& came) { parts_.recovery.came(came); },
@@ -46,6 +48,10 @@ void ElasticJob::process_ended(int process, int status, const std::string& how, 
   const Recovery& recovery = parts_.recovery;
   if (!recovery.lives(process) || are_dismissed_) return parts_.start_again(process, -1);
   parts_.output.drain(stream_of(process));
+  if (recovery.is_dismissed(process)) {
+    finish(process);
+    return start_wanted();
+  }
   const int code = exit_code_of(status);
   if (code == 0 && recovery.was_lost(process)) return lose(process, is_there);
   if (code == 0) return finish(process);
@@ -97,10 +103,43 @@ void ElasticJob::replace(Recovery::End& end) {
     end.why_not = *why_not;
     return;
   }
-  end.successor = parts_.recovery.add(end.process);
-  started_[*end.successor] = Clock::now();
   // Before the store hears of the end: there may be too few without it.
+  end.successor = start_in_place_of(end.process);
+}
+
+int ElasticJob::start_in_place_of(int process) {
+  const int successor = parts_.recovery.add(process);
+  started_[successor] = Clock::now();
   parts_.store.add_process();
+  return successor;
+}
+
+void ElasticJob::aim_at(int size, const std::string& why) {
+  Recovery& recovery = parts_.recovery;
+  const int before = recovery.aim();
+  recovery.aim_at(size);
+  const int aim = recovery.aim();
+  if (aim == before || is_over() || parts_.ending.has_begun()) return;
+  parts_.output.say(format_text("{}: the job goes from {} to {} rank{}, after the next commit", why,
+                                before, aim, aim == 1 ? "" : "s"));
+  wanted_ = std::max(wanted_ + aim - before, 0);
+  start_wanted();
+  parts_.store.aim_at(aim);
+  end_surplus();
+}
+
+void ElasticJob::start_wanted() {
+  for (const int process : parts_.recovery.free_places(wanted_)) {
+    parts_.start_again(process, start_in_place_of(process));
+    --wanted_;
+  }
+}
+
+void ElasticJob::end_surplus() {
+  for (const int process : parts_.recovery.surplus()) {
+    parts_.recovery.dismiss(process);
+    parts_.kill(process);
+  }
 }
 
 bool ElasticJob::goes_on_without(const Recovery::End& end) {

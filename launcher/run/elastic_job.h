@@ -34,6 +34,8 @@ class ElasticJob {
 
   explicit ElasticJob(Parts parts) : parts_(std::move(parts)) {}
 
+  /// A message of hvdrun.
+  void say(const std::string& text) { parts_.output.say(text); }
   /// Takes what the store has to tell.
   void serve();
   /// A process has ended; `status`: as waitpid gives it, `how`: for people. `is_there`: it can be
@@ -43,6 +45,8 @@ class ElasticJob {
   void task_failed(const TaskFailure& failure);
   /// srun has ended: whoever lives is lost.
   void srun_ended(int status);
+  /// Hosts say that so many ranks may run: processes start, or end once their ranks are given back.
+  void aim_at(int size, const std::string& why);
   /// Kills those that the others have waited for long enough.
   void advance(Clock::time_point now);
   /// When `advance` has something to do even if nothing else happens.
@@ -59,6 +63,12 @@ class ElasticJob {
   std::size_t stream_of(int process) const {
     return parts_.is_by_srun ? 0 : static_cast<std::size_t>(process);
   }
+  /// Starts the processes that are to come, as far as there are places for them.
+  void start_wanted();
+  /// Starts a process in the place of one that has ended; its number.
+  int start_in_place_of(int process);
+  /// Ends the processes that nobody needs any more.
+  void end_surplus();
   /// Decides whether the process is started again, and has it done.
   void replace(Recovery::End& end);
   bool goes_on_without(const Recovery::End& end);
@@ -76,6 +86,7 @@ class ElasticJob {
   std::string first_failure_;
   std::map<int, Clock::time_point> started_;  ///< By process that was started again.
   Clock::time_point begin_ = Clock::now();
+  int wanted_ = 0;  ///< Processes to start, once there are places for them.
   bool are_dismissed_ = false;
 };
 

@@ -72,15 +72,18 @@ Status JobOutput::start_files(const std::vector<Command>& commands,
                               const std::function<bool(int)>& wait) {
   std::vector<int> ranks;
   for (const Command& command : commands) {
-    if (command.rank) ranks.push_back(*command.rank);
+    if (command.rank && !command.starts_later) ranks.push_back(*command.rank);
   }
   return files_.start(ranks, wait);
 }
 
 Status JobOutput::add_streams(const Command& command, UniqueFd& output, UniqueFd& error) {
   const std::size_t first = streams_.size();
-  Status added = add_stream(command, "out", STDOUT_FILENO, output);
-  if (added.is_ok()) added = add_stream(command, "err", STDERR_FILENO, error);
+  Status added = Status::ok();
+  if (!command.starts_later) {
+    added = add_stream(command, "out", STDOUT_FILENO, output);
+    if (added.is_ok()) added = add_stream(command, "err", STDERR_FILENO, error);
+  }
   // Two by command, whatever comes.
   while (streams_.size() < first + 2) {
     const int rank = command.rank.value_or(kNoRank);

@@ -69,6 +69,7 @@ class TcpJobStore : public JobStore {
   void kill(int process) override { server_->kill(process); }
   void answer_end(int process, int successor) override { server_->answer_end(process, successor); }
   void add_process() override { server_->add_process(); }
+  void aim_at(int size) override { server_->aim_at(size); }
   int events() const override { return events_->bell(); }
   std::vector<ElasticEvent> take_events() override { return events_->take(); }
 

@@ -40,6 +40,8 @@ class JobStore {
   virtual void answer_end(int process, int successor) = 0;
   /// An elastic job has one more process, with the next number.
   virtual void add_process() = 0;
+  /// It is to have so many ranks from now on.
+  virtual void aim_at(int size) = 0;
   /// Readable when take_events() has more to give.
   virtual int events() const = 0;
   /// What has happened in an elastic job since the last call.

@@ -111,7 +111,13 @@ class KeeperProcess {
   }
 
   void start_ranks(std::vector<RankStreams> streams) {
-    for (std::size_t i = 0; i < commands_.size(); ++i) start_rank(streams[i]);
+    for (std::size_t i = 0; i < commands_.size(); ++i) {
+      if (commands_[i].starts_later) {
+        ranks_.emplace_back();
+      } else {
+        start_rank(streams[i]);
+      }
+    }
   }
 
   /// The first that has not been started.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "launcher/run/program_path.h"
 
 namespace hvd {
 namespace {
@@ -66,6 +67,13 @@ std::string package_hint(const std::deque<std::string>& lines, const std::string
   }
   if (name == "hvd") return lacks + ": install hvdrun there";
   return lacks + ": install hvdrun-horovod there, or write `import hvd.torch as hvd`";
+}
+
+std::string package_hint(const std::deque<std::string>& lines, const std::string& program) {
+  return package_hint(lines, program, path_of_self(), [](const std::string& path) {
+    std::error_code none;
+    return fs::is_regular_file(path, none);
+  });
 }
 
 }  // namespace hvd

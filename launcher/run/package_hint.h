@@ -15,5 +15,7 @@ using IsFile = std::function<bool(const std::string&)>;
 /// hvdrun, beside which the packages are installed.
 std::string package_hint(const std::deque<std::string>& lines, const std::string& program,
                          const std::string& self, const IsFile& is_file);
+/// The same for this hvdrun and its files.
+std::string package_hint(const std::deque<std::string>& lines, const std::string& program);
 
 }  // namespace hvd

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run/recovery.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/format.h"
@@ -13,9 +14,11 @@ constexpr std::chrono::seconds kKillTime{10};
 
 }  // namespace
 
-Recovery::Recovery(Options options) : options_(std::move(options)) {
+Recovery::Recovery(Options options)
+    : options_(std::move(options)), spare_count_(processes() - options_.size - options_.reserve) {
   for (int process = 0; process < options_.size; ++process) ranks_[process] = process;
   for (int process = 0; process < processes(); ++process) places_.push_back(process);
+  for (int i = 0; i < options_.reserve; ++i) gone_.insert(processes() - 1 - i);
 }
 
 void Recovery::came(const ProcessCame& came) {
@@ -41,6 +44,31 @@ std::vector<int> Recovery::spares() const {
   return found;
 }
 
+std::vector<int> Recovery::free_places(int count) const {
+  std::map<int, int> last;  // By place: the last process that was there.
+  std::set<int> taken;
+  for (int process = 0; process < processes(); ++process) {
+    last[place(process)] = process;
+    if (lives(process)) taken.insert(place(process));
+  }
+  std::vector<int> found;
+  for (const auto& [place, process] : last) {
+    if (static_cast<int>(found.size()) == count) break;
+    if (!taken.contains(place)) found.push_back(process);
+  }
+  return found;
+}
+
+std::vector<int> Recovery::surplus() const {
+  const int wanted = options_.size + spare_count_;
+  const int count = living() - static_cast<int>(dismissed_.size()) - wanted;
+  std::vector<int> found = spares();
+  std::erase_if(found, [&](int spare) { return is_dismissed(spare); });
+  std::reverse(found.begin(), found.end());
+  found.resize(static_cast<std::size_t>(std::clamp(count, 0, static_cast<int>(found.size()))));
+  return found;
+}
+
 std::string Recovery::successor(const End& end) const {
   if (end.successor) return format_text("it is started again as {}", *end.successor);
   const std::string why = end.why_not.empty() ? "" : "; " + end.why_not;
@@ -62,6 +90,7 @@ std::optional<std::string> Recovery::failed(const End& end, Clock::time_point no
   const std::string name = name_of(end.process);
   const bool was_rank = ranks_.erase(end.process) != 0;
   gone_.insert(end.process);
+  dismissed_.erase(end.process);
   condemned_.erase(end.process);
   waiting_.erase(end.process);
   const std::string loss = format_text("{} was lost: {}", place_of(end.process, name), end.how);
@@ -85,6 +114,7 @@ void Recovery::finished(int process) {
     ranks_.erase(rank);
   }
   gone_.insert(process);
+  dismissed_.erase(process);
   condemned_.erase(process);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -21,6 +22,7 @@ class Recovery {
   struct Options {
     int size = 1;
     int min_size = 1;
+    int reserve = 0;                      ///< Places behind the spares, without a process yet.
     std::vector<std::string> hosts = {};  ///< By process; empty: not known yet.
     /// How long those that come back wait for a rank that lives and does not: it is stopped,
     /// hangs, or does something else.
@@ -52,7 +54,18 @@ class Recovery {
   int add(int lost);
   /// The first process in the row of those that were started one in the place of the other.
   int place(int process) const { return places_[static_cast<std::size_t>(process)]; }
-  /// A process has come to the end of its program.
+  /// The job is to have so many ranks from now on; at least as many as it needs.
+  void aim_at(int size) { options_.size = std::max(size, options_.min_size); }
+  int aim() const { return options_.size; }
+  /// The first `count` places without a living process, or as many as there are: a process of each,
+  /// to be started again, by add(), in its place.
+  std::vector<int> free_places(int count) const;
+  /// Spares that nobody needs any more, the last first: more processes live than are to.
+  std::vector<int> surplus() const;
+  /// A process is to end, as nobody needs it any more.
+  void dismiss(int process) { dismissed_.insert(process); }
+  bool is_dismissed(int process) const { return dismissed_.contains(process); }
+  /// A process has come to the end of its program, or one that was dismissed has ended.
   void finished(int process);
   /// Whether others have lost the process: where its exit code is 0, that hides its failure.
   bool was_lost(int process) const { return lost_.contains(process); }
@@ -105,9 +118,11 @@ class Recovery {
   std::string place_of(int process, const std::string& name) const;
 
   Options options_;
+  int spare_count_;           ///< That are to wait.
   std::vector<int> places_;   ///< By process.
   std::map<int, int> ranks_;  ///< By living process: its rank.
   std::set<int> gone_;
+  std::set<int> dismissed_;
   std::set<int> waiting_;                 ///< Who have asked for a place.
   std::optional<Clock::time_point> due_;  ///< When all must have come back; nothing: none has.
   std::map<int, Clock::time_point> condemned_;  ///< By process of overdue(): until when it lives.

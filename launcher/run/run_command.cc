@@ -27,6 +27,7 @@
 #include "launcher/plan/starter.h"
 #include "launcher/run/apart_note.h"
 #include "launcher/run/attend.h"
+#include "launcher/run/discovered_room.h"
 #include "launcher/run/exec.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/job_store.h"
@@ -194,10 +195,16 @@ int become_rank(const RunOptions& options, const Inputs& inputs, const Placement
   exec_command(commands.front());
 }
 
+/// With those that may come later.
+int processes_of(const Placement& placement) {
+  return placement.processes() + static_cast<int>(placement.elastic->reserve.size());
+}
+
 RosterPlan plan_roster(const Placement& placement) {
   return {.size = placement.size,
           .min_size = placement.elastic->min_size,
-          .processes = placement.processes()};
+          .processes = processes_of(placement),
+          .reserve = static_cast<int>(placement.elastic->reserve.size())};
 }
 
 /// What becomes of the processes of an elastic job that are lost.
@@ -209,9 +216,10 @@ struct LossPolicy {
 /// `hosts`: by process, as far as known.
 LossPolicy plan_losses(const RunOptions& options, const Placement& placement,
                        std::vector<std::string> hosts) {
-  hosts.resize(static_cast<std::size_t>(placement.processes()));
+  hosts.resize(static_cast<std::size_t>(processes_of(placement)));
   return {Recovery({.size = placement.size,
                     .min_size = placement.elastic->min_size,
+                    .reserve = static_cast<int>(placement.elastic->reserve.size()),
                     .hosts = std::move(hosts),
                     .patience = options.loss_timeout}),
           Restarts(placement.elastic->restarts, placement.srun ? placement.node_count : 1)};
@@ -256,6 +264,14 @@ int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& p
                         .restarts = losses ? &losses->restarts : nullptr});
 }
 
+/// Null: the job keeps its size.
+Result<std::unique_ptr<Room>> open_room(const RunOptions& options, const Inputs& inputs,
+                                        const Placement& placement) {
+  if (!inputs.allocation.slots) return std::unique_ptr<Room>();
+  HVD_TRY_ASSIGN(auto room, DiscoveredRoom::start(options, inputs.allocation, placement));
+  return std::unique_ptr<Room>(std::move(room));
+}
+
 int run_locally(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
   (void)block_handled_signals();  // Before any thread could take them.
   auto store =
@@ -280,11 +296,14 @@ int run_locally(const RunOptions& options, const Inputs& inputs, const Placement
     for (const Command& command : commands) hosts.push_back(command.host);
     policy = plan_losses(options, placement, std::move(hosts));
   }
+  auto room = open_room(options, inputs, placement);
+  if (!room.is_ok()) return refuse(room.status());
   const int code = supervise_job(options, placement, commands, {},
                                  {.losses = &losses.value(),
                                   .store = store.value().get(),
                                   .recovery = policy ? &policy->recovery : nullptr,
-                                  .restarts = policy ? &policy->restarts : nullptr});
+                                  .restarts = policy ? &policy->restarts : nullptr,
+                                  .room = room.value().get()});
   if (code == 0 && !store.value()->was_reached()) {
     print_messages(apart_note(placement.size, options.command));
   }

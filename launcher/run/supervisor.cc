@@ -14,10 +14,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "launcher/console/exit_code.h"
@@ -30,7 +28,6 @@
 #include "launcher/run/memory_events.h"
 #include "launcher/run/package_hint.h"
 #include "launcher/run/process_tree.h"
-#include "launcher/run/program_path.h"
 #include "launcher/run/srun_report.h"
 #include "launcher/run/step_signal.h"
 #include "launcher/run/terminal.h"
@@ -44,6 +41,7 @@ constexpr std::uint64_t kSignals = ~0ULL;
 constexpr std::uint64_t kKeeper = ~0ULL - 1;
 constexpr std::uint64_t kSinks = ~0ULL - 2;
 constexpr std::uint64_t kElastic = ~0ULL - 3;
+constexpr std::uint64_t kRoom = ~0ULL - 4;
 constexpr std::chrono::seconds kPatience{5};    ///< With a file system, without a word.
 constexpr std::chrono::seconds kSparesTime{5};  ///< To end, for those that nobody needs.
 
@@ -56,6 +54,7 @@ class Supervisor {
         options_(options),
         losses_(channels.losses),
         store_(channels.store),
+        room_(channels.room),
         ending_(options.grace),
         output_(options.output) {
     if (channels.recovery == nullptr) return;
@@ -76,7 +75,7 @@ class Supervisor {
     if (ending_.is_told()) return leave(files);
     HVD_TRY(files);
     HVD_TRY(start());
-    running_ = commands_.size();
+    running_ = commands_to_start(commands_);
     while (running_ > 0 && !is_left_to_spares()) HVD_TRY(wait_and_serve());
     end_keeper();
     output_.drain_all();
@@ -148,6 +147,7 @@ class Supervisor {
     keeper_.emplace(std::move(keeper));
     if (losses_ != nullptr) losses_->close_writer();
     if (elastic_) HVD_TRY(watch(store_->events(), kElastic));
+    if (room_ != nullptr) HVD_TRY(watch(room_->events(), kRoom));
     return watch(keeper_->socket(), kKeeper);
   }
 
@@ -163,6 +163,7 @@ class Supervisor {
       if (what == kKeeper) keeper_spoke = true;
       if (what == kSinks) serve_sinks();
       if (what == kElastic) elastic_->serve();
+      if (what == kRoom) room_->tell(*elastic_);
       if (output_.is_stream(what)) output_.read(what);
     }
     for (const std::string& notice : output_.take_notices()) serve_notice(notice);
@@ -421,11 +422,7 @@ class Supervisor {
         cause.empty() ? format_text("rank {} on host {}, {}", rank, host, what) : cause;
     output_.say_last_lines(index, rank);
     const std::string hint =
-        package_hint(output_.last_lines(index, rank), ranks_program(commands_[index]),
-                     path_of_self(), [](const std::string& path) {
-                       std::error_code none;
-                       return std::filesystem::is_regular_file(path, none);
-                     });
+        package_hint(output_.last_lines(index, rank), ranks_program(commands_[index]));
     if (!hint.empty()) say(hint);
     if (running_ > 0) {
       say(format_text("the other ranks have {} s to end by themselves",
@@ -471,6 +468,7 @@ class Supervisor {
   const SupervisorOptions& options_;
   LossPipe* losses_;  ///< May be null: srun's tasks are not children of ours.
   JobStore* store_;   ///< Likewise, except in an elastic job.
+  Room* room_;        ///< Of a job that may grow.
   EndOrder ends_;
   TaskFailureOrder task_failures_;
   Ending ending_;

@@ -12,6 +12,7 @@
 #include "launcher/run/loss_pipe.h"
 #include "launcher/run/recovery.h"
 #include "launcher/run/restarts.h"
+#include "launcher/run/room.h"
 
 namespace hvd {
 
@@ -29,6 +30,7 @@ struct RankChannels {
   JobStore* store = nullptr;     ///< Where they meet.
   Recovery* recovery = nullptr;  ///< Of an elastic job; null: the first failure ends the job.
   Restarts* restarts = nullptr;  ///< Likewise.
+  Room* room = nullptr;          ///< Of one that may have more or fewer ranks.
 };
 
 /// Runs the commands to their end: passes on output, signals and the first failure, and leaves no

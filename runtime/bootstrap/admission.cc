@@ -48,6 +48,14 @@ Admission::Answers Admission::enter(Client client, const store_message::Request&
   return answers;
 }
 
+Admission::Answers Admission::aim_at(int size) {
+  roster_.aim_at(size);
+  Answers answers;
+  advance(answers);
+  tell_of_newcomers(answers);
+  return answers;
+}
+
 Admission::Answers Admission::await_newcomers(Client client) {
   watchers_.insert(client);
   Answers answers;
@@ -56,7 +64,7 @@ Admission::Answers Admission::await_newcomers(Client client) {
 }
 
 void Admission::tell_of_newcomers(Answers& answers) {
-  if (!roster_.can_grow()) return;
+  if (!roster_.can_change()) return;
   for (const Client watcher : std::exchange(watchers_, {})) {
     answers.emplace_back(watcher, reply_of(Status::ok()));
   }

@@ -33,7 +33,10 @@ class Admission {
   Answers enter(Client client, const store_message::Request& request);
   /// One more process starts, with the next number.
   void add_process() { roster_.add_process(); }
-  /// Rank 0 asks to hear of others that wait for a place which its membership has free.
+  /// The job is to have so many ranks from now on.
+  Answers aim_at(int size);
+  /// Rank 0 asks to hear when its membership should change: others wait for a place that it has
+  /// free, or it is larger than the job is to be.
   Answers await_newcomers(Client client);
   /// The client asks for something else.
   Answers interrupt(Client client);

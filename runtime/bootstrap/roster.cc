@@ -19,6 +19,7 @@ int size_of(const std::set<int>& processes) { return static_cast<int>(processes.
 
 Roster::Roster(RosterPlan plan)
     : plan_(plan),
+      aim_(plan.size),
       nodes_(static_cast<std::size_t>(plan.processes)),
       since_(static_cast<std::size_t>(plan.processes)),
       slots_(static_cast<std::size_t>(plan.processes), kFree) {
@@ -26,6 +27,7 @@ Roster::Roster(RosterPlan plan)
     last_.members.push_back({.process = process});
     members_.insert(process);
   }
+  for (int i = 1; i <= plan_.reserve; ++i) gone_.insert(plan_.processes - i);
 }
 
 void Roster::add_process() {
@@ -98,14 +100,15 @@ std::optional<Membership> Roster::begin(Clock::time_point now) {
     waits_since_.reset();
     return std::nullopt;
   }
-  const int size = std::min(size_of(waiting_), plan_.size);
+  const int size = std::min(size_of(waiting_), aim_);
   if (size < plan_.min_size) {
     waits_since_.reset();
     return std::nullopt;
   }
   if (!waits_since_) waits_since_ = now;
-  if (size < plan_.size && starting() > 0 && now - *waits_since_ < kPatience) return std::nullopt;
+  if (size < aim_ && starting() > 0 && now - *waits_since_ < kPatience) return std::nullopt;
   waits_since_.reset();
+  release_members(size);
   last_ = assign(size);
   members_.clear();
   finished_.clear();
@@ -119,12 +122,20 @@ std::optional<Membership> Roster::begin(Clock::time_point now) {
   return last_;
 }
 
-bool Roster::can_grow() const {
+void Roster::release_members(int size) {
+  // Rank 0, which has the state, is the last that could go.
+  for (auto member = last_.members.rbegin(); size_of(members_) > size; ++member) {
+    members_.erase(member->process);
+  }
+}
+
+bool Roster::can_change() const {
   const int size = static_cast<int>(last_.members.size());
   const bool are_at_work = last_.epoch != 0 && !is_open_ && size_of(members_) == size &&
                            std::none_of(members_.begin(), members_.end(),
                                         [&](int process) { return waiting_.contains(process); });
-  return are_at_work && finished_.empty() && size < plan_.size && !waiting_.empty();
+  const bool is_wanted = size > aim_ || (size < aim_ && !waiting_.empty());
+  return are_at_work && finished_.empty() && is_wanted;
 }
 
 Deadline Roster::next() const {

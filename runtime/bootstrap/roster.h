@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -15,9 +16,10 @@ namespace hvd {
 
 /// The processes of an elastic job, by number, and how many ranks it is to have.
 struct RosterPlan {
-  int size = 1;       ///< Ranks of the first membership, and the most there ever are.
+  int size = 1;       ///< Ranks of the first membership; the most there are, until aim_at().
   int min_size = 1;   ///< With fewer the job ends.
   int processes = 1;  ///< The first `size` of them start as ranks, the others are spares.
+  int reserve = 0;    ///< So many of the last are places without a process yet.
 };
 
 /// One membership of an elastic job.
@@ -50,6 +52,8 @@ class Roster {
 
   /// One more process, which starts; it has the next number.
   void add_process();
+  /// So many ranks there are to be from now on; at least as many as the job needs.
+  void aim_at(int size) { aim_ = std::max(size, plan_.min_size); }
   /// True for a process that has a place, or had one until it entered, and lives.
   bool is_member(int process) const { return members_.contains(process); }
   bool has_begun() const { return last_.epoch != 0; }
@@ -78,9 +82,9 @@ class Roster {
   /// Why no membership can follow; nothing: one can.
   std::optional<Status> verdict() const;
 
-  /// True while the ranks of the last membership are all at work, fewer than there may be, and
-  /// others wait.
-  bool can_grow() const;
+  /// True while the ranks of the last membership are all at work, and are more than there are to
+  /// be, or fewer while others wait.
+  bool can_change() const;
   /// All ranks of the last membership have met.
   void met() {
     is_open_ = false;
@@ -105,6 +109,8 @@ class Roster {
   void settle_root(std::vector<int>& by_rank) const;
   /// Who comes anew, those on the nodes that have lost a member first.
   std::vector<int> newcomers() const;
+  /// Members beyond that number have none of the next ranks: they wait on, as spares.
+  void release_members(int size);
   Membership assign(int size);
   void number_locally(Membership& membership);
   const std::string& node_of(int process) const {
@@ -112,6 +118,7 @@ class Roster {
   }
 
   RosterPlan plan_;
+  int aim_;                           ///< Ranks there are to be.
   Membership last_;                   ///< Before the first: the processes that start as ranks.
   std::set<int> members_;             ///< Of `last_`, who live: the next membership waits for them.
   std::set<int> waiting_;             ///< Who have entered.

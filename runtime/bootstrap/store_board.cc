@@ -136,6 +136,11 @@ void StoreBoard::add_process() {
   attendance_->add_process();
 }
 
+std::vector<StoreBoard::Answer> StoreBoard::aim_at(int size) {
+  if (!admission_) return {};
+  return admitted(admission_->aim_at(size));
+}
+
 std::vector<StoreBoard::Answer> StoreBoard::admitted(Admission::Answers admitted) {
   std::vector<Answer> answers;
   for (auto& [client, reply] : admitted) answers.push_back({client, std::move(reply)});

@@ -66,6 +66,8 @@ class StoreBoard {
   std::vector<Answer> answer_end(int process, int successor);
   /// An elastic job has one more process, with the next number.
   void add_process();
+  /// An elastic job is to have so many ranks from now on.
+  std::vector<Answer> aim_at(int size);
   /// What has happened in an elastic job since the last call.
   std::vector<ElasticEvent> take_events();
 

@@ -151,6 +151,8 @@ class Loop {
       case News::Kind::kAdd:
         board_.add_process();
         break;
+      case News::Kind::kAim:
+        return board_.aim_at(news.size);
     }
     return {};
   }

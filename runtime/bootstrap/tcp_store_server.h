@@ -61,15 +61,18 @@ class TcpStoreServer {
   }
   /// The elastic job has one more process, with the next number.
   void add_process() { tell_({.kind = News::Kind::kAdd}); }
+  /// The elastic job is to have so many ranks from now on.
+  void aim_at(int size) { tell_({.kind = News::Kind::kAim, .size = size}); }
 
   /// What the owner has to tell.
   struct News {
-    enum class Kind { kEnded, kJobEnds, kKill, kAnswer, kAdd };
+    enum class Kind { kEnded, kJobEnds, kKill, kAnswer, kAdd, kAim };
     Kind kind = Kind::kEnded;
     int process = -1;
     Status why = Status::ok();
     bool well = false;
     int successor = -1;
+    int size = 0;
   };
 
  private:

@@ -448,7 +448,7 @@ hvd.shutdown()
 
     def test_options_that_do_not_fit_are_refused(self) -> None:
         for options, words in (
-            (["-np", "2", "--min-np", "3"], "--min-np 3 is more than -np 2"),
+            (["-np", "2", "--min-np", "3"], "--min-np 3 is more than the 2 ranks of the job"),
             (["-np", "2", "--spares", "1", "--gpu-visibility", "one"], "does not go with"),
         ):
             with self.subTest(options=options):
@@ -460,7 +460,7 @@ hvd.shutdown()
         job = self.launch(["-np", "2", "--spares", "1", "--dry-run"], "")
         output, _ = job.communicate(timeout=jobs.LIMIT_S)
         self.assertEqual(job.returncode, 0)
-        self.assertIn("losses: the job goes on with 2 ranks or more; 1 spare", output)
+        self.assertIn("losses: the job goes on with 2 to 2 ranks; 1 spare", output)
         self.assertIn("environment of spare 2:", output)
 
 

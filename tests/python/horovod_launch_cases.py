@@ -80,12 +80,23 @@ class Horovodrun(unittest.TestCase):
             for name in names:
                 self.assertIn(reason, " ".join(planned(f"-np 1 {name} {value} x").said), name)
 
+    def test_elastic_jobs_here_and_in_a_job_of_slurm(self) -> None:
+        script = "-np 2 --min-np 1 --max-np 4 --host-discovery-script ./hosts.sh"
+        same = [*script.split(), "--slots-per-host", "2"]
+        line = f"{script} --slots-per-host 2 python t.py"
+        self.assertEqual(planned(line).arguments, [*same, "--", "python", "t.py"])
+        bounds = "--nodes 1 --min-np 1 --max-np 4 -- python t.py"
+        plan = planned(f"{script} python t.py", JOB)
+        self.assertEqual(plan.arguments, bounds.split())
+        self.assertIn("the nodes are those of the job", plan.said[0])
+        fixed = planned("-np 1 --min-np 1 --max-np 4 -H localhost:3 x").arguments
+        self.assertEqual(fixed, "-np 3 --min-np 1 -- x".split())
+
     def test_what_cannot_be_is_refused(self) -> None:
         for line, words in (
             ("-np 2 -H other:2 python", "hvdrun submit"),
             ("-np 4 -H localhost:2 python", "2 slots"),
             ("python t.py", "-np N"),
-            ("-np 2 --host-discovery-script x python", "keeps its hosts"),
         ):
             with self.assertRaisesRegex(launch.Refusal, words):
                 planned(line)

@@ -246,9 +246,9 @@ HVD_API int hvd_is_initialized(void) HVD_NOEXCEPT;
  * takes part in no operation before they have agreed to give it their state. Else 0. */
 HVD_API int hvd_came_late(void) HVD_NOEXCEPT;
 
-/** 1 on rank 0 of an elastic job (hvdrun --spares, --min-np, --restarts) while it has fewer ranks
- * than it may have and processes wait to become some: they do when all ranks shut down and
- * initialise again. Else 0. Never waits. */
+/** 1 on rank 0 of an elastic job (hvdrun --spares, --min-np, --max-np, --restarts) whose ranks
+ * should become others: it has fewer than it is to have and processes wait to become some, or it
+ * has more. They do when all ranks shut down and initialise again. Else 0. Never waits. */
 HVD_API int hvd_has_newcomers(void) HVD_NOEXCEPT;
 
 /* ---- who and where, in forked children too; -1 and hvd_last_error() when not initialised - */

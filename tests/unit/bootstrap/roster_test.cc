@@ -123,17 +123,54 @@ TEST(Roster, GrowsAgainWhenThereIsSomebody) {
   EXPECT_EQ(job.end(1), "");
   EXPECT_EQ(job.enter({0, 2}), "2: 0 2");
   job.roster().met();
-  EXPECT_FALSE(job.roster().can_grow());
+  EXPECT_FALSE(job.roster().can_change());
   job.add(0);
-  EXPECT_FALSE(job.roster().can_grow());
+  EXPECT_FALSE(job.roster().can_change());
   EXPECT_EQ(job.enter({3}), "");
-  EXPECT_TRUE(job.roster().can_grow());
+  EXPECT_TRUE(job.roster().can_change());
   EXPECT_EQ(job.enter({0}), "");
-  EXPECT_FALSE(job.roster().can_grow()) << "it does already";
+  EXPECT_FALSE(job.roster().can_change()) << "it does already";
   EXPECT_EQ(job.enter({2}), "3: 0 2 3");
-  EXPECT_FALSE(job.roster().can_grow()) << "not all have met";
+  EXPECT_FALSE(job.roster().can_change()) << "not all have met";
   job.roster().met();
-  EXPECT_FALSE(job.roster().can_grow()) << "as many as there may be";
+  EXPECT_FALSE(job.roster().can_change()) << "as many as there may be";
+}
+
+TEST(Roster, GrowsBeyondItsStart) {
+  Job job(2, 1, one_node(2));
+  EXPECT_EQ(job.enter({0, 1}), "1: 0 1");
+  job.roster().met();
+  job.add(0);
+  EXPECT_EQ(job.enter({2}), "");
+  EXPECT_FALSE(job.roster().can_change()) << "a spare";
+  job.roster().aim_at(3);
+  EXPECT_TRUE(job.roster().can_change());
+  EXPECT_EQ(job.enter({1, 0}), "2: 0 1 2");
+}
+
+TEST(Roster, TakesTheLastRanksBack) {
+  Job job(4, 2, one_node(4));
+  EXPECT_EQ(job.enter({0, 1, 2, 3}), "1: 0 1 2 3");
+  job.roster().met();
+  job.roster().aim_at(1);
+  EXPECT_TRUE(job.roster().can_change());
+  EXPECT_EQ(job.enter({3, 2, 0}), "");
+  EXPECT_EQ(job.enter({1}), "2: 0 1") << "as many as it needs";
+  job.roster().met();
+  EXPECT_FALSE(job.roster().can_change());
+  EXPECT_FALSE(job.roster().is_member(2));
+  // They wait on, and may take the place of one that is lost.
+  EXPECT_EQ(job.end(0), "");
+  EXPECT_EQ(job.enter({1}), "3: 1 2");
+}
+
+TEST(Roster, PlacesOfTheReserveHaveNoProcess) {
+  Roster roster({.size = 1, .min_size = 1, .processes = 3, .reserve = 2});
+  EXPECT_TRUE(roster.may_enter(0));
+  EXPECT_FALSE(roster.may_enter(1));
+  EXPECT_FALSE(roster.may_enter(2));
+  roster.add_process();
+  EXPECT_TRUE(roster.may_enter(3));
 }
 
 TEST(Roster, DoesNotGrowWhileOneIsLost) {
@@ -142,7 +179,7 @@ TEST(Roster, DoesNotGrowWhileOneIsLost) {
   job.roster().met();
   EXPECT_EQ(job.end(1), "");
   EXPECT_EQ(job.enter({3}), "");
-  EXPECT_FALSE(job.roster().can_grow());
+  EXPECT_FALSE(job.roster().can_change());
 }
 
 TEST(Roster, KnowsItsLastMembershipAlone) {

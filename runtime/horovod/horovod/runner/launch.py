@@ -98,26 +98,37 @@ def choose(options: argparse.Namespace, environment: Mapping[str, str] = os.envi
         raise Refusal(f"-np {options.np}: the hosts that were named have {slots} slots")
     variables = _variables(options)
     if not in_job:
-        if options.np is None:
-            raise Refusal("say how many ranks: -np N")
-        flags = ["-np", str(options.np)]
-        if options.min_np is not None:
-            flags += ["--min-np", str(options.min_np)]
-        return Plan(flags, variables, said)
-    if hosts:
-        said.append("-H, --hostfile: the nodes are those of the job of Slurm")
+        return Plan(_flags_here(options, slots), variables, said)
+    if hosts or options.host_discovery_script:
+        said.append(
+            "-H, --hostfile, --host-discovery-script: the nodes are those of the job of Slurm"
+        )
     sizes, flags = allocation_size(environment, options.np)
-    if options.min_np is not None:
-        flags = [*flags, "--min-np", str(options.min_np)]
-    return Plan(flags, {**variables, **sizes}, said)
+    return Plan([*flags, *_limits(options)], {**variables, **sizes}, said)
+
+
+def _limits(options: argparse.Namespace) -> list[str]:
+    given = {"--min-np": options.min_np, "--max-np": options.max_np}
+    return [word for name, value in given.items() if value for word in (name, str(value))]
+
+
+def _flags_here(options: argparse.Namespace, slots: int) -> list[str]:
+    """How many ranks, on this machine."""
+    if options.host_discovery_script:
+        flags = ["-np", str(options.np)] if options.np else []
+        flags += [*_limits(options), "--host-discovery-script", options.host_discovery_script]
+        if options.slots_per_host:
+            flags += ["--slots-per-host", str(options.slots_per_host)]
+        return flags
+    if options.np is None:
+        raise Refusal("say how many ranks: -np N")
+    # The hosts that were named are all that there are: the most ranks that they have slots for.
+    ranks = max(options.np, min(options.max_np or 0, slots))
+    return ["-np", str(ranks), *(["--min-np", str(options.min_np)] if options.min_np else [])]
 
 
 def plan(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Plan:
     """What horovodrun does; raises Refusal."""
-    if options.host_discovery_script:
-        raise Refusal(
-            "--host-discovery-script: a job keeps its hosts; name them with -H, or let Slurm choose"
-        )
     chosen = choose(options, environment)
     said = options.said + known.ignored(options) + chosen.said
     if options.cooldown:

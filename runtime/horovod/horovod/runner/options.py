@@ -9,7 +9,6 @@ from typing import Any
 from horovod import _reasons
 
 _NO_MPIRUN = "mpirun is not called; `mpirun -np N python train.py` works without horovodrun, too"
-_SAME_SIZE = "a job has as many ranks as -np says, or fewer"
 _ONE_ENGINE = "libhvd has one controller, with and without MPI"
 
 # Options that take a value and change nothing: names, then why.
@@ -23,9 +22,7 @@ IGNORED_VALUES: list[tuple[list[str], str]] = [
     (["--autotune-steps-per-sample"], _reasons.NO_TUNING),
     (["--autotune-bayes-opt-max-samples"], _reasons.NO_TUNING),
     (["--autotune-gaussian-process-noise"], _reasons.NO_TUNING),
-    (["--max-np", "--max-num-proc"], _SAME_SIZE),
-    (["--slots-per-host"], _SAME_SIZE),
-    (["--elastic-timeout"], _SAME_SIZE),
+    (["--elastic-timeout"], "hvdrun --loss-timeout says how long ranks wait for one another"),
     (["--reset-limit"], "hvd.elastic.run(reset_limit=...) has it, in the program"),
     (["--mpi-args"], _NO_MPIRUN),
     (["--binding-args"], "hvdrun --bind places ranks"),
@@ -86,7 +83,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         *("--min-np", "--min-num-proc"),
         type=_count,
-        help="the job goes on with as few ranks, where some are lost (not in a job of Slurm)",
+        help="the job goes on with as few ranks, where some are lost",
+    )
+    made.add_argument(
+        *("--max-np", "--max-num-proc"), type=_count, help="the most ranks, where hosts come"
+    )
+    made.add_argument(
+        "--slots-per-host", type=_count, help="of hosts that the script names without a number"
     )
     made.add_argument("--start-timeout", type=_count, help="seconds that ranks await each other")
     made.add_argument(
@@ -120,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
     hosts = made.add_mutually_exclusive_group()
     hosts.add_argument("-H", "--hosts", help="h1:slots,...; this machine, or Slurm's")
     hosts.add_argument("-hostfile", "--hostfile", help="the same in a file")
-    hosts.add_argument("--host-discovery-script", help="refused: a job keeps its hosts")
+    hosts.add_argument("--host-discovery-script", help="a command that prints HOST:SLOTS lines")
     no_effect = made.add_argument_group("without effect", "a sentence says why")
     no_effect.add_argument(
         "--blacklist-cooldown-range", nargs=2, dest="cooldown", help=argparse.SUPPRESS

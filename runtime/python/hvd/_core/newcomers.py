@@ -32,7 +32,7 @@ def refuse(what: str, rank: int) -> None:
 
 
 def are_waiting() -> bool:
-    """True on rank 0 of an elastic job that may have more ranks, while processes wait to be some.
+    """True on rank 0 of an elastic job that is to have more ranks, for whom processes wait, or fewer.
 
     >>> are_waiting()
     False

@@ -62,6 +62,29 @@ TEST(Recovery, ASpareThatEndsCostsNoRank) {
   EXPECT_FALSE(recovery.failed({0, 1, "exit code 1"}, kNoon));
 }
 
+TEST(Recovery, FillsPlacesOfTheReserveAndOfThoseThatEnded) {
+  Recovery recovery({.size = 2, .min_size = 1, .reserve = 2, .hosts = {"a", "a", "a", "a"}});
+  EXPECT_EQ(recovery.free_places(9), (std::vector<int>{2, 3}));
+  EXPECT_EQ(recovery.free_places(1), (std::vector<int>{2}));
+  EXPECT_EQ(recovery.add(2), 4);
+  EXPECT_EQ(recovery.free_places(9), (std::vector<int>{3}));
+  EXPECT_TRUE(recovery.failed({1, 1, "exit code 1"}, kNoon));
+  EXPECT_EQ(recovery.free_places(9), (std::vector<int>{1, 3}));
+}
+
+TEST(Recovery, EndsSparesThatNobodyNeeds) {
+  Recovery recovery({.size = 3, .min_size = 1, .hosts = {"a", "a", "a", "a"}});
+  EXPECT_EQ(recovery.begun(membership(1, {0, 1, 2}), kNoon), "");
+  EXPECT_TRUE(recovery.surplus().empty()) << "one spare is to be there";
+  recovery.aim_at(2);
+  EXPECT_EQ(recovery.surplus(), (std::vector<int>{3})) << "ranks are needed until the next commit";
+  recovery.aim_at(1);
+  recovery.dismiss(3);
+  EXPECT_TRUE(recovery.surplus().empty()) << "it ends already";
+  EXPECT_EQ(recovery.begun(membership(2, {0}), kNoon), "");
+  EXPECT_EQ(recovery.surplus(), (std::vector<int>{2})) << "the other one is the spare now";
+}
+
 TEST(Recovery, NeedsARankThatHasTheState) {
   Recovery recovery({.size = 1, .min_size = 1, .hosts = {"a", "a"}});
   EXPECT_FALSE(recovery.failed({0, 1, "exit code 1"}, kNoon));
