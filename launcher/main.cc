@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/check/check_command.h"
+#include "launcher/cluster/read_cluster.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
 #include "launcher/describe/describe_command.h"
@@ -21,7 +22,7 @@ namespace hvd {
 namespace {
 
 struct RunChosen {
-  int operator()(const RunOptions& options) const { return run_program(options); }
+  int operator()(const RunOptions& options) const { return run_program(options, read_job_nodes); }
   int operator()(const EnvOptions& options) const { return run_env(options); }
   int operator()(const SitesOptions& options) const { return run_sites(options); }
   int operator()(const JobOptions& options) const { return run_job(options); }

@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "launcher/cluster/capture.h"
 #include "launcher/cluster/slurm_soname.h"
 #include "launcher/plan/open_library.h"
+#include "launcher/run/capture.h"
 
 namespace hvd {
 namespace {

@@ -3,7 +3,8 @@
 
 #include <utility>
 
-#include "launcher/cluster/capture.h"
+#include "launcher/run/capture.h"
+#include "topology/hostlist.h"
 
 namespace hvd {
 namespace {
@@ -82,6 +83,16 @@ Result<std::string> read_live_job(const std::string& job, const Environment& env
       .nodes = false, .job = job, .job_alone = true, .interrupt = interrupt};
   HVD_TRY_ASSIGN(LiveText told, read_live_text(question, environment, deadline));
   return std::move(told.text);
+}
+
+Result<std::vector<std::string>> read_job_nodes(const std::string& job,
+                                                const Environment& environment, int interrupt) {
+  HVD_TRY_ASSIGN(const std::string text,
+                 read_live_job(job, environment, Deadline::after(kLongLook), interrupt));
+  for (const JobStatus& status : parse_job_status(text)) {
+    if (status.state == "RUNNING") return expand_hostlist(status.nodes);
+  }
+  return std::vector<std::string>();
 }
 
 }  // namespace hvd

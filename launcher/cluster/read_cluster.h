@@ -35,4 +35,8 @@ Result<LiveAnswer> read_live_cluster(const LiveQuestion& question, const Environ
 Result<std::string> read_live_job(const std::string& job, const Environment& environment,
                                   Deadline deadline, int interrupt = -1);
 
+/// The nodes that a job has now; none: it does not run, or its list cannot be read.
+Result<std::vector<std::string>> read_job_nodes(const std::string& job,
+                                                const Environment& environment, int interrupt);
+
 }  // namespace hvd

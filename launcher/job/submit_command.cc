@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/cluster/capture.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
 #include "launcher/console/shell_word.h"
 #include "launcher/job/follow.h"
 #include "launcher/job/launch_directory.h"
 #include "launcher/job/submission.h"
+#include "launcher/run/capture.h"
 #include "launcher/run/exec.h"
 #include "launcher/run/program_path.h"
 #include "launcher/site/secret.h"

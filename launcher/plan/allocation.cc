@@ -13,7 +13,6 @@
 #include "launcher/node/launcher_mask.h"
 #include "launcher/node/nvml.h"
 #include "launcher/node/read_node.h"
-#include "launcher/plan/host_slots.h"
 #include "launcher/plan/slurm_job.h"
 #include "topology/hostlist.h"
 #include "topology/identity.h"
@@ -144,9 +143,6 @@ Result<Allocation> read_allocation(const RunOptions& options, const Environment&
     HVD_TRY(read_launch(allocation));
   }
   if (allocation.srun() != nullptr) return allocation;
-  if (allocation.local() != nullptr && !options.host_discovery.empty()) {
-    HVD_TRY_ASSIGN(allocation.slots, await_slots(options, allocation.host, environment));
-  }
   count_nvidia_devices(allocation);
   allocation.mask = affinity_mask();
   allocation.node = read_machine(options, allocation);

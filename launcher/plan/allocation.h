@@ -32,8 +32,8 @@ struct TaskLaunch {
   CpuSet launcher_mask = {};
 };
 
-/// Tells the hvdrun in each task that another one is around srun; that in task 0 says which step it
-/// is.
+/// Tells the hvdrun in each task that another one is around srun, and which process task 0 is: that
+/// of a step that came later begins behind the others. The hvdrun in task 0 says which step it is.
 inline constexpr std::string_view kStepRequest = "HVD_REPORT_STEP";
 
 /// `hvdrun prog` in a batch or salloc shell: srun starts the ranks, hvdrun in each.

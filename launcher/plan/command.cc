@@ -150,6 +150,31 @@ Command restarted(const Command& lost, int process) {
   return again;
 }
 
+Command later_srun(const Command& srun, const LaterStep& step) {
+  Command later = srun;
+  later.first_process = step.first_process;
+  later.takes_stdin = false;
+  // Of srun's own options, before the hvdrun of the tasks.
+  const auto end = std::find(later.arguments.begin(), later.arguments.end(), "run");
+  later.arguments.erase(std::remove_if(later.arguments.begin() + 1, end,
+                                       [](const std::string& word) {
+                                         const std::string_view name = flag_name(word);
+                                         return name == "--nodes" || name == "--ntasks" ||
+                                                name == "--input";
+                                       }),
+                        end);
+  later.arguments.insert(
+      later.arguments.begin() + 1,
+      // The step before may still hold what the node has.
+      {"--overlap", "--input=none", "--nodes=1", "--nodelist=" + step.host,
+       format_text("--ntasks={}", step.tasks), format_text("--ntasks-per-node={}", step.tasks)});
+  for (std::string& variable : later.variables) {
+    if (!variable.starts_with(format_text("{}=", kStepRequest))) continue;
+    variable = format_text("{}={}", kStepRequest, step.first_process);
+  }
+  return later;
+}
+
 std::size_t commands_to_start(const std::vector<Command>& commands) {
   return static_cast<std::size_t>(
       std::count_if(commands.begin(), commands.end(),

@@ -28,6 +28,7 @@ struct Command {
   bool is_spare = false;               ///< Without a rank: SIGUSR1 and SIGUSR2 are not for it.
   bool starts_later = false;           ///< Of a place for processes that come, by restarted().
   bool takes_stdin = false;
+  int first_process = 0;         ///< Of srun, in an elastic job: which its task 0 is.
   bool speaks_for_node = false;  ///< Says what fails for all ranks of its node alike.
 };
 
@@ -37,6 +38,16 @@ std::string describe_command(const Command& command);
 /// The command that starts a lost process again where it was, as the process of that number, which
 /// has no rank yet.
 Command restarted(const Command& lost, int process);
+
+/// Where processes of an elastic job start later.
+struct LaterStep {
+  std::string host;
+  int tasks = 1;
+  int first_process = 0;  ///< Which task 0 is.
+};
+
+/// The srun that starts processes on one node of the job of Slurm, beside that of the others.
+Command later_srun(const Command& srun, const LaterStep& step);
 
 /// How many of them start at once.
 std::size_t commands_to_start(const std::vector<Command>& commands);

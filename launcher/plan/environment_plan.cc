@@ -232,7 +232,7 @@ void add_job(const Allocation& allocation, const Placement& placement, const Job
     add(ours(env::kLossPipe, job.losses, "by it hvdrun knows which rank failed first"), variables);
   }
   if (placement.srun) {
-    add(ours(kStepRequest, "1", "task 0 tells the id of its step"), variables);
+    add(ours(kStepRequest, "0", "the process that task 0 is, which tells its step"), variables);
   }
 }
 

@@ -4,23 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cstddef>
-#include <thread>
 
 #include "base/format.h"
-#include "launcher/cluster/capture.h"
-#include "launcher/cluster/slurm_record.h"
-#include "launcher/console/message.h"
 
 namespace hvd {
 namespace {
 
 constexpr int kMostSlots = 65536;
-constexpr std::chrono::seconds kCallPause{1};       ///< Between two calls.
-constexpr std::chrono::seconds kCallLimit{30};      ///< For one.
-constexpr std::chrono::seconds kQuietTime{5};       ///< Without a word.
-constexpr std::chrono::seconds kSlotPatience{600};  ///< As horovodrun has for the first hosts.
 
 std::string_view without_blanks(std::string_view line) {
   line = line.substr(0, line.find('#'));
@@ -59,11 +50,6 @@ bool is_here(const std::string& named, const std::string& host) {
   return !is_address && short_name(named) == short_name(host);
 }
 
-/// So many slots the job needs to start.
-int slots_needed(const RunOptions& options) {
-  return options.ranks.value_or(options.min_ranks.value_or(1));
-}
-
 }  // namespace
 
 std::string describe_others(const SlotsHere& slots) {
@@ -79,8 +65,10 @@ std::string describe_others(const SlotsHere& slots) {
 
 Result<std::vector<HostSlots>> parse_host_slots(std::string_view text, int slots_per_host) {
   std::vector<HostSlots> hosts;
-  for (const std::string_view whole : lines_of(text)) {
-    const std::string_view line = without_blanks(whole);
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = without_blanks(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     if (line.empty()) continue;
     HVD_TRY_ASSIGN(HostSlots host, parse_line(line, slots_per_host));
     hosts.push_back(std::move(host));
@@ -98,37 +86,6 @@ SlotsHere slots_of(const std::vector<HostSlots>& hosts, const std::string& host)
     }
   }
   return here;
-}
-
-Result<SlotsHere> ask_for_slots(const RunOptions& options, const std::string& host,
-                                const Environment& environment, Deadline deadline, int interrupt) {
-  const auto answer = capture_output({"sh", "-c", options.host_discovery}, environment,
-                                     deadline.earlier(Deadline::after(kCallLimit)), interrupt);
-  if (!answer.is_ok()) return answer.status().with_context("--host-discovery-script");
-  HVD_TRY_ASSIGN(const auto hosts, parse_host_slots(answer.value(), options.slots_per_host));
-  return slots_of(hosts, host);
-}
-
-Result<SlotsHere> await_slots(const RunOptions& options, const std::string& host,
-                              const Environment& environment) {
-  const Deadline deadline = Deadline::after(kSlotPatience);
-  Deadline quiet = Deadline::after(kQuietTime);
-  while (true) {
-    HVD_TRY_ASSIGN(const SlotsHere found, ask_for_slots(options, host, environment, deadline));
-    if (found.slots >= slots_needed(options) || options.dry_run) return found;
-    const std::string others = found.others.empty() ? "" : "; " + describe_others(found);
-    const std::string state = format_text(
-        "--host-discovery-script: this machine ({}) has {} slot{}, and the job needs {}"
-        " to start{}",
-        host, found.slots, found.slots == 1 ? "" : "s", slots_needed(options), others);
-    if (deadline.has_passed())
-      return error(Code::kTimeout, "{}; {} s were long enough", state, kSlotPatience.count());
-    if (quiet.has_passed()) {
-      print_message(state + "; hvdrun waits");
-      quiet = kForever;
-    }
-    std::this_thread::sleep_for(kCallPause);
-  }
 }
 
 }  // namespace hvd

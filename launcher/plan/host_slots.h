@@ -5,10 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/deadline.h"
-#include "base/environment.h"
 #include "base/result.h"
-#include "launcher/options/run_options.h"
 
 namespace hvd {
 
@@ -33,15 +30,5 @@ std::string describe_others(const SlotsHere& slots);
 
 /// localhost and each spelling of `host` is this machine. Pure.
 SlotsHere slots_of(const std::vector<HostSlots>& hosts, const std::string& host);
-
-/// Calls the command of --host-discovery-script once. It is killed past the deadline, or when the
-/// descriptor `interrupt` becomes readable.
-Result<SlotsHere> ask_for_slots(const RunOptions& options, const std::string& host,
-                                const Environment& environment, Deadline deadline,
-                                int interrupt = -1);
-
-/// Calls it until there are as many slots as the job needs to start, and says what it waits for.
-Result<SlotsHere> await_slots(const RunOptions& options, const std::string& host,
-                              const Environment& environment);
 
 }  // namespace hvd

@@ -70,8 +70,8 @@ Result<Elasticity> divide_processes(const RunOptions& options, Placement& placem
 }
 
 /// A task of the step that hvdrun has started for an elastic job. Ranks that another program starts
-/// are not hvdrun's to replace.
-Status plan_task_of_elastic(const RunOptions& options, const Allocation& allocation,
+/// are not hvdrun's to replace. `first`: the process that task 0 is.
+Status plan_task_of_elastic(const RunOptions& options, const Allocation& allocation, int first,
                             Placement& placement) {
   if (!asks_for_elasticity(options)) return Status::ok();
   if (!allocation.environment.has(kStepRequest)) {
@@ -80,6 +80,12 @@ Status plan_task_of_elastic(const RunOptions& options, const Allocation& allocat
                  "batch script, without srun or mpirun, or `hvdrun -np N {0} N PROGRAM` on one "
                  "machine",
                  elastic_flag(options));
+  }
+  if (first > 0) {
+    // Of a step that came later: a newcomer, behind all that were there.
+    placement.size = first;
+    placement.elastic = Elasticity{};
+    return Status::ok();
   }
   HVD_TRY_ASSIGN(placement.elastic, divide_processes(options, placement));
   return Status::ok();
@@ -90,7 +96,9 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
   Placement placement;
   placement.reports_bindings = options.bind.report;
   placement.size = identity.size;
-  HVD_TRY(plan_task_of_elastic(options, allocation, placement));
+  HVD_TRY_ASSIGN(const auto first, allocation.environment.get_int(kStepRequest, 0, kMaxTasks));
+  const int first_process = static_cast<int>(first.value_or(0));
+  HVD_TRY(plan_task_of_elastic(options, allocation, first_process, placement));
   placement.node_count = nodes_of(identity, static_cast<int>(allocation.hosts.size()));
   placement.this_host = allocation.host;
   placement.hosts = allocation.hosts;
@@ -102,7 +110,7 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
         *options.nodes, identity.rank, identity.source);
   }
   RankPlacement rank;
-  rank.rank = identity.rank;
+  rank.rank = first_process + identity.rank;
   rank.node = std::max(0, identity.node);
   rank.host = allocation.host;
   placement.notes.push_back("identity: " + describe_identity(identity));

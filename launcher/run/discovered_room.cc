@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "launcher/run/host_discovery.h"
 
 namespace hvd {
 namespace {

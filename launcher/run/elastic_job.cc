@@ -12,6 +12,14 @@
 #include "launcher/console/exit_code.h"
 
 namespace hvd {
+namespace {
+
+/// Steps that are started on one node, and how long after the first the second may be; each time
+/// twice as long.
+constexpr int kMostTries = 6;
+constexpr std::chrono::seconds kFirstPause{10};
+
+}  // namespace
 
 void ElasticJob::serve() {
   for (const ElasticEvent& event : parts_.store.take_events()) {
@@ -24,9 +32,11 @@ void ElasticJob::serve() {
                    [&](const ProcessEntered& entered) { process_entered(entered); },
                    [&](const ProcessCame& came) { parts_.recovery.came(came); },
                    [&](const ProcessEnded& ended) {
-                     process_ended(ended.process, ended.status, describe_end(ended.status));
+                     process_ended(ended.process, ended.status,
+                                   describe_end(ended.status) + ended.why);
                    },
                    [&](const ProcessGone& gone) {
+                     note_silence(gone.process);
                      process_ended(gone.process, W_EXITCODE(kExitFailure, 0),
                                    "its node does not answer any more, or the hvdrun beside it was "
                                    "killed",
@@ -173,10 +183,31 @@ void ElasticJob::task_failed(const TaskFailure& failure) {
   process_ended(failure.rank, W_EXITCODE(failure.exit_code & 0xff, 0), failure.what, false);
 }
 
-void ElasticJob::srun_ended(int status) {
+int ElasticJob::step_of(int process) const {
+  const auto after = std::upper_bound(steps_.begin(), steps_.end(), parts_.recovery.place(process));
+  return static_cast<int>(after - steps_.begin()) - 1;
+}
+
+bool ElasticJob::has_ranks_elsewhere(int step) const {
+  const std::vector<int> ranks = parts_.recovery.ranks();
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [&](int process) { return step_of(process) != step; });
+}
+
+void ElasticJob::srun_ended(int index, int status) {
   serve();
   if (is_over()) return;
   const int code = exit_code_of(status);
+  if (steps_.size() > 1 && has_ranks_elsewhere(index)) {
+    for (int process = 0; process < parts_.recovery.processes(); ++process) {
+      if (!parts_.recovery.lives(process) || step_of(process) != index) continue;
+      lose({.process = process,
+            .code = code == 0 ? kExitFailure : code,
+            .how = "the srun that started it has ended: " + describe_end(status)},
+           false);
+    }
+    return;
+  }
   if (!parts_.ending.rank_failed(code == 0 ? kExitFailure : code, Clock::now())) return;
   parts_.output.say(format_text("srun ended before the ranks: {}", describe_end(status)));
 }
@@ -193,6 +224,53 @@ void ElasticJob::advance(Clock::time_point now) {
                  "kernel"},
          false);
   }
+}
+
+bool ElasticJob::needs_nodes(int max_size) const {
+  const Recovery& recovery = parts_.recovery;
+  if (is_over() || parts_.ending.has_begun() || !recovery.knows_hosts()) return false;
+  return recovery.missing() > 0 || recovery.aim() < max_size;
+}
+
+int ElasticJob::tasks_for(const std::string& node, int tasks_of_new) const {
+  const auto known = nodes_.find(node);
+  return known == nodes_.end() ? tasks_of_new : known->second.silent;
+}
+
+void ElasticJob::offer_nodes(const std::vector<std::string>& nodes, int max_size, int tasks) {
+  serve();
+  Recovery& recovery = parts_.recovery;
+  for (const std::string& host : nodes) {
+    if (!needs_nodes(max_size) || recovery.is_used(host)) continue;
+    const int room = std::max(recovery.missing(), 0) + max_size - recovery.aim();
+    const int count = std::min(tasks_for(host, tasks), room);
+    Node& node = nodes_[host];
+    const Clock::time_point now = Clock::now();
+    if (count <= 0 || node.tries == kMostTries || now < node.next) continue;
+    node.next = now + kFirstPause * (1 << node.tries);
+    ++node.tries;
+    node.silent = 0;
+    const int grown = count - std::max(recovery.missing(), 0);
+    if (grown > 0) recovery.aim_at(recovery.aim() + grown);
+    start_on(host, count);
+    parts_.store.aim_at(recovery.aim());
+  }
+}
+
+void ElasticJob::start_on(const std::string& host, int count) {
+  parts_.output.say(format_text("node {} is there: {} process{} there, to be ranks or spares", host,
+                                count, count == 1 ? " starts" : "es start"));
+  const int first = parts_.recovery.processes();
+  for (int i = 0; i < count; ++i) {
+    started_[parts_.recovery.add_on(host)] = Clock::now();
+    parts_.store.add_process();
+  }
+  steps_.push_back(first);
+  parts_.start_step({host, count, first});
+}
+
+void ElasticJob::note_silence(int process) {
+  if (parts_.recovery.lives(process)) ++nodes_[parts_.recovery.host_of(process)].silent;
 }
 
 void ElasticJob::dismiss_spares() {

@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
+#include "launcher/plan/command.h"
 #include "launcher/run/ending.h"
 #include "launcher/run/job_output.h"
 #include "launcher/run/job_store.h"
@@ -29,6 +31,8 @@ class ElasticJob {
     std::function<void(int process)> kill;
     /// Starts a process that has ended again as `successor`; negative: it is not.
     std::function<void(int process, int successor)> start_again;
+    /// Starts one more srun, on one host.
+    std::function<void(const LaterStep& step)> start_step;
     bool is_by_srun = false;  ///< All output comes by the streams of srun, the first command.
   };
 
@@ -43,8 +47,13 @@ class ElasticJob {
   void process_ended(int process, int status, const std::string& how, bool is_there = true);
   /// srun says that a task has failed: the hvdrun in it, before it could say anything itself.
   void task_failed(const TaskFailure& failure);
-  /// srun has ended: whoever lives is lost.
-  void srun_ended(int status);
+  /// An srun has ended, the one of that index: who lives of its tasks is lost.
+  void srun_ended(int index, int status);
+  /// The nodes that the job of Slurm has: on those that are there again, or are new, processes
+  /// start, as far as some are missing. `max_size`: of the job; `tasks`: of a new node.
+  void offer_nodes(const std::vector<std::string>& nodes, int max_size, int tasks);
+  /// Whether there is a use for more nodes.
+  bool needs_nodes(int max_size) const;
   /// Hosts say that so many ranks may run: processes start, or end once their ranks are given back.
   void aim_at(int size, const std::string& why);
   /// Kills those that the others have waited for long enough.
@@ -60,9 +69,18 @@ class ElasticJob {
   const std::string& first_failure() const { return first_failure_; }
 
  private:
+  /// Which srun has started it.
+  int step_of(int process) const;
   std::size_t stream_of(int process) const {
-    return parts_.is_by_srun ? 0 : static_cast<std::size_t>(process);
+    return static_cast<std::size_t>(parts_.is_by_srun ? step_of(process) : process);
   }
+  bool has_ranks_elsewhere(int step) const;
+  /// Starts processes on a node.
+  void start_on(const std::string& host, int count);
+  /// Its node, or the hvdrun beside it, does not answer any more.
+  void note_silence(int process);
+  /// How many processes are to start on a node that has none.
+  int tasks_for(const std::string& node, int tasks_of_new) const;
   /// Starts the processes that are to come, as far as there are places for them.
   void start_wanted();
   /// Starts a process in the place of one that has ended; its number.
@@ -88,6 +106,13 @@ class ElasticJob {
   Clock::time_point begin_ = Clock::now();
   int wanted_ = 0;  ///< Processes to start, once there are places for them.
   bool are_dismissed_ = false;
+  std::vector<int> steps_{0};  ///< By srun: the process that its task 0 is.
+  struct Node {
+    int silent = 0;               ///< Processes that were lost with it, and not started again.
+    int tries = 0;                ///< Steps that were started there.
+    Clock::time_point next = {};  ///< No sooner is another one.
+  };
+  std::map<std::string, Node> nodes_;  ///< That were lost, or came later.
 };
 
 }  // namespace hvd

@@ -98,11 +98,13 @@ Status JobOutput::add_stream(const Command& command, std::string_view suffix, in
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::system("pipe", errno);
   writer.reset(ends[1]);
   const int rank = command.rank.value_or(kNoRank);
+  OutputStyle style = style_;
+  style.first_task = command.first_process;
   Stream stream{.pipe = UniqueFd(ends[0]),
                 .target = target,
                 .rank = rank,
                 .suffix = suffix,
-                .lines = OutputLines(rank, style_),
+                .lines = OutputLines(rank, style),
                 .shows_prompts = command.takes_stdin && is_watched(target)};
   (void)::fcntl(stream.pipe.get(), F_SETFL, O_NONBLOCK);
   HVD_TRY(watch(stream.pipe.get(), streams_.size()));
@@ -136,7 +138,7 @@ bool JobOutput::read_once(std::size_t index) {
   for (const TaskLine& line : stream.lines.take_task_lines()) {
     if (files_.waiting() < kMostUnread) files_.add(line.rank, stream.suffix, line.text);
   }
-  for (std::string& notice : stream.lines.take_notices()) notices_.push_back(std::move(notice));
+  for (SrunNotice& notice : stream.lines.take_notices()) notices_.push_back(std::move(notice));
   pause(stream);
   return true;
 }

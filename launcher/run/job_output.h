@@ -76,7 +76,7 @@ class JobOutput {
   /// A message of hvdrun.
   void say(const std::string& text);
   /// What srun, or the hvdrun in its task 0, said since the last call.
-  std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
+  std::vector<SrunNotice> take_notices() { return std::exchange(notices_, {}); }
   /// The last lines of a rank, of standard error where there are any.
   const std::deque<std::string>& last_lines(std::size_t command, int rank) {
     return streams_[stream_of_last_lines(command, rank)].lines.last_lines(rank);
@@ -132,7 +132,7 @@ class JobOutput {
   Outlet errors_;  ///< Unused where both lead to one place.
   OutputFiles files_;
   std::vector<Stream> streams_;  ///< Two by command: output, error.
-  std::vector<std::string> notices_;
+  std::vector<SrunNotice> notices_;
   bool is_ending_ = false;
   bool has_more_ = false;
 };

@@ -195,14 +195,20 @@ class KeeperProcess {
         kill_process(static_cast<std::size_t>(order.index));
         break;
       case KeeperOrder::Kind::kStart:
-        start_again(static_cast<std::size_t>(order.index), streams);
+        start(restarted(commands_[static_cast<std::size_t>(order.index)],
+                        static_cast<int>(commands_.size())),
+              streams);
+        break;
+      case KeeperOrder::Kind::kStep:
+        start(later_srun(commands_.front(), {order.host.data(), order.tasks, order.first_process}),
+              streams);
         break;
     }
     return true;
   }
 
-  void start_again(std::size_t index, const RankStreams& streams) {
-    commands_.push_back(restarted(commands_[index], static_cast<int>(commands_.size())));
+  void start(Command command, const RankStreams& streams) {
+    commands_.push_back(std::move(command));
     start_rank(streams);
     const UniqueFd& process = ranks_.back().process;
     if (process.is_open()) (void)watch(process.get(), ranks_.size() - 1);
@@ -384,10 +390,22 @@ void Keeper::kill(int index) {
 }
 
 void Keeper::start_again(int index, RankStreams streams) {
-  KeeperOrder order{.kind = KeeperOrder::Kind::kStart, .index = index};
+  send_with({.kind = KeeperOrder::Kind::kStart, .index = index}, std::move(streams));
+}
+
+void Keeper::start_step(const LaterStep& step, RankStreams streams) {
+  KeeperOrder order{
+      .kind = KeeperOrder::Kind::kStep, .tasks = step.tasks, .first_process = step.first_process};
+  // Slurm has no longer names, and no srun starts on a host that has half of one.
+  (void)step.host.copy(order.host.data(), order.host.size() - 1);
+  send_with(order, std::move(streams));
+}
+
+void Keeper::send_with(const KeeperOrder& order, RankStreams streams) {
   const std::array<int, kOrderStreams> fds{streams.output.get(), streams.error.get()};
   const bool has_streams = fds[0] >= 0 && fds[1] >= 0;
-  iovec bytes{&order, sizeof order};
+  KeeperOrder copy = order;  // What sendmsg() takes might be written to.
+  iovec bytes{&copy, sizeof copy};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fds)> control{};
   msghdr message{};
   message.msg_iov = &bytes;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,14 @@ struct KeeperOrder {
     kSignal,  ///< For every rank.
     kKill,    ///< One process, with all that it has started.
     kStart,   ///< It is started again, as the next one; with its output and error streams.
+    kStep,    ///< One more srun, with its streams.
   };
   Kind kind = Kind::kSignal;
   int signal = 0;
-  int index = 0;  ///< Into the commands.
+  int index = 0;                 ///< Into the commands.
+  std::array<char, 256> host{};  ///< Of LaterStep, as the others.
+  int tasks = 0;
+  int first_process = 0;
 };
 
 /// The ends of one rank's standard streams; -1: inherited.
@@ -63,10 +68,14 @@ class Keeper {
   void kill(int index);
   /// Starts the process of an elastic job again, as the one behind the last. Closes `streams`.
   void start_again(int index, RankStreams streams);
+  /// Starts one more step of Slurm, beside that of the first command. Closes `streams`.
+  void start_step(const LaterStep& step, RankStreams streams);
   /// Tells the keeper to kill what is left and to end.
   void release() { socket_.reset(); }
 
  private:
+  void send_with(const KeeperOrder& order, RankStreams streams);
+
   Keeper(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
   pid_t pid_;
   UniqueFd socket_;

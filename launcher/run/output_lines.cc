@@ -57,10 +57,14 @@ void OutputLines::remember(int rank, std::string_view line) {
 void OutputLines::give_out(std::string_view line, std::vector<OutputLine>& out) {
   int rank = rank_;
   if (style_.from_srun) {
-    rank = is_cut_ ? cut_rank_ : take_label(line);
+    const int label = is_cut_ ? kNoRank : take_label(line);
+    rank = is_cut_ ? cut_rank_ : label == kNoRank ? label : label + style_.first_task;
     cut_rank_ = rank;
     const bool is_notice = rank == kNoRank || line.starts_with(kStepLine);
-    if (is_notice) notices_.emplace_back(line.substr(0, line.find_last_not_of("\r\n") + 1));
+    if (is_notice) {
+      const std::string_view text = line.substr(0, line.find_last_not_of("\r\n") + 1);
+      notices_.push_back({std::string(text), style_.first_task});
+    }
     if (line.starts_with(kStepLine)) return;
     if (rank != kNoRank) task_lines_.push_back({rank, std::string(line)});
   }

@@ -16,6 +16,7 @@ struct OutputStyle {
   bool prefix = true;      ///< "[rank] " before each line; without it bytes pass as they come.
   bool timestamp = false;  ///< "HH:MM:SS.mmm " before that.
   bool from_srun = false;  ///< Lines come from `srun --label`: "3: text" is shown as "[3] text".
+  int first_task = 0;      ///< With that: as which task 0 is shown.
   int folded_ranks = 0;    ///< Above 1: equal lines of these many ranks are shown once.
 
   /// Bytes pass as they come.
@@ -24,6 +25,12 @@ struct OutputStyle {
 
 /// The rank of srun's own lines.
 inline constexpr int kNoRank = -1;
+
+/// A line of srun itself or, behind kStepLine, of the hvdrun in a task.
+struct SrunNotice {
+  std::string text;
+  int first_process = 0;  ///< Which task 0 of that srun is.
+};
 
 /// One line of one task behind srun, as it wrote it.
 struct TaskLine {
@@ -58,7 +65,7 @@ class OutputLines {
   /// The last lines, oldest first, without prefix; of one task where srun labels them.
   const std::deque<std::string>& last_lines(int rank) { return last_[rank]; }
   /// srun's own lines (without label) and, behind kStepLine, what the task told about its step.
-  std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
+  std::vector<SrunNotice> take_notices() { return std::exchange(notices_, {}); }
   /// The tasks' lines since the last call, where they come from srun.
   std::vector<TaskLine> take_task_lines() { return std::exchange(task_lines_, {}); }
 
@@ -73,7 +80,7 @@ class OutputLines {
   std::string pending_;
   std::size_t shown_ = 0;  ///< So much of the pending line was given out.
   std::map<int, std::deque<std::string>> last_;
-  std::vector<std::string> notices_;
+  std::vector<SrunNotice> notices_;
   std::vector<TaskLine> task_lines_;
 };
 

@@ -36,6 +36,12 @@ std::string Recovery::place_of(int process, const std::string& name) const {
   return host.empty() ? name : format_text("{} on host {}", name, host);
 }
 
+std::vector<int> Recovery::ranks() const {
+  std::vector<int> found;
+  for (const auto& [process, rank] : ranks_) found.push_back(process);
+  return found;
+}
+
 std::vector<int> Recovery::spares() const {
   std::vector<int> found;
   for (int process = 0; process < static_cast<int>(options_.hosts.size()); ++process) {
@@ -60,8 +66,7 @@ std::vector<int> Recovery::free_places(int count) const {
 }
 
 std::vector<int> Recovery::surplus() const {
-  const int wanted = options_.size + spare_count_;
-  const int count = living() - static_cast<int>(dismissed_.size()) - wanted;
+  const int count = -missing();
   std::vector<int> found = spares();
   std::erase_if(found, [&](int spare) { return is_dismissed(spare); });
   std::reverse(found.begin(), found.end());
@@ -85,6 +90,21 @@ int Recovery::add(int lost) {
   places_.push_back(place(lost));
   return processes() - 1;
 }
+
+int Recovery::add_on(const std::string& host) {
+  options_.hosts.push_back(host);
+  places_.push_back(processes() - 1);
+  return processes() - 1;
+}
+
+bool Recovery::is_used(const std::string& host) const {
+  for (int process = 0; process < processes(); ++process) {
+    if (lives(process) && host_of(process) == host) return true;
+  }
+  return false;
+}
+
+bool Recovery::knows_hosts() const { return !is_used(""); }
 
 std::optional<std::string> Recovery::failed(const End& end, Clock::time_point now) {
   const std::string name = name_of(end.process);

@@ -52,6 +52,16 @@ class Recovery {
   bool can_spare(int process) const;
   /// A process that starts in the place of a lost one; its number.
   int add(int lost);
+  /// One that starts in a new place, on that host; its number, and that of its place.
+  int add_on(const std::string& host);
+  /// Processes that are to be there, and are not.
+  int missing() const {
+    return options_.size + spare_count_ + static_cast<int>(dismissed_.size()) - living();
+  }
+  /// Whether a process runs, or starts, on that host.
+  bool is_used(const std::string& host) const;
+  /// No host of a living process is unknown.
+  bool knows_hosts() const;
   /// The first process in the row of those that were started one in the place of the other.
   int place(int process) const { return places_[static_cast<std::size_t>(process)]; }
   /// The job is to have so many ranks from now on; at least as many as it needs.
@@ -98,6 +108,8 @@ class Recovery {
   int processes() const { return static_cast<int>(options_.hosts.size()); }
   /// No rank is left: what still lives are spares.
   bool is_over() const { return ranks_.empty(); }
+  /// The processes that are ranks.
+  std::vector<int> ranks() const;
   /// The spares that live.
   std::vector<int> spares() const;
   /// "rank 2", "spare 4", for messages.

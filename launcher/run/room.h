@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/result.h"
 #include "launcher/run/elastic_job.h"
 
 namespace hvd {
+
+/// Asks Slurm for the nodes that a job has now; may end early once `interrupt` is readable.
+using JobNodes = std::function<Result<std::vector<std::string>>(
+    const std::string& job, const Environment& environment, int interrupt)>;
 
 /// Where the processes of an elastic job may run, as it changes.
 class Room {

@@ -30,10 +30,12 @@
 #include "launcher/run/discovered_room.h"
 #include "launcher/run/exec.h"
 #include "launcher/run/handled_signals.h"
+#include "launcher/run/host_discovery.h"
 #include "launcher/run/job_store.h"
 #include "launcher/run/program_path.h"
 #include "launcher/run/recovery.h"
 #include "launcher/run/restarts.h"
+#include "launcher/run/slurm_room.h"
 #include "launcher/run/srun_report.h"
 #include "launcher/run/supervisor.h"
 #include "launcher/site/site_catalog.h"
@@ -61,12 +63,17 @@ struct Inputs {
   SiteConfig site;
   MachineEnvironment machine;
   std::string self;  ///< Path of hvdrun.
+  JobNodes job_nodes;
 };
 
 Result<Inputs> read_inputs(const RunOptions& options) {
   Inputs inputs;
   const Environment environment = Environment::of_process();
   HVD_TRY_ASSIGN(inputs.allocation, read_allocation(options, environment));
+  if (inputs.allocation.local() != nullptr && !options.host_discovery.empty()) {
+    HVD_TRY_ASSIGN(inputs.allocation.slots,
+                   await_slots(options, inputs.allocation.host, environment));
+  }
   HVD_TRY_ASSIGN(inputs.site, options.site.empty()
                                   ? detect_site(environment, inputs.allocation.host)
                                   : find_site(options.site, environment));
@@ -189,7 +196,7 @@ int become_rank(const RunOptions& options, const Inputs& inputs, const Placement
   if (problem != 0) return problem;
   report_step(inputs.allocation.environment, identity);
   if (placement.elastic) {
-    return attend(commands.front(), identity.rank, placement.this_host,
+    return attend(commands.front(), placement.ranks.front().rank, placement.this_host,
                   inputs.allocation.environment);
   }
   exec_command(commands.front());
@@ -237,6 +244,18 @@ std::string store_interfaces(const Inputs& inputs) {
   return {};
 }
 
+/// Null: the job keeps its size.
+Result<std::unique_ptr<Room>> open_room(const RunOptions& options, const Inputs& inputs,
+                                        const Placement& placement) {
+  if (placement.elastic && placement.srun) {
+    HVD_TRY_ASSIGN(auto nodes, SlurmRoom::start(inputs.job_nodes, inputs.allocation, placement));
+    return std::unique_ptr<Room>(std::move(nodes));
+  }
+  if (!inputs.allocation.slots) return std::unique_ptr<Room>();
+  HVD_TRY_ASSIGN(auto room, DiscoveredRoom::start(options, inputs.allocation, placement));
+  return std::unique_ptr<Room>(std::move(room));
+}
+
 int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
   (void)block_handled_signals();  // Before any thread could take them.
   const Environment& environment = inputs.allocation.environment;
@@ -255,21 +274,16 @@ int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& p
   std::vector<Command> commands = plan_commands(options, inputs, placement, job);
   const int problem = resolve_programs(environment, commands);
   if (problem != 0) return problem;
+  auto room = open_room(options, inputs, placement);
+  if (!room.is_ok()) return refuse(room.status());
   // The step's tasks here are not below us; a job that one of them submitted is not part of it.
   return supervise_job(options, placement, commands,
                        {std::string(launch_env::kJobMarker) + "=" + job.marker,
                         "SLURM_JOB_ID=" + environment.get("SLURM_JOB_ID").value_or("")},
                        {.store = store.get(),
                         .recovery = losses ? &losses->recovery : nullptr,
-                        .restarts = losses ? &losses->restarts : nullptr});
-}
-
-/// Null: the job keeps its size.
-Result<std::unique_ptr<Room>> open_room(const RunOptions& options, const Inputs& inputs,
-                                        const Placement& placement) {
-  if (!inputs.allocation.slots) return std::unique_ptr<Room>();
-  HVD_TRY_ASSIGN(auto room, DiscoveredRoom::start(options, inputs.allocation, placement));
-  return std::unique_ptr<Room>(std::move(room));
+                        .restarts = losses ? &losses->restarts : nullptr,
+                        .room = room.value().get()});
 }
 
 int run_locally(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
@@ -357,9 +371,10 @@ void warn_of_step(const MachineEnvironment& machine) {
 
 }  // namespace
 
-int run_program(const RunOptions& options) {
+int run_program(const RunOptions& options, JobNodes job_nodes) {
   Result<Inputs> inputs = read_inputs(options);
   if (!inputs.is_ok()) return refuse(inputs.status());
+  inputs.value().job_nodes = std::move(job_nodes);
   const Allocation& allocation = inputs.value().allocation;
   if (speaks_for_job(allocation)) {
     print_messages(inputs.value().site.warnings);

@@ -11,8 +11,9 @@
 
 namespace hvd {
 
-bool signal_step(const std::string& step, int signal) {
-  const std::vector<std::string> arguments{"scancel", format_text("--signal={}", signal), step};
+bool signal_steps(const std::vector<std::string>& steps, int signal) {
+  std::vector<std::string> arguments{"scancel", format_text("--signal={}", signal)};
+  arguments.insert(arguments.end(), steps.begin(), steps.end());
   const std::vector<char*> pointers = pointers_to(arguments);
   pid_t pid = 0;
   return ::posix_spawnp(&pid, "scancel", nullptr, nullptr, pointers.data(), environ) == 0;

@@ -25,6 +25,7 @@
 #include "launcher/run/ending.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/keeper.h"
+#include "launcher/run/loss_words.h"
 #include "launcher/run/memory_events.h"
 #include "launcher/run/package_hint.h"
 #include "launcher/run/process_tree.h"
@@ -66,6 +67,10 @@ class Supervisor {
         .restarts = *channels.restarts,
         .kill = [this](int process) { kill_process(process); },
         .start_again = [this](int lost, int successor) { start_again(lost, successor); },
+        .start_step =
+            [this](const LaterStep& step) {
+              keeper_->start_step(step, add_command(later_srun(commands_.front(), step)));
+            },
         .is_by_srun = options.output.style.from_srun});
   }
 
@@ -166,7 +171,7 @@ class Supervisor {
       if (what == kRoom) room_->tell(*elastic_);
       if (output_.is_stream(what)) output_.read(what);
     }
-    for (const std::string& notice : output_.take_notices()) serve_notice(notice);
+    for (const SrunNotice& notice : output_.take_notices()) serve_notice(notice);
     if (keeper_spoke) serve_keeper();
     if (counts_memory()) memory_events_.advance(Clock::now());
     HVD_TRY(output_.advance(Clock::now()));
@@ -318,17 +323,23 @@ class Supervisor {
   void start_again(int process, int successor) {
     if (options_.output.style.from_srun) return store_->answer_end(process, successor);
     if (successor < 0) return;
-    commands_.push_back(restarted(commands_[static_cast<std::size_t>(process)], successor));
+    keeper_->start_again(
+        process, add_command(restarted(commands_[static_cast<std::size_t>(process)], successor)));
+  }
+
+  /// One more command that the keeper is about to start; where it writes.
+  RankStreams add_command(Command command) {
+    commands_.push_back(std::move(command));
     RankStreams streams;
-    const Status started = output_.add_streams(commands_.back(), streams.output, streams.error);
-    if (!started.is_ok()) say(started.message());  // It then writes nowhere.
-    keeper_->start_again(process, std::move(streams));
+    const Status added = output_.add_streams(commands_.back(), streams.output, streams.error);
+    if (!added.is_ok()) say(added.message());  // It then writes nowhere.
     ++running_;
+    return streams;
   }
 
   void elastic_process_ended(const RankEnded& ended) {
     --running_;
-    if (options_.output.style.from_srun) return elastic_->srun_ended(ended.status);
+    if (options_.output.style.from_srun) return elastic_->srun_ended(ended.index, ended.status);
     elastic_->serve();  // What came before.
     elastic_->process_ended(ended.index, ended.status, way_of_end(ended.status));
   }
@@ -342,7 +353,7 @@ class Supervisor {
     --running_;
     const auto index = static_cast<std::size_t>(ended.index);
     output_.drain(index);
-    for (const std::string& notice : output_.take_notices()) serve_notice(notice);
+    for (const SrunNotice& notice : output_.take_notices()) serve_notice(notice);
     end_task_failures();
     const int code = exit_code_of(ended.status);
     const Command& command = commands_[index];
@@ -357,13 +368,14 @@ class Supervisor {
   }
 
   /// What srun, or the hvdrun in its task 0, says to us.
-  void serve_notice(const std::string& notice) {
-    if (notice.starts_with(kStepLine)) {
-      step_ = notice.substr(kStepLine.size());
+  void serve_notice(const SrunNotice& notice) {
+    if (notice.text.starts_with(kStepLine)) {
+      steps_.push_back(notice.text.substr(kStepLine.size()));
       return;
     }
-    const auto failure = parse_task_failure(notice);
+    auto failure = parse_task_failure(notice.text);
     if (!failure) return;
+    failure->rank += notice.first_process;
     if (elastic_) {
       elastic_->task_failed(*failure);
     } else {
@@ -391,11 +403,8 @@ class Supervisor {
     const auto index = static_cast<std::size_t>(*lost);
     if (index >= commands_.size()) return {};
     const auto end = ways_of_end_.find(index);
-    return end == ways_of_end_.end()
-               ? format_text("rank {} on host {} was lost, and is still there (stopped, or hung)",
-                             *lost, commands_[index].host)
-               : format_text("rank {} on host {} ended while others worked with it: {}", *lost,
-                             commands_[index].host, end->second);
+    return describe_lost_rank(*lost, commands_[index].host,
+                              end == ways_of_end_.end() ? "" : end->second);
   }
 
   /// A program whose exit code a shell has hidden.
@@ -403,11 +412,7 @@ class Supervisor {
     const auto loss = ends_.any_loss();
     const bool ended_otherwise = ending_.exit_code() != 0 || ending_.is_told();
     if (ended_otherwise || !loss) return;
-    say(
-        format_text("warning: rank {} lost rank {}, and all programs ended with exit code 0\n"
-                    "hint: where the program did not mean that: a pipe in a shell hides the exit "
-                    "code of what is before it (bash: `set -o pipefail`)",
-                    loss->first, loss->second));
+    say(hidden_failure_warning(loss->first, loss->second));
   }
 
   void report_first_failure(std::size_t index, int rank, const std::string& host,
@@ -453,13 +458,13 @@ class Supervisor {
       return;
     }
     // A step that is not known yet starts: srun itself is never stopped.
-    if (step_.empty() && (signal == SIGSTOP || signal == SIGCONT)) return;
+    if (steps_.empty() && (signal == SIGSTOP || signal == SIGCONT)) return;
     // SIGTERM makes srun kill the tasks at once; a step gets other signals through Slurm.
-    if (signal == SIGKILL || step_.empty()) {
+    if (signal == SIGKILL || steps_.empty()) {
       keeper_->send_signal(SIGTERM);
       return;
     }
-    if (!signal_step(step_, signal)) keeper_->send_signal(SIGTERM);
+    if (!signal_steps(steps_, signal)) keeper_->send_signal(SIGTERM);
   }
 
   void say(const std::string& text) { output_.say(text); }
@@ -482,7 +487,7 @@ class Supervisor {
   std::size_t running_ = 0;
   std::map<std::size_t, std::string> ways_of_end_;  ///< By index of the command.
   std::string first_failure_;                       ///< As told to the user; empty: none.
-  std::string step_;  ///< "JOB.STEP" of our srun; empty: not known (yet).
+  std::vector<std::string> steps_;  ///< "JOB.STEP" of each srun that is known (yet).
 };
 
 }  // namespace

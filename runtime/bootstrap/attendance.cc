@@ -48,7 +48,7 @@ std::optional<Attendance::Answer> Attendance::ended(Client client, const Request
   clients_.erase(attended);
   ended_.insert(request.rank);
   reporters_[request.rank] = client;
-  events_.emplace_back(ProcessEnded{request.rank, request.status});
+  events_.emplace_back(ProcessEnded{request.rank, request.status, request.value});
   return std::nullopt;
 }
 

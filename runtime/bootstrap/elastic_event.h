@@ -24,7 +24,8 @@ struct ProcessCame {
 /// It says that the process has ended.
 struct ProcessEnded {
   int process = 0;
-  int status = 0;  ///< As waitpid gives it.
+  int status = 0;        ///< As waitpid gives it.
+  std::string why = {};  ///< What is behind that, for people: ", probably out of memory".
 };
 /// It is gone itself, and has said nothing of an end.
 struct ProcessGone {

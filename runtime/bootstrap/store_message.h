@@ -41,7 +41,8 @@ enum class Verb : std::uint8_t {
 struct Request {
   Verb verb = Verb::kSet;
   std::string key = {};    ///< The round for kGather and kJoin; the host for kAttend.
-  std::string value = {};  ///< Of kSet, kGather and kJoin; the cause for kFail; of kEnter the node.
+  std::string value = {};  ///< Of kSet, kGather and kJoin; the cause for kFail; of kEnter the node;
+                           ///< of kEnded what is behind the end, for people.
   std::string who = {};    ///< The process that joins, for people; the same as long as it lives.
   Code code = Code::kOk;   ///< Of kFail.
   std::int32_t rank = 0;   ///< From kEnter on the number of the process.

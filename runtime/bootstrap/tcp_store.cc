@@ -168,10 +168,14 @@ Result<bool> TcpStore::has_order() {
   return Status(reply.code == Code::kOk ? Code::kInternal : reply.code, reply.text);
 }
 
-Result<std::optional<int>> TcpStore::ended(int process, int status, Deadline deadline) {
-  HVD_TRY_ASSIGN(const Reply reply,
-                 ask({.verb = Verb::kEnded, .rank = process, .size = process + 1, .status = status},
-                     deadline));
+Result<std::optional<int>> TcpStore::ended(int process, int status, const std::string& why,
+                                           Deadline deadline) {
+  HVD_TRY_ASSIGN(const Reply reply, ask({.verb = Verb::kEnded,
+                                         .value = why,
+                                         .rank = process,
+                                         .size = process + 1,
+                                         .status = status},
+                                        deadline));
   if (reply.values.empty()) return std::optional<int>();
   const std::string& text = reply.values.front();
   int successor = -1;

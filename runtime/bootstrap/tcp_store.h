@@ -69,9 +69,10 @@ class TcpStore : public Store {
   int descriptor();
   /// Reads what came: true for the order to kill the process. kPeerLost: the store is gone.
   Result<bool> has_order();
-  /// The process that this client attends has ended; `status`: as waitpid gives it. As which one it
-  /// is to be started again; nothing: it is not.
-  Result<std::optional<int>> ended(int process, int status, Deadline deadline);
+  /// The process that this client attends has ended; `status`: as waitpid gives it, `why`:
+  /// what is behind that, for people. As which one it is to be started again; nothing: it is not.
+  Result<std::optional<int>> ended(int process, int status, const std::string& why,
+                                   Deadline deadline);
 
   /// Joins an attempt to start: the values of all ranks, by rank. From then on allgather() is that
   /// of the attempt, and fails on all ranks as soon as one has failed or is gone. `who` names this

@@ -179,5 +179,31 @@ class TestPower(ElasticTest):
         print(f"power off to the next step: {first - began:.2f} s")
 
 
+class TestReturn(ElasticTest):
+    def tearDown(self) -> None:
+        """Likewise."""
+
+    def test_a_node_that_is_there_again_has_ranks_again(self):
+        slow = TRAINING.replace("one.wait()\n", "one.wait()\n        time.sleep(0.02)\n").replace(
+            "state.step < STEPS", "state.step < STEPS or hvd.size() < 6"
+        )
+        job = self.launch("--min-np", "2", program=slow, STEPS="20")
+        cluster.await_true(lambda: "STEP 10 " in self.text(), 30, "step 10")
+        began = time.monotonic()
+        self.cluster.login(["ip", "link", "set", "v-jz2", "down"])
+        cluster.await_true(lambda: "membership 2: 4 ranks" in self.errors(), 20, "its loss")
+        self.cluster.login(["ip", "link", "set", "v-jz2", "up"])
+        back = time.monotonic()
+        cluster.await_true(lambda: "membership 3: 6 ranks" in self.errors(), 40, "its return")
+        print(f"network back to six ranks: {time.monotonic() - back:.2f} s")
+        ended = self.finish(job, began)
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertIn("node jz2 is there: 2 processes start there", ended.stderr)
+        # Their lines are those of their numbers.
+        for process, rank in ((6, 4), (7, 5)):
+            self.assertEqual(ended.lines[process][-1], f"ENDS {rank} 6", ended.text())
+        self.assertGreater(len(all_steps(ended)), 20)
+
+
 if __name__ == "__main__":
     slurm_test.main()

@@ -145,7 +145,7 @@ TEST(DryRun, ShowsWhatATaskOfAStepBecomes) {
   identity.source = "Slurm step";
   Allocation allocation =
       machine(TaskLaunch{identity}, "jz2",
-              {{"CUDA_VISIBLE_DEVICES", "2,3"}, {"HVD_REPORT_STEP", "1"}, {"SLURM_JOB_ID", "7"}});
+              {{"CUDA_VISIBLE_DEVICES", "2,3"}, {"HVD_REPORT_STEP", "0"}, {"SLURM_JOB_ID", "7"}});
   allocation.hosts = {"jz1", "jz2"};
   expect_golden(HVD_GOLDEN_DIR "/dry-run-task.golden", explain(options, allocation, {}));
 }

@@ -86,13 +86,24 @@ TEST(OutputLines, TurnsSrunsLabelsIntoPrefixes) {
   OutputLines lines(kNoRank, OutputStyle{.from_srun = true});
   EXPECT_EQ(feed(lines, " 3: hi\n12: yo\nsrun: error: jz1: task 2: Killed\n0: hvdrun-step 5.1\n"),
             "[3] hi\n[12] yo\nsrun: error: jz1: task 2: Killed\n");
-  EXPECT_THAT(lines.take_notices(),
-              ElementsAre("srun: error: jz1: task 2: Killed", "hvdrun-step 5.1"));
+  const std::vector<SrunNotice> notices = lines.take_notices();
+  ASSERT_EQ(notices.size(), 2U);
+  EXPECT_EQ(notices[0].text, "srun: error: jz1: task 2: Killed");
+  EXPECT_EQ(notices[1].text, "hvdrun-step 5.1");
   EXPECT_THAT(lines.last_lines(3), ElementsAre("hi"));
   const std::vector<TaskLine> written = lines.take_task_lines();
   ASSERT_EQ(written.size(), 2U);
   EXPECT_EQ(written[1].rank, 12);
   EXPECT_EQ(written[1].text, "yo\n");
+}
+
+TEST(OutputLines, NumbersTheTasksOfALaterStepBehindTheOthers) {
+  OutputLines lines(kNoRank, OutputStyle{.from_srun = true, .first_task = 6});
+  EXPECT_EQ(feed(lines, "0: hi\n1: yo\n"), "[6] hi\n[7] yo\n");
+  EXPECT_THAT(lines.last_lines(7), ElementsAre("yo"));
+  EXPECT_EQ(feed(lines, "srun: error: jz1: task 0: Killed\n"),
+            "srun: error: jz1: task 0: Killed\n");
+  EXPECT_EQ(lines.take_notices().at(0).first_process, 6);
 }
 
 TEST(OutputLines, GivesOutALineThatIsNotAtItsEnd) {

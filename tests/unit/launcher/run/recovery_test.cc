@@ -72,6 +72,21 @@ TEST(Recovery, FillsPlacesOfTheReserveAndOfThoseThatEnded) {
   EXPECT_EQ(recovery.free_places(9), (std::vector<int>{1, 3}));
 }
 
+TEST(Recovery, KnowsWhichNodesHaveNobody) {
+  Recovery recovery({.size = 2, .min_size = 1, .hosts = {"a", ""}});
+  EXPECT_FALSE(recovery.knows_hosts());
+  recovery.came({1, "b"});
+  EXPECT_TRUE(recovery.knows_hosts());
+  EXPECT_EQ(recovery.missing(), 0);
+  EXPECT_TRUE(recovery.failed({1, 1, "its node does not answer"}, kNoon));
+  EXPECT_EQ(recovery.missing(), 1);
+  EXPECT_FALSE(recovery.is_used("b"));
+  EXPECT_EQ(recovery.add_on("b"), 2);
+  EXPECT_EQ(recovery.place(2), 2);
+  EXPECT_EQ(recovery.missing(), 0);
+  EXPECT_TRUE(recovery.is_used("b"));
+}
+
 TEST(Recovery, EndsSparesThatNobodyNeeds) {
   Recovery recovery({.size = 3, .min_size = 1, .hosts = {"a", "a", "a", "a"}});
   EXPECT_EQ(recovery.begun(membership(1, {0, 1, 2}), kNoon), "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/cluster/capture.h"
+#include "launcher/run/capture.h"
 
 #include <gtest/gtest.h>
 
