@@ -8,7 +8,6 @@ import os
 import pickle
 import re
 import socket
-import threading
 import time
 import warnings
 import zipfile
@@ -18,76 +17,22 @@ from typing import Any, BinaryIO, NamedTuple
 
 from hvd import objects
 from hvd._core import api, newcomers
+from hvd._core.background import Task
+from hvd._core.whole_files import (
+    DamagedError,
+    save_atomically,
+    verify,
+    write_atomically,
+    write_sealed,
+)
 from hvd.errors import CheckpointError, InvalidArgumentError
 
 __all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "save_atomically", "write_atomically"]
 
 # What reading a file raises that was cut short or overwritten, and nothing else does.
-_DAMAGE = (pickle.UnpicklingError, EOFError, zipfile.BadZipFile)
+_DAMAGE = (DamagedError, pickle.UnpicklingError, EOFError, zipfile.BadZipFile)
 # Nobody writes for so long without a change of the file.
-_OLD_SECONDS = 86400
-
-
-def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], Any]) -> None:
-    """Writes a file that is there whole or not at all, whatever ends the process or the machine.
-
-    Parameters
-    ----------
-    path
-        The file; its folder is there.
-    write
-        Gets an open file, and writes the content to it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(f"{folder}/note", lambda file: file.write(b"whole"))
-    ...     Path(f"{folder}/note").read_text()
-    'whole'
-    """
-
-    def save(temporary: Path) -> None:
-        with open(temporary, "wb") as file:
-            write(file)
-
-    save_atomically(path, save)
-
-
-def save_atomically(path: str | os.PathLike[str], save: Callable[[Path], Any]) -> None:
-    """Has a file saved that is there whole or not at all, whatever ends the process or the machine.
-
-    Parameters
-    ----------
-    path
-        Where the file is to be.
-    save
-        Gets another path in the same folder, with the same ending, and writes the file there.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_atomically(f"{folder}/model.keras", lambda new: new.write_text("whole"))
-    ...     os.listdir(folder)
-    ['model.keras']
-    """
-    path = Path(path)
-    writer = f"{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}"
-    temporary = path.with_name(f".{writer}.{path.name}")
-    try:
-        save(temporary)
-        _sync(temporary, os.O_RDONLY)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)  # else the name may be lost with the machine
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+OLD_SECONDS = 86400
 
 
 class Checkpoint(NamedTuple):
@@ -133,6 +78,7 @@ class Checkpoints:
         self.folder = Path(folder)
         self.keep = keep
         self.name = name
+        self._tasks: list[Task] = []  # what this process has begun to write
 
     def save(self, step: int, state: Any) -> Path:
         """Writes a checkpoint; every rank calls it, rank 0 writes its state, all learn how it went.
@@ -147,21 +93,60 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-            On every rank, with what went wrong on rank 0, an interrupt as well, which rank 0 raises
-            itself. The older checkpoints are there.
+            On every rank, with what went wrong on rank 0, here or in an earlier ``save_async()``; an
+            interrupt as well, which rank 0 raises itself. The older checkpoints are there.
         """
-        if step < 0:
-            raise InvalidArgumentError(f"Checkpoints.save: step is {step}; 0 or more")
-        path = self.path(step)
+        self.check_step(step)
+        self._settle_beside_root()
 
         def write() -> None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._sweep()
-            write_atomically(path, lambda file: self._write(state, file))
-            self._drop_old(step)
+            self.settle()
+            self._put(step, lambda file: self._write(state, file))
 
-        self.on_root(write, f"checkpoint {path} could not be written", f"step {step}")
-        return path
+        what = f"checkpoint {self.path(step)} could not be written"
+        self.on_root(write, what, f"step {step}")
+        return self.path(step)
+
+    def save_async(self, step: int, state: Any) -> Path:
+        """Begins a checkpoint, which a thread of rank 0 writes; every rank calls it and goes on.
+
+        What pickle makes of the state stays in memory until it is written. While an earlier one is
+        being written, it waits for that. A write that fails is an error of the next ``save()``,
+        ``save_async()``, ``load()`` or ``wait()``. The program does not end before it is done.
+
+        Parameters
+        ----------
+        step, state
+            As for ``save()``; what becomes of the state later is not in the checkpoint.
+
+        Raises
+        ------
+        CheckpointError
+            On every rank: rank 0 could not write an earlier one, or pickle does not take this one.
+            This one is not begun.
+        """
+        self.check_step(step)
+        self._settle_beside_root()
+
+        def begin() -> None:
+            self.settle()
+            content = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+            self.begin(step, lambda file: file.write(content))
+
+        what = f"checkpoint {self.path(step)} could not be begun"
+        self.on_root(begin, what, f"step {step}, async")
+        return self.path(step)
+
+    def wait(self) -> None:
+        """Waits until what ``save_async()`` began is on the disk; every rank calls it.
+
+        Raises
+        ------
+        CheckpointError
+            On every rank: it could not be written.
+        """
+        self._settle_beside_root()
+        self.on_root(self.settle, "a checkpoint that was begun is not there", "a wait")
 
     def load(self) -> Checkpoint | None:
         """The newest checkpoint that can be read, on every rank; None when there is none.
@@ -177,7 +162,13 @@ class Checkpoints:
         """
         if newcomers.is_one:
             return None
-        found = self.on_root(self.read_newest, f"no checkpoint in {self.folder} can be read")
+        self._settle_beside_root()
+
+        def read() -> Checkpoint | None:
+            self.settle()
+            return self.read_newest()
+
+        found = self.on_root(read, f"no checkpoint in {self.folder} can be read")
         return objects.broadcast_object(found, 0, "checkpoint")
 
     def steps(self) -> list[int]:
@@ -195,6 +186,73 @@ class Checkpoints:
             0 or more.
         """
         return self.folder / f"{self.name}-{step:010d}"
+
+    def begin(self, step: int, write: Callable[[BinaryIO], Any]) -> None:
+        """Has a checkpoint written by a thread of this process.
+
+        Parameters
+        ----------
+        step
+            Whose it is.
+        write
+            Writes the content to an open file.
+        """
+        what = f"writing checkpoint {self.path(step)}"
+        self.note(Task(what, lambda: self._put(step, write)))
+
+    def note(self, task: Task) -> None:
+        """From now on settle() waits for it.
+
+        Parameters
+        ----------
+        task
+            Writes for this object.
+        """
+        self._tasks.append(task)
+
+    def settle(self) -> None:
+        """Waits for what this process writes.
+
+        Raises
+        ------
+        CheckpointError
+            It could not be written; told once.
+        """
+        while self._tasks:
+            error = self._tasks[0].outcome()
+            task = self._tasks.pop(0)
+            if error is not None:
+                raise CheckpointError(f"{task.what} failed: {_named(error)}") from error
+
+    def _settle_beside_root(self) -> None:
+        """Where a reset of an elastic job has made another process rank 0 while this one wrote."""
+        if self._tasks and api.rank() != 0:
+            try:
+                self.settle()
+            except CheckpointError as error:
+                warnings.warn(f"rank {api.rank()}: {error}", stacklevel=3)
+
+    def check_step(self, step: int) -> None:
+        """Refuses what is no step.
+
+        Parameters
+        ----------
+        step
+            What the caller gave.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is negative.
+        """
+        if step < 0:
+            raise InvalidArgumentError(f"Checkpoints.save: step is {step}; 0 or more")
+
+    def _put(self, step: int, write: Callable[[BinaryIO], Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+        write_sealed(self.path(step), write)
+        self._drop_old(step)
 
     def _write(self, state: Any, file: BinaryIO) -> None:
         """In which form; for subclasses."""
@@ -225,7 +283,7 @@ class Checkpoints:
             try:
                 result = act()
             except BaseException as error:  # whatever it is, the others wait for the news
-                trouble, cause = f"rank 0: {what}: {type(error).__name__}: {error}", error
+                trouble, cause = f"rank 0: {what}: {_named(error)}", error
         given, trouble = objects.broadcast_object((key, trouble), 0, "checkpoint.outcome")
         _raise_unless_error(cause)
         if given != key:
@@ -238,8 +296,8 @@ class Checkpoints:
             raise CheckpointError(trouble) from cause
         return result
 
-    def on_all(self, act: Callable[[], Any], what: str, key: str = "") -> None:
-        """Acts on every rank; the failure of one is an error of all.
+    def on_all(self, act: Callable[[], Any], what: str, key: str = "") -> list[Any]:
+        """Acts on every rank; the failure of one is an error of all. The results are those of all.
 
         Parameters
         ----------
@@ -255,25 +313,31 @@ class Checkpoints:
         CheckpointError
             On every rank: it failed on one. An interrupt is itself where it was.
         """
-        trouble, cause = None, None
+        result, trouble, cause = None, None, None
         try:
-            act()
+            result = act()
         except BaseException as error:  # whatever it is, the others wait for the news
-            trouble, cause = f"rank {api.rank()}: {what}: {type(error).__name__}: {error}", error
-        outcomes = objects.allgather_object((key, trouble), "checkpoint.outcomes")
+            trouble, cause = f"rank {api.rank()}: {what}: {_named(error)}", error
+        outcomes = objects.allgather_object((key, trouble, result), "checkpoint.outcomes")
         _raise_unless_error(cause)
-        if any(given != key for given, _ in outcomes):
-            keys = ", ".join(f"rank {rank}: {given}" for rank, (given, _) in enumerate(outcomes))
+        if any(given != key for given, _, _ in outcomes):
+            keys = ", ".join(f"rank {rank}: {given}" for rank, (given, _, _) in enumerate(outcomes))
             raise CheckpointError(
                 f"rank {api.rank()}: {what}: the ranks call other things ({keys}), or a call was "
                 "interrupted: call the same everywhere"
             )
-        troubles = [one for _, one in outcomes if one]
+        troubles = [one for _, one, _ in outcomes if one]
         if troubles:
             raise CheckpointError(trouble or troubles[0]) from cause
+        return [one for _, _, one in outcomes]
 
-    def read_newest(self) -> Checkpoint | None:
+    def read_newest(self, below: int | None = None) -> Checkpoint | None:
         """The newest that can be read here; damaged ones are passed over with a warning.
+
+        Parameters
+        ----------
+        below
+            Only among steps below this one; None: any.
 
         Raises
         ------
@@ -282,12 +346,15 @@ class Checkpoints:
         """
         troubles = []
         for step in reversed(self.steps()):
+            if below is not None and step >= below:
+                continue
             path = self.path(step)
             try:
+                verify(path)
                 with open(path, "rb") as file:
                     found = Checkpoint(step, self._read(file))
             except Exception as error:  # pickle raises what it likes
-                trouble = f"{path}: {type(error).__name__}: {error}"
+                trouble = f"{path}: {_named(error)}"
                 if not self._is_damaged(path, error):
                     raise ValueError(
                         f"{trouble}. The file may be whole: mend that, or remove the file to go on "
@@ -309,7 +376,10 @@ class Checkpoints:
     def _drop_old(self, newest: int) -> None:
         steps = [step for step in self.steps() if step != newest]
         for step in steps[: max(len(steps) + 1 - self.keep, 0)] if self.keep else []:
-            self.path(step).unlink(missing_ok=True)
+            self._remove(step)
+
+    def _remove(self, step: int) -> None:
+        self.path(step).unlink(missing_ok=True)
 
     def _sweep(self) -> None:
         """Removes what a process left that was killed while it wrote, of this series alone.
@@ -320,12 +390,21 @@ class Checkpoints:
         for left in filter(None, map(pattern.fullmatch, os.listdir(self.folder))):
             path = self.folder / left[0]
             with contextlib.suppress(FileNotFoundError):
-                is_old = time.time() - path.stat().st_mtime > _OLD_SECONDS
-                if is_old or (left[1] == socket.gethostname() and _is_dead(int(left[2]))):
+                is_old = time.time() - path.stat().st_mtime > OLD_SECONDS
+                if is_old or (left[1] == socket.gethostname() and is_dead(int(left[2]))):
                     path.unlink()
 
 
-def _is_dead(process: int) -> bool:
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def is_dead(process: int) -> bool:
+    """True where no process of this host has the number.
+
+    >>> is_dead(os.getpid())
+    False
+    """
     try:
         os.kill(process, 0)
     except ProcessLookupError:
