@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from hvd.torch.checkpoints import Checkpoints
     from hvd.torch.samplers import DistributedSampler
     from hvd.torch.schedules import WarmupSchedule
+    from hvd.torch.shards import Shards, Slice
 
 __all__ = [
     "Adasum",
@@ -106,6 +107,8 @@ __all__ = [
     "Min",
     "ProcessSet",
     "Product",
+    "Shards",
+    "Slice",
     "Sum",
     "SyncBatchNorm",
     "WarmupSchedule",
@@ -178,6 +181,8 @@ _LATER = {
     "AdaSum": "hvd._core.work",
     "Checkpoints": "hvd.torch.checkpoints",
     "DistributedSampler": "hvd.torch.samplers",
+    "Shards": "hvd.torch.shards",
+    "Slice": "hvd.torch.shards",
     "WarmupSchedule": "hvd.torch.schedules",
     "should_stop": "hvd.stopping",
     "time_left": "hvd.stopping",

@@ -3,81 +3,36 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
+import functools
 import os
-import zipfile
+import socket
+import warnings
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from hvd import checkpoints, objects
-from hvd._core import newcomers
+from hvd._core import api, newcomers
+from hvd.errors import CheckpointError
+from hvd.torch import part_files, shards
+from hvd.torch.checkpoint_files import Files
+from hvd.torch.host_copies import HostCopies
 from hvd.torch.state import broadcast_module, broadcast_optimizer_state
 
 
-class Resumed(NamedTuple):
-    """What ``resume()`` found beside the model and the optimizer."""
-
+class _Found(NamedTuple):
     step: int
     extra: dict[str, Any]
 
 
-class _Remembering:
-    """A file whose write never fails: the first error is kept.
+class Resumed(_Found):
+    """What ``resume()`` found beside the model and the optimizer: its step, and the extras of ``save()``.
 
-    In PyTorch 1.13 the writer that met an error meets it again in its destructor, which ends the
-    program, whenever Python frees it.
+    ``shards`` is what each rank saved as its own, or None.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.error: BaseException | None = None
-
-    def write(self, data: Any) -> int:
-        """For torch.save, as all here."""
-        try:
-            if self.error is None:
-                self._file.write(data)
-        except BaseException as error:
-            self.error = error
-        return len(data)
-
-    def flush(self) -> None:
-        try:
-            if self.error is None:
-                self._file.flush()
-        except BaseException as error:
-            self.error = error
-
-
-class _Files(checkpoints.Checkpoints):
-    def _write(self, state: Any, file: BinaryIO) -> None:
-        remembering = _Remembering(file)
-        torch.save(state, remembering)  # type: ignore[arg-type]
-        if remembering.error is not None:
-            raise remembering.error
-
-    def _read(self, file: BinaryIO) -> Any:
-        # Optimizers and the extras hold more than tensors.
-        known = "weights_only" in inspect.signature(torch.load).parameters
-        options = {"weights_only": False} if known else {}
-        return torch.load(file, map_location="cpu", **options)  # type: ignore[arg-type]
-
-    def _is_damaged(self, path: Path, error: Exception) -> bool:
-        if super()._is_damaged(path, error):
-            return True
-        with open(path, "rb") as file:
-            begin = file.read(2)
-        if begin != b"PK":  # torch.save's older format, or what a crash left of a file
-            return begin == b"\0\0"
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return archive.testzip() is not None
-        except zipfile.BadZipFile:
-            return True
+    shards: shards.Shards | None = None
 
 
 class _Before:
@@ -87,30 +42,19 @@ class _Before:
         self, model: torch.nn.Module | None, optimizer: torch.optim.Optimizer | None
     ) -> None:
         targets: list[Any] = [one for one in (model, optimizer) if one is not None]
-        self._kept = [(one, _on_host(one.state_dict())) for one in targets]
+        self._kept = [(one, HostCopies().take(one.state_dict())) for one in targets]
 
     def bring_back(self) -> None:
         for target, state in self._kept:
             target.load_state_dict(state)
 
 
-def _on_host(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().cpu().clone()
-    if isinstance(value, dict):
-        result = copy.copy(value)  # with the versions that torch puts beside the entries
-        result.update({key: _on_host(entry) for key, entry in value.items()})
-        return result
-    if type(value) in (list, tuple):
-        return type(value)(map(_on_host, value))
-    return copy.deepcopy(value)
-
-
 class Checkpoints:
     """The checkpoints of a training, in a folder that rank 0 sees.
 
-    A file is what ``torch.save`` makes of a dict with the keys model, optimizer and extra. Like
-    every pickle it runs code when it is loaded: load only what you trust.
+    A file is what ``torch.save`` makes of a dict with the keys model, optimizer and extra, and with
+    parts, the folder of what each rank saved as its own. Like every pickle it runs code when it is
+    loaded: load only what you trust. At its end there is a checksum, which resume() compares.
 
     Parameters
     ----------
@@ -132,13 +76,17 @@ class Checkpoints:
     def __init__(
         self, folder: str | os.PathLike[str], keep: int = 3, name: str = "checkpoint"
     ) -> None:
-        self.files = _Files(folder, keep, name)
+        self.files = Files(folder, keep, name)
+        self._copies = HostCopies()
+        self._attempt: part_files.Attempt | None = None  # with parts, of whatever membership
 
     def save(
         self,
         step: int,
         model: torch.nn.Module | None = None,
         optimizer: torch.optim.Optimizer | None = None,
+        *,
+        shard: Any = None,
         **extra: Any,
     ) -> None:
         """Writes a checkpoint of rank 0; every rank calls it, and learns how it went.
@@ -151,24 +99,182 @@ class Checkpoints:
             Its ``state_dict()`` is saved; None: no model.
         optimizer
             Likewise.
+        shard
+            What this rank has of its own, in dicts, lists and tuples; a :class:`Slice` in them is a
+            piece of a flat tensor that is cut between ranks. Either all ranks give one, if only ``{}``,
+            or none; the folder must then be one that all ranks see.
         **extra
             Whatever else is to be found again, under names of your own.
 
         Raises
         ------
         CheckpointError
-            On every rank, with what went wrong on rank 0; or a ``state_dict()`` raised on one.
+            On every rank, with what went wrong on one, here or in an earlier ``save_async()``; or a
+            ``state_dict()`` raised on one, or one does not see the folder.
         """
-        state: dict[str, Any] = {"model": None, "optimizer": None, "extra": extra}
+        self._save(step, {"model": model, "optimizer": optimizer}, shard, extra, False)
 
-        def ask() -> None:
-            for name, one in (("model", model), ("optimizer", optimizer)):
+    def save_async(
+        self,
+        step: int,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        shard: Any = None,
+        **extra: Any,
+    ) -> None:
+        """Begins a checkpoint, which is written while training goes on; every rank calls it.
+
+        It copies the state into memory of the host, which the next one uses again, and returns.
+        While an earlier one is being written, it waits for that. A write that fails is an error of
+        the next ``save()``, ``save_async()``, ``resume()`` or ``wait()``. The program does not end
+        before what was begun is written.
+
+        Parameters
+        ----------
+        step, model, optimizer, shard, **extra
+            As for ``save()``; what becomes of them later is not in the checkpoint.
+
+        Raises
+        ------
+        CheckpointError
+            On every rank: an earlier one could not be written, or one rank cannot give its state. This
+            one is not begun.
+        """
+        self._save(step, {"model": model, "optimizer": optimizer}, shard, extra, True)
+
+    def wait(self) -> None:
+        """Waits until what ``save_async()`` began is on the disk; every rank calls it.
+
+        Raises
+        ------
+        CheckpointError
+            On every rank: it could not be written.
+        """
+        what = "a checkpoint that was begun is not there"
+        self._meet(lambda: None, what, "a wait")
+        self.files.on_root(self._settle, what, "a wait")
+
+    def _save(
+        self, step: int, given: dict[str, Any], shard: Any, extra: dict[str, Any], is_async: bool
+    ) -> None:
+        self.files.check_step(step)
+        what = f"checkpoint {self.files.path(step)} could not be written"
+        kind = ", sharded" if shard is not None else ""
+        key = f"step {step}{kind}{', async' if is_async else ''}"
+        state: dict[str, Any] = {"model": None, "optimizer": None, "extra": extra}
+        own: list[Any] = []  # the shard as it is written
+
+        def ask() -> dict[str, shards.Row]:
+            for name, one in given.items():
                 if one is not None:
                     state[name] = one.state_dict()
+            plain, rows = shards.taken_apart(shard)
+            own.append(plain)
+            if kind == "" and is_async and api.rank() == 0:
+                state.update(self._copies.take(state))
+            return rows
 
-        what = f"checkpoint {self.files.path(step)} could not be written"
-        self.files.on_all(ask, what, f"step {step}")
-        self.files.save(step, state)
+        tables = self._meet(ask, what, key)
+        if kind:
+            self._write_parts(step, state, own[0], tables, is_async)
+            return
+
+        def write() -> None:
+            self._settle()
+            put = functools.partial(self.files._write, state)
+            (self.files.begin if is_async else self.files._put)(step, put)
+
+        self.files.on_root(write, what, key)
+
+    def _write_parts(
+        self,
+        step: int,
+        state: dict[str, Any],
+        own: Any,
+        tables: list[dict[str, shards.Row]],
+        is_async: bool,
+    ) -> None:
+        files, path = self.files, self.files.path(step)
+        what = f"checkpoint {path} could not be written"
+        key = f"step {step}, sharded"
+
+        def prepare() -> str:
+            self._settle()
+            mistake = shards.mistake_in(tables)
+            if mistake:
+                raise ValueError(mistake)
+            return files.make_folder(step)
+
+        name = objects.broadcast_object(files.on_root(prepare, what, key), 0, "checkpoint.parts")
+        is_root, host = api.rank() == 0, socket.gethostname()
+        host_of_root = objects.broadcast_object(host, 0, "checkpoint.host")
+        kept: list[Any] = []
+
+        def see_and_copy() -> None:
+            if not part_files.is_seen(files.folder / name, part_files.FOLDER_SECONDS):
+                raise FileNotFoundError(
+                    f"{host} does not see {files.folder.absolute() / name}, which rank 0 made on "
+                    f"{host_of_root}: with shard= the folder must be on a file system of all ranks"
+                )
+            state["parts"] = name
+            both = self._copies.take({"main": state if is_root and is_async else None, "own": own})
+            kept.extend((both["main"] or state, both["own"]))
+
+        attempt = part_files.Attempt(files.folder / name, api.rank(), api.size())
+        try:
+            files.on_all(see_and_copy, what, key)
+        except CheckpointError:
+            if is_root:
+                attempt.clean_up()
+            raise
+        main, copied = kept
+        write = functools.partial(files._write, copied)
+        write_main = functools.partial(files._write, main) if is_root else None
+        files.note(attempt.begin(path, write, write_main))
+        if is_root:
+            attempt.begin_commit(path, tables, lambda: files.complete(step, name))
+        self._attempt = attempt
+        if not is_async:
+            self.wait()
+
+    def _meet(self, act: Callable[[], Any], what: str, key: str) -> list[Any]:
+        """Acts on all ranks that write no more, and decides what becomes of the parts they wrote."""
+        attempt = self._attempt
+        mine = attempt.folder.name if attempt else None
+
+        def settle_and_act() -> tuple[str | None, Any]:
+            self.files.settle()
+            return mine, act()
+
+        try:
+            met = self.files.on_all(settle_and_act, what, key)
+        except CheckpointError:
+            if attempt:  # a rank may have failed to write its part, and all have heard why
+                attempt.decide(0)
+                self._settle(is_told=True)
+            raise
+        if attempt:
+            attempt.decide(part_files.patience([one for one, _ in met], mine, attempt.size))
+            if api.rank() != 0:
+                self._settle()
+        return [value for _, value in met]
+
+    def _settle(self, is_told: bool = False) -> None:
+        """Waits until an attempt that was decided is complete or given up."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is None or attempt.commit is None:
+            return
+        error = attempt.commit.outcome()
+        attempt.clean_up()
+        if error is None:
+            return
+        trouble = f"{attempt.commit.what} failed: {type(error).__name__}: {error}"
+        is_incomplete = isinstance(error, part_files.IncompleteError)
+        if not is_told and not is_incomplete and api.rank() == 0:
+            raise CheckpointError(trouble) from error
+        if not (is_told and is_incomplete):
+            warnings.warn(f"rank {api.rank()}: {trouble}", stacklevel=4)
 
     def resume(
         self,
@@ -190,7 +296,8 @@ class Checkpoints:
         Returns
         -------
         Resumed or None
-            Its step, and the extras of ``save()``.
+            Its step, and the extras of ``save()``; and ``shards``, what each rank saved as its own,
+            which this rank may read: :class:`Shards`.
 
         Raises
         ------
@@ -203,33 +310,53 @@ class Checkpoints:
         what = f"no checkpoint in {self.files.folder} can be used"
         targets = {"model": model, "optimizer": optimizer}
         given = {name: one for name, one in targets.items() if one is not None}
-        found: list[checkpoints.Checkpoint] = []
+        self._meet(lambda: None, what, "resume")
+        self.files.on_root(self._settle, what)
+        found, parts = self._find(list(given), what)
 
-        def read() -> None:
-            newest = self.files.read_newest()
-            if newest is None:
-                return
-            for name in given:
-                if newest.state[name] is None:
-                    raise ValueError(f"{self.files.path(newest.step)} was saved without {name}")
-            found.append(newest)
+        def load() -> _Found | None:
+            if found is None:
+                return None
+            for name, target in given.items():
+                target.load_state_dict(found.state[name])
+            return _Found(found.step, found.state["extra"])
 
-        def load() -> Resumed | None:
-            for newest in found:
-                for name, target in given.items():
-                    target.load_state_dict(newest.state[name])
-                return Resumed(newest.step, newest.state["extra"])
-            return None
-
-        self.files.on_root(read, what)
         before = _Before(model, optimizer)
         try:
-            resumed = self.files.on_root(load, what)
+            loaded = self.files.on_root(load, what)
             self._make_equal(model, optimizer)
-            return objects.broadcast_object(resumed, 0, "checkpoint")
+            loaded = objects.broadcast_object(loaded, 0, "checkpoint")
         except Exception:
             before.bring_back()
             raise
+        if loaded is None:
+            return None
+        resumed = Resumed(*loaded)
+        resumed.shards = parts
+        return resumed
+
+    def _find(
+        self, names: list[str], what: str
+    ) -> tuple[checkpoints.Checkpoint | None, shards.Shards | None]:
+        """The newest that is whole, on rank 0, and on all what ranks saved as their own."""
+        troubles: list[str] = []
+        below = None
+        while True:
+            found, head = self.files.on_root(
+                functools.partial(self.files.read_head, names, below, troubles), what
+            ) or (None, None)
+            head = objects.broadcast_object(head, 0, "checkpoint.head")
+            if head is None:
+                return found, None
+            below, folder, parts = head
+            damages = self.files.on_all(functools.partial(self.files.damage, folder, parts), what)
+            found_damage = next(filter(None, damages), None)
+            if found_damage is None:
+                read = functools.partial(self.files.read_part, folder, parts)
+                return found, shards.Shards(parts, api.rank(), api.size(), read)
+            troubles.append(found_damage)
+            if api.rank() == 0:
+                self.files.warn(found_damage)
 
     def _make_equal(
         self, model: torch.nn.Module | None, optimizer: torch.optim.Optimizer | None
