@@ -222,7 +222,7 @@ class Checkpoints:
             error = self._tasks[0].outcome()
             task = self._tasks.pop(0)
             if error is not None:
-                raise CheckpointError(f"{task.what} failed: {_named(error)}") from error
+                raise CheckpointError(f"{task.what} failed: {named(error)}") from error
 
     def _settle_beside_root(self) -> None:
         """Where a reset of an elastic job has made another process rank 0 while this one wrote."""
@@ -283,7 +283,7 @@ class Checkpoints:
             try:
                 result = act()
             except BaseException as error:  # whatever it is, the others wait for the news
-                trouble, cause = f"rank 0: {what}: {_named(error)}", error
+                trouble, cause = f"rank 0: {what}: {named(error)}", error
         given, trouble = objects.broadcast_object((key, trouble), 0, "checkpoint.outcome")
         _raise_unless_error(cause)
         if given != key:
@@ -317,7 +317,7 @@ class Checkpoints:
         try:
             result = act()
         except BaseException as error:  # whatever it is, the others wait for the news
-            trouble, cause = f"rank {api.rank()}: {what}: {_named(error)}", error
+            trouble, cause = f"rank {api.rank()}: {what}: {named(error)}", error
         outcomes = objects.allgather_object((key, trouble, result), "checkpoint.outcomes")
         _raise_unless_error(cause)
         if any(given != key for given, _, _ in outcomes):
@@ -354,7 +354,7 @@ class Checkpoints:
                 with open(path, "rb") as file:
                     found = Checkpoint(step, self._read(file))
             except Exception as error:  # pickle raises what it likes
-                trouble = f"{path}: {_named(error)}"
+                trouble = f"{path}: {named(error)}"
                 if not self._is_damaged(path, error):
                     raise ValueError(
                         f"{trouble}. The file may be whole: mend that, or remove the file to go on "
@@ -395,7 +395,12 @@ class Checkpoints:
                     path.unlink()
 
 
-def _named(error: BaseException) -> str:
+def named(error: BaseException) -> str:
+    """What errors of others say of an error.
+
+    >>> named(ValueError("no number"))
+    'ValueError: no number'
+    """
     return f"{type(error).__name__}: {error}"
 
 

@@ -21,13 +21,13 @@ from hvd import checkpoints
 from hvd._core import api
 from hvd._core.whole_files import DamagedError
 from hvd.errors import CheckpointError
-from hvd.torch import part_files, shards
+from hvd.torch import part_files, records, shards
 
 
 class _Remembering:
     """A file whose write never fails: the first error is kept.
 
-    In PyTorch 1.13 the writer that met an error meets it again in its destructor, which ends the
+    In some versions of PyTorch the writer that met an error meets it again in its destructor, which ends the
     program, whenever Python frees it.
     """
 
@@ -96,6 +96,9 @@ class Files(checkpoints.Checkpoints):
                     shutil.rmtree(path, ignore_errors=True)
 
     def _write(self, state: Any, file: BinaryIO) -> None:
+        if records.may_save():
+            records.save(state, file)
+            return
         remembering = _Remembering(file)
         torch.save(state, remembering)  # type: ignore[arg-type]
         if remembering.error is not None:

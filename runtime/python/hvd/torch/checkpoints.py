@@ -242,23 +242,28 @@ class Checkpoints:
         """Acts on all ranks that write no more, and decides what becomes of the parts they wrote."""
         attempt = self._attempt
         mine = attempt.folder.name if attempt else None
+        cause: list[Exception] = []
 
-        def settle_and_act() -> tuple[str | None, Any]:
-            self.files.settle()
-            return mine, act()
+        def settle_and_act() -> tuple[str | None, str | None, Any]:
+            written = None
+            try:
+                self.files.settle()
+                written = mine
+                return written, None, act()
+            except Exception as error:  # an interrupt leaves the attempt for another call
+                cause.append(error)
+                return written, f"rank {api.rank()}: {what}: {checkpoints.named(error)}", None
 
-        try:
-            met = self.files.on_all(settle_and_act, what, key)
-        except CheckpointError:
-            if attempt:  # a rank may have failed to write its part, and all have heard why
-                attempt.decide(0)
-                self._settle(is_told=True)
-            raise
+        met = self.files.on_all(settle_and_act, what, key)
+        troubles = [trouble for _, trouble, _ in met if trouble]
         if attempt:
-            attempt.decide(part_files.patience([one for one, _ in met], mine, attempt.size))
-            if api.rank() != 0:
-                self._settle()
-        return [value for _, value in met]
+            written = [one for one, _, _ in met]
+            attempt.decide(part_files.patience(written, attempt.folder.name, attempt.size))
+            if troubles or api.rank() != 0:
+                self._settle(is_told=bool(troubles))
+        if troubles:
+            raise CheckpointError(met[api.rank()][1] or troubles[0]) from next(iter(cause), None)
+        return [value for _, _, value in met]
 
     def _settle(self, is_told: bool = False) -> None:
         """Waits until an attempt that was decided is complete or given up."""

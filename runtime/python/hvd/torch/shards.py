@@ -206,6 +206,15 @@ class Shards:
 
     ``shards[k]`` is that of rank k of then, and ``len(shards)`` says how many there were. Reading is
     a matter of each rank alone: no other need do the same.
+
+    Parameters
+    ----------
+    parts
+        What the index says of each.
+    rank, size
+        Of this process now.
+    read
+        Gives the content of a part.
     """
 
     def __init__(self, parts: list[Part], rank: int, size: int, read: Callable[[int], Any]) -> None:
