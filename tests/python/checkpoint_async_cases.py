@@ -347,6 +347,30 @@ class Parts(OneFolder):
         self.assertEqual(self.files.files.steps(), [1, 3])
         self.assertEqual(len(self.names()), 4, self.names())
 
+    def test_what_was_rank_0_completes_what_it_began(self) -> None:
+        """The last rank was the only one, and others have come before it."""
+        files = self.files.files
+        if ht.rank() == ht.size() - 1:
+            folder = self.folder / files.make_folder(1)
+            attempt = part_files.Attempt(folder, 0, 1)
+            state = {"model": None, "optimizer": None, "extra": {}, "parts": folder.name}
+            files.note(
+                attempt.begin(
+                    files.path(1),
+                    lambda file: files._write("its own", file),
+                    lambda file: files._write(state, file),
+                )
+            )
+            attempt.begin_commit(files.path(1), [{}], lambda: files.complete(1, folder.name))
+            self.files._attempt = attempt
+        self.files.save_async(2, shard=self.shard())
+        self.assertEqual(list(ht.Checkpoints(self.folder).files.steps())[:1], [1])
+        self.assertEqual(self.files.resume().step, 2)
+        ht.barrier()
+        if ht.rank() == 0:
+            files.path(2).unlink()
+        self.assertEqual(list(self.files.resume().shards), ["its own"])
+
     def test_what_lost_writers_left_goes(self) -> None:
         self.files.save(1, shard={})
         with subprocess.Popen(["true"]) as dead:

@@ -35,6 +35,15 @@ class Resumed(_Found):
     shards: shards.Shards | None = None
 
 
+class _Report(NamedTuple):
+    """What a rank says of itself where all meet."""
+
+    written: str | None  # whose part is on the disk: the folder
+    completes: bool  # it was rank 0 when that was begun
+    trouble: str | None
+    value: Any
+
+
 class _Before:
     """What a model and an optimizer were, in memory of the host."""
 
@@ -241,29 +250,35 @@ class Checkpoints:
     def _meet(self, act: Callable[[], Any], what: str, key: str) -> list[Any]:
         """Acts on all ranks that write no more, and decides what becomes of the parts they wrote."""
         attempt = self._attempt
-        mine = attempt.folder.name if attempt else None
+        completes = attempt is not None and attempt.commit is not None
         cause: list[Exception] = []
 
-        def settle_and_act() -> tuple[str | None, str | None, Any]:
+        def settle_and_act() -> _Report:
             written = None
             try:
                 self.files.settle()
-                written = mine
-                return written, None, act()
+                written = attempt.folder.name if attempt else None
+                return _Report(written, completes, None, act())
             except Exception as error:  # an interrupt leaves the attempt for another call
                 cause.append(error)
-                return written, f"rank {api.rank()}: {what}: {checkpoints.named(error)}", None
+                trouble = f"rank {api.rank()}: {what}: {checkpoints.named(error)}"
+                return _Report(written, completes, trouble, None)
 
-        met = self.files.on_all(settle_and_act, what, key)
-        troubles = [trouble for _, trouble, _ in met if trouble]
+        met: list[_Report] = self.files.on_all(settle_and_act, what, key)
+        troubles = [one.trouble for one in met if one.trouble]
         if attempt:
-            written = [one for one, _, _ in met]
+            written = [one.written for one in met]
             attempt.decide(part_files.patience(written, attempt.folder.name, attempt.size))
             if troubles or api.rank() != 0:
                 self._settle(is_told=bool(troubles))
+        if any(one.completes for one in met[1:]):
+            # What was rank 0 once may clear up where rank 0 begins now.
+            self.files.on_all(lambda: None, what, key)
         if troubles:
-            raise CheckpointError(met[api.rank()][1] or troubles[0]) from next(iter(cause), None)
-        return [value for _, _, value in met]
+            raise CheckpointError(met[api.rank()].trouble or troubles[0]) from next(
+                iter(cause), None
+            )
+        return [one.value for one in met]
 
     def _settle(self, is_told: bool = False) -> None:
         """Waits until an attempt that was decided is complete or given up."""
