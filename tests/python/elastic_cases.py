@@ -157,16 +157,16 @@ class Run(unittest.TestCase):
         self.assertEqual(len(tries), 4)
         ht.barrier()  # the job goes on
 
-    def test_ranks_agree_on_errors_and_on_whether_they_are_equal(self) -> None:
+    def test_ranks_agree_on_errors_on_the_version_and_on_whether_they_are_equal(self) -> None:
         most, rank = last_rank(), ht.rank()
-        self.assertEqual(elastic._agree(rank, True, 7, True), (most, True, 7))
-        self.assertEqual(
-            elastic._agree(most - rank, rank != most, rank, rank == most), (most, False, most)
-        )
+        mine = elastic._Agreed(rank, True, 7, rank)
+        self.assertEqual(elastic._agree(mine, True), (most, True, 7, 0))
+        mine = elastic._Agreed(most - rank, rank != most, rank, rank)
+        self.assertEqual(elastic._agree(mine, rank == most), (most, False, most, most))
 
     def test_nobody_goes_on_with_a_state_that_nobody_has(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "no rank is left that has the state"):
-            elastic._agree(0, False, 0, False)
+            elastic._agree(elastic._Agreed(0, False, 0, 0), False)
 
     def test_what_comes_to_a_job_at_work_takes_no_part_in_operations(self) -> None:
         newcomers.is_one = True

@@ -16,18 +16,17 @@ docs/how-to/survive-failures.md.
 
 from __future__ import annotations
 
-import copy
 import functools
 import logging
-import queue
+import math
 import sys
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from hvd import objects, process_sets
 from hvd._core import api, newcomers
+from hvd._core.states import CommitStatistics, HostUpdateResult, ObjectState, State
 from hvd._core.work import Max
 from hvd.errors import (
     AbortedError,
@@ -39,6 +38,7 @@ from hvd.errors import (
 )
 
 __all__ = [
+    "CommitStatistics",
     "HostUpdateResult",
     "HostsUpdatedInterrupt",
     "ObjectState",
@@ -54,170 +54,6 @@ _logger = logging.getLogger("hvd.elastic")
 
 # Errors in a row without a commit between them, after which it is the program that is wrong.
 RESET_LIMIT = 3
-
-
-class HostUpdateResult:
-    """What became of the hosts; flags, which add up."""
-
-    no_update = 0
-    removed = 1
-    added = 2
-    mixed = removed | added
-
-
-class State(ABC):
-    """What has to survive a reset; see :class:`ObjectState` and ``hvd.torch.elastic.TorchState``.
-
-    Parameters
-    ----------
-    bcast_object
-        Gives every rank the object of rank 0; ``hvd.broadcast_object`` unless given.
-    get_rank
-        Gives this rank; ``hvd.rank`` unless given.
-    """
-
-    def __init__(
-        self,
-        bcast_object: Callable[..., Any] | None = None,
-        get_rank: Callable[[], int] | None = None,
-    ) -> None:
-        self._bcast_object = bcast_object or objects.broadcast_object
-        self._rank = get_rank or api.rank
-        self._reset_callbacks: list[Callable[[], Any]] = []
-        self._host_messages: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
-        self._last_update = 0.0
-        self._commits = 0
-
-    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
-        """Functions to call after each reset, in this order: rank and size may be others.
-
-        The process sets of ``hvd.init()`` are there again, as far as they fit; add others here.
-
-        Parameters
-        ----------
-        callbacks
-            Functions without parameters.
-        """
-        self._reset_callbacks.extend(callbacks)
-
-    def on_reset(self) -> None:
-        """The job has started again: calls ``reset()`` and the callbacks."""
-        self._host_messages = queue.SimpleQueue()
-        self.reset()
-        for callback in self._reset_callbacks:
-            callback()
-
-    def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Notes that hosts have come or gone; from any thread. Rank 0's notes count.
-
-        Parameters
-        ----------
-        timestamp
-            When, in seconds of any clock; older notes than the last one are dropped.
-        update_res
-            What became of them: flags of ``HostUpdateResult``.
-        """
-        self._host_messages.put((timestamp, update_res))
-
-    def commit(self) -> None:
-        """Saves the state and looks for changes of the hosts; every rank calls it.
-
-        Raises
-        ------
-        HostsUpdatedInterrupt
-            On every rank, if hosts have changed: leave it to ``run``.
-        """
-        self.save()
-        self._commits += 1
-        self.check_host_updates()
-
-    def check_host_updates(self) -> None:
-        """Raises ``HostsUpdatedInterrupt`` on every rank if rank 0 was told of a change.
-
-        Under ``hvdrun`` that is so too where ranks were lost and processes wait to be some.
-
-        Raises
-        ------
-        HostsUpdatedInterrupt
-            On every rank: hosts have come or gone.
-        """
-        last, everything = self._last_update, HostUpdateResult.no_update
-        while not self._host_messages.empty():
-            timestamp, update = self._host_messages.get()
-            if timestamp > last:
-                last = timestamp
-                everything |= update
-        if newcomers.are_waiting():
-            # Later than all that was heard, by whatever clock.
-            last += max(abs(last), 1.0) * 1e-9
-            everything |= HostUpdateResult.added
-        before, last, everything = self._bcast_object((self._last_update, last, everything))
-        self._last_update = last
-        if last > before:
-            raise HostsUpdatedInterrupt(everything == HostUpdateResult.removed)
-
-    @abstractmethod
-    def save(self) -> None:
-        """Keeps a copy of the state in memory, for ``restore()``."""
-
-    @abstractmethod
-    def restore(self) -> None:
-        """Brings back what ``save()`` kept."""
-
-    @abstractmethod
-    def sync(self) -> None:
-        """Gives every rank the state of rank 0."""
-
-    def reset(self) -> None:  # noqa: B027 (nothing to do by itself)
-        """Adapts to the job that has started again; for subclasses."""
-
-
-class ObjectState(State):
-    """Attributes that survive a reset: what deepcopy and pickle can take.
-
-    Parameters
-    ----------
-    bcast_object, get_rank
-        As of :class:`State`.
-    **kwargs
-        Name and first value of each attribute.
-
-    >>> state = ObjectState(epoch=0, losses=[])
-    >>> state.epoch = 1
-    >>> state.save()
-    >>> state.losses.append(0.5)
-    >>> state.restore()
-    >>> state.epoch, state.losses
-    (1, [])
-    """
-
-    def __init__(
-        self,
-        bcast_object: Callable[..., Any] | None = None,
-        get_rank: Callable[[], int] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(bcast_object, get_rank)
-        for name, value in kwargs.items():
-            setattr(self, name, value)
-        self._names = list(kwargs)
-        self._saved: dict[str, Any] = {}
-        ObjectState.save(self)
-
-    def save(self) -> None:
-        self._saved = {name: copy.deepcopy(getattr(self, name)) for name in self._names}
-
-    def restore(self) -> None:
-        for name, value in self._saved.items():
-            setattr(self, name, copy.deepcopy(value))
-
-    def sync(self) -> None:
-        if not self._names:
-            return
-        values = self._bcast_object({name: getattr(self, name) for name in self._names})
-        for name, value in values.items():
-            setattr(self, name, value)
-        ObjectState.save(self)
 
 
 _lock = threading.Lock()
@@ -297,25 +133,36 @@ class ResetLimitError(HvdError):
     """The job failed again and again without coming further."""
 
 
-def _agree(in_a_row: int, is_equal: bool, commits: int, has_state: bool) -> tuple[int, bool, int]:
-    """The most errors in a row and commits, and whether all are equal.
+class _Agreed(NamedTuple):
+    """What all ranks know before a try: the most errors in a row and commits, whether all are equal,
+    and the newest version that all have that have a state."""
+
+    in_a_row: int
+    is_equal: bool
+    commits: int
+    version: int
+
+
+def _agree(mine: _Agreed, has_state: bool) -> _Agreed:
+    """From what each rank knows.
 
     Ranks may have left for two reasons, and a process that comes anew has committed nothing yet.
     """
     if not api.is_initialized():
-        return in_a_row, is_equal, commits
-    most, differs, last, has_any = objects.allreduce_numbers(
-        [float(in_a_row), float(not is_equal), float(commits), float(has_state)],
+        return mine
+    newest = float(mine.version) if has_state else math.inf
+    most, differs, commits, oldest = objects.allreduce_numbers(
+        [float(mine.in_a_row), float(not mine.is_equal), float(mine.commits), -newest],
         Max,
         "elastic.agree",
     )
-    if not has_any:
+    if oldest == -math.inf:
         raise RuntimeError(
             f"elastic: rank {api.rank()}: no rank is left that has the state of training: all have "
             "come after the job had begun, and the last that had it was lost before it gave it on; "
             "start the job again from a checkpoint"
         )
-    return int(most), not differs, int(last)
+    return _Agreed(int(most), not differs, int(commits), -int(oldest))
 
 
 def _check_limit(in_a_row: int, limit: int, error: HvdError | None) -> None:
@@ -359,12 +206,14 @@ def run_fn(
         newcomers.admit()
         while True:
             try:
-                in_a_row, is_equal, agreed = _agree(in_a_row, is_equal, state._commits, has_state)
+                mine = _Agreed(in_a_row, is_equal, state._commits, state._version)
+                in_a_row, is_equal, agreed, version = _agree(mine, has_state)
                 if agreed != state._commits:
                     commits = state._commits = agreed
                 _check_limit(in_a_row, reset_limit, cause)
+                state._settle(version)
                 if not is_equal:
-                    state.sync()
+                    state._sync_as(version + 1)
                 has_state = True
                 return func(state, *args, **kwargs)
             except HostsUpdatedInterrupt as interrupt:

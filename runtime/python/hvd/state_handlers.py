@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+from hvd._core.copies import copied
 from hvd.data.elastic import ElasticIndices
 from hvd.elastic import ObjectState
 from hvd.objects import broadcast_object
@@ -48,7 +50,52 @@ class StateHandler:
         self.save()
 
 
-class SamplerStateHandler(StateHandler):
+class CopiedStateHandler(StateHandler, ABC):
+    """How values of one type give and take what is to be kept of them; the state keeps the copies.
+
+    Derive from it, rather than from ``StateHandler``, for types of your own: copies then lie in memory
+    that is there, and a commit that is broken off leaves the last one whole.
+
+    Parameters
+    ----------
+    value
+        What the state was given.
+    """
+
+    _saved: Any = None
+
+    @abstractmethod
+    def read(self) -> Any:
+        """What is to be kept, as it is now: tensors need not be copies."""
+
+    @abstractmethod
+    def write(self, kept: Any) -> None:
+        """Takes over what ``read()`` gave.
+
+        Parameters
+        ----------
+        kept
+            A copy of that, which must stay as it is.
+        """
+
+    def save(self) -> None:
+        self._saved = copied(self.read(), self._saved)
+
+    def restore(self) -> None:
+        self.write(self._saved)
+
+    def set_value(self, value: Any) -> None:
+        """Takes another value in place of the first.
+
+        Parameters
+        ----------
+        value
+            Of the same type.
+        """
+        self.value = value
+
+
+class SamplerStateHandler(CopiedStateHandler):
     """Epoch and progress of an ``ElasticIndices``, as ``hvd.torch.elastic.ElasticSampler`` is.
 
     Parameters
@@ -59,19 +106,17 @@ class SamplerStateHandler(StateHandler):
 
     def __init__(self, sampler: ElasticIndices) -> None:
         super().__init__(sampler)
-        self.save()
 
-    def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+    def read(self) -> dict[str, Any]:
+        return self.value.state_dict()
 
-    def restore(self) -> None:
+    def write(self, kept: dict[str, Any]) -> None:
         # reset() follows, when there is a job again to share the rest out in.
-        self.value.epoch = self._saved["epoch"]
-        self.value.processed_num = self._saved["processed_num"]
+        self.value.epoch = kept["epoch"]
+        self.value.processed_num = kept["processed_num"]
 
     def sync(self) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), 0, "sampler"))
-        self.save()
 
     def reset(self) -> None:
         self.value.reset()
@@ -94,7 +139,7 @@ class Stateful(Protocol):
         """
 
 
-class StatefulHandler(StateHandler):
+class StatefulHandler(CopiedStateHandler):
     """The state of an object that gives and takes it; the object itself stays.
 
     Parameters
@@ -105,17 +150,15 @@ class StatefulHandler(StateHandler):
 
     def __init__(self, value: Stateful) -> None:
         super().__init__(value)
-        self.save()
 
-    def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+    def read(self) -> dict[str, Any]:
+        return self.value.state_dict()
 
-    def restore(self) -> None:
-        self.value.load_state_dict(copy.deepcopy(self._saved))
+    def write(self, kept: dict[str, Any]) -> None:
+        self.value.load_state_dict(copy.deepcopy(kept))
 
     def sync(self) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), 0, "stateful"))
-        self.save()
 
 
 Registry = list[tuple[type, Callable[[Any], StateHandler]]]
@@ -147,25 +190,51 @@ class HandledState(ObjectState):
         super().__init__(None, None, **rest)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        handlers = self.__dict__.get("_handlers", {})
-        if name in handlers:
-            handlers[name].set_value(value)
+        handler = self.__dict__.get("_handlers", {}).get(name)
+        if handler is not None:
+            handler.set_value(value)
+        if isinstance(handler, CopiedStateHandler):
+            self._keep_replaced(name, handler)
         super().__setattr__(name, value)
+
+    def _keep_replaced(self, name: str, handler: CopiedStateHandler) -> None:
+        """The newest save has the value that was exchanged, from now on."""
+        newest = self._kept.newest
+        if newest is not None:
+            newest.parts["handlers"][name] = copied(handler.read())
 
     def save(self) -> None:
         for handler in self._handlers.values():
-            handler.save()
+            if not isinstance(handler, CopiedStateHandler):
+                handler.save()
         super().save()
 
     def restore(self) -> None:
         for handler in self._handlers.values():
-            handler.restore()
+            if not isinstance(handler, CopiedStateHandler):
+                handler.restore()
         super().restore()
 
     def sync(self) -> None:
         for handler in self._handlers.values():
             handler.sync()
         super().sync()
+
+    def _copies(self, old: dict[str, Any] | None) -> dict[str, Any]:
+        before = old["handlers"] if old else {}
+        handled = {
+            name: copied(handler.read(), before.get(name))
+            for name, handler in self._handlers.items()
+            if isinstance(handler, CopiedStateHandler)
+        }
+        return {"handlers": handled, **super()._copies(old)}
+
+    def _bring_back(self, parts: dict[str, Any]) -> None:
+        for name, kept in parts["handlers"].items():
+            handler = self._handlers[name]
+            assert isinstance(handler, CopiedStateHandler)
+            handler.write(kept)
+        super()._bring_back(parts)
 
     def reset(self) -> None:
         for handler in self._handlers.values():

@@ -46,24 +46,22 @@ class KerasState(ObjectState):
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
         self.model = model
         self.optimizer = optimizer
-        self._values = self._read()
         super().__init__(None, None, **kwargs)
-
-    def save(self) -> None:
-        self._values = self._read()
-        super().save()
-
-    def restore(self) -> None:
-        for variable, value in self._values:
-            variable.assign(value)
-        super().restore()
 
     def sync(self) -> None:
         groups = self._of_optimizers()
         shared = to_make_equal(_distinct([self.model.weights, *groups]), self._optimizers())
         backends.chosen(self.model).broadcast(shared, 0, global_process_set)
-        self._values = self._read()
         super().sync()
+
+    def _copies(self, old: dict[str, Any] | None) -> dict[str, Any]:
+        # Arrays that are read are new ones; written to again they could change what was assigned.
+        return {"variables": self._read(), **super()._copies(old)}
+
+    def _bring_back(self, parts: dict[str, Any]) -> None:
+        for variable, value in parts["variables"]:
+            variable.assign(value)
+        super()._bring_back(parts)
 
     def _read(self) -> list[tuple[Any, Any]]:
         """All variables, and what they are now."""

@@ -104,16 +104,7 @@ class TensorFlowState(ObjectState):
             )
         self.variables = list(variables)
         self.session = session
-        self._values: list[Any] = self._read()
         super().__init__(None, None, **kwargs)
-
-    def save(self) -> None:
-        self._values = self._read()
-        super().save()
-
-    def restore(self) -> None:
-        self._write(self._values)
-        super().restore()
 
     def sync(self) -> None:
         if self.session is None:
@@ -121,8 +112,15 @@ class TensorFlowState(ObjectState):
         else:
             # The graph may be final, so without an operation in it.
             self._write(self._checked(self._bcast_object(self._read())))
-        self._values = self._read()
         super().sync()
+
+    def _copies(self, old: dict[str, Any] | None) -> dict[str, Any]:
+        # Arrays that are read are new ones; written to again they could change what was assigned.
+        return {"variables": self._read(), **super()._copies(old)}
+
+    def _bring_back(self, parts: dict[str, Any]) -> None:
+        self._write(parts["variables"])
+        super()._bring_back(parts)
 
     def reset(self) -> None:
         if self.session is not None:

@@ -10,6 +10,7 @@ import torch
 
 from hvd.state_handlers import (
     HANDLERS,
+    CopiedStateHandler,
     HandledState,
     Registry,
     SamplerStateHandler,
@@ -20,6 +21,7 @@ from hvd.state_handlers import (
 from hvd.torch.state import broadcast_module, broadcast_optimizer_state
 
 __all__ = [
+    "CopiedStateHandler",
     "ModelStateHandler",
     "OptimizerStateHandler",
     "SamplerStateHandler",
@@ -57,7 +59,7 @@ class TorchState(HandledState):
         super().__init__(_registry, **kwargs)
 
 
-class ModelStateHandler(StateHandler):
+class ModelStateHandler(CopiedStateHandler):
     """Parameters and buffers of a module, and its ``get_extra_state()``.
 
     Parameters
@@ -68,20 +70,18 @@ class ModelStateHandler(StateHandler):
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
-        self.save()
 
-    def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+    def read(self) -> dict[str, Any]:
+        return self.value.state_dict()
 
-    def restore(self) -> None:
-        self.value.load_state_dict(self._saved)
+    def write(self, kept: dict[str, Any]) -> None:
+        self.value.load_state_dict(kept)
 
     def sync(self) -> None:
         broadcast_module(self.value)
-        self.save()
 
 
-class OptimizerStateHandler(StateHandler):
+class OptimizerStateHandler(CopiedStateHandler):
     """State of an optimizer, learning rates included, and what compression keeps on this rank.
 
     Parameters
@@ -92,24 +92,23 @@ class OptimizerStateHandler(StateHandler):
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
-        self.save()
 
-    def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+    def read(self) -> dict[str, Any]:
+        kept = {"optimizer": self.value.state_dict()}
         if hasattr(self.value, "save_compression"):
-            self._compression = self.value.save_compression()
+            kept["compression"] = self.value.save_compression()
+        return kept
 
-    def restore(self) -> None:
+    def write(self, kept: dict[str, Any]) -> None:
         _end_step(self.value)
         # Some optimizers take the tensors that they are given, and would write to the copy.
-        self.value.load_state_dict(copy.deepcopy(self._saved))
-        if hasattr(self.value, "load_compression"):
-            self.value.load_compression(self._compression)
+        self.value.load_state_dict(copy.deepcopy(kept["optimizer"]))
+        if "compression" in kept:
+            self.value.load_compression(kept["compression"])
         self.value.zero_grad()
 
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
-        self.save()
 
 
 def _end_step(optimizer: Any) -> None:

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits of elastic training: whole, the same on all ranks, and in memory that is there."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import unittest
+from collections import OrderedDict
+
+import numpy
+import torch
+
+import hvd
+import hvd.torch as ht
+from hvd import elastic
+from hvd._core.copies import copied
+from hvd.torch.elastic import state as handlers
+
+
+def setUpModule() -> None:  # noqa: N802 (unittest's name)
+    torch.set_num_threads(1)
+    logging.getLogger("hvd.elastic").setLevel(logging.ERROR)
+    ht.init()
+
+
+def tearDownModule() -> None:  # noqa: N802
+    ht.shutdown()
+
+
+class Copies(unittest.TestCase):
+    def test_memory_is_taken_again(self) -> None:
+        value = {"t": torch.ones(3), "a": numpy.zeros((2, 2)), "l": [1, (torch.ones(1),)], "n": 1}
+        first = copied(value)
+        value["t"] += 1
+        value["a"][0, 1] = 5
+        value["l"][1][0].zero_()
+        value["n"] = 2
+        second = copied(value, first)
+        self.assertIs(second["t"], first["t"])
+        self.assertIs(second["a"], first["a"])
+        self.assertIs(second["l"][1][0], first["l"][1][0])
+        self.assertEqual(second["t"].tolist(), [2, 2, 2])
+        self.assertEqual(second["a"].tolist(), [[0, 5], [0, 0]])
+        self.assertEqual((second["l"][1][0].item(), second["n"], first["n"]), (0, 2, 1))
+
+    def test_what_does_not_fit_is_made_anew(self) -> None:
+        graded = torch.ones(2, requires_grad=True)
+        graded.grad = torch.ones(2)
+        old = [torch.ones(3), torch.ones(2), numpy.ones(2), [1], torch.ones(2), torch.ones(2, 3)]
+        new = [torch.ones(4), torch.ones(2).double(), numpy.ones(2, "i4"), {}, graded]
+        new.append(torch.ones(3, 2).t())
+        result = copied(new, copied(old))
+        for one, other in zip(result, new):
+            self.assertIsNot(one, other)
+            self.assertEqual(str(one), str(other))
+        self.assertEqual(result[4].grad.tolist(), [1, 1])
+        sparse = [torch.eye(2).to_sparse()]
+        self.assertTrue(copied(sparse, copied(sparse))[0].is_sparse)
+
+    def test_what_shares_memory_still_does(self) -> None:
+        whole = torch.arange(6.0)
+        tied = {"whole": whole, "end": whole[4:], "again": whole}
+        result = copied(tied, copied(tied))
+        self.assertIs(result["whole"], result["again"])
+        result["whole"][5] = 9
+        self.assertEqual(result["end"].tolist(), [4, 9])
+        # Untied and tied meanwhile, each in turn: nothing of the old copy can be used.
+        untied = {"whole": whole, "end": whole[4:].clone(), "again": whole}
+        for old, value in ((tied, untied), (untied, tied)):
+            result = copied(value, copied(old))
+            result["whole"][5] = 9
+            self.assertEqual(result["end"][1].item() == 9, value is tied)
+        graded = torch.ones(2, requires_grad=True)
+        graded.grad = torch.ones(2)
+        for mixed in ([graded, graded.detach()], [graded.detach(), graded]):
+            result = copied(mixed, copied([torch.ones(2), torch.ones(2)]))
+            self.assertEqual(result[0].data_ptr(), result[1].data_ptr())
+
+    def test_the_state_of_a_module_is_as_deepcopy_has_it(self) -> None:
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+        model[0].weight.requires_grad_(False)
+        before = copied(model.state_dict())
+        with torch.no_grad():
+            model[0].weight += 1
+        state = model.state_dict()
+        result, expected = copied(state, before), copy.deepcopy(state)
+        self.assertIs(type(result), OrderedDict)
+        self.assertEqual(result._metadata, expected._metadata)
+        self.assertEqual(str(result), str(expected))
+        self.assertIs(result["0.weight"], before["0.weight"])
+
+
+class Commits(unittest.TestCase):
+    def test_the_memory_of_the_commit_before_the_last_is_taken(self) -> None:
+        model = torch.nn.Linear(2, 2)
+        state = ht.elastic.TorchState(model, torch.optim.SGD(model.parameters(), 0.1), step=0)
+        addresses = []
+        for _ in range(5):
+            state.commit()
+            kept = state._kept.newest.parts["handlers"]["model"]["weight"]
+            addresses.append(kept.data_ptr())
+        self.assertEqual(len(set(addresses)), 2)
+        self.assertEqual(addresses[1:3], addresses[3:5])
+        costs = state.commit_statistics()
+        self.assertEqual(costs.commits, 5)
+        self.assertGreater(costs.seconds, 0)
+
+    def test_a_commit_that_is_broken_off_leaves_the_last_one_whole(self) -> None:
+        class Stubborn(handlers.CopiedStateHandler):
+            def read(self):
+                if self.value == "break":
+                    raise KeyboardInterrupt
+                return self.value
+
+            def write(self, kept) -> None:
+                self.value = kept
+
+        handlers.set_handler_registry(
+            [(str, Stubborn), *(known := handlers.get_handler_registry())]
+        )
+        try:
+            model = torch.nn.Linear(1, 1)
+            state = ht.elastic.TorchState(model, word="first", step=0)
+        finally:
+            handlers.set_handler_registry(known)
+        for step in range(1, 4):
+            with torch.no_grad():
+                model.weight.fill_(step)
+            state.step = step
+            state._handlers["word"].value = f"word {step}"
+            state.commit()
+        with torch.no_grad():
+            model.weight.fill_(9)
+        state.step, state._handlers["word"].value = 9, "break"
+        with self.assertRaises(KeyboardInterrupt):
+            state.commit()
+        state.restore()
+        self.assertEqual(
+            (state.step, state._handlers["word"].value, model.weight.item()), (3, "word 3", 3)
+        )
+        self.assertEqual((state.commit_statistics().commits, state._version), (3, 3))
+        state.commit()
+        ht.barrier()
+
+    def test_all_go_back_to_the_last_commit_that_all_have(self) -> None:
+        """One rank fails within a commit that the others make."""
+        seen = []
+
+        class Failing(elastic.ObjectState):
+            def save(self) -> None:
+                if self.step == 3 and not seen[1:] and ht.rank() == ht.size() - 1:
+                    raise hvd.HvdError("on purpose")
+                super().save()
+
+        @elastic.run
+        def train(state):
+            seen.append((state.step, state._version))
+            while state.step < 4:
+                state.step += 1
+                state.commit()
+                ht.barrier()
+
+        state = Failing(step=0)
+        state.step = 1
+        train(state)
+        self.assertEqual(seen, [(1, 1), (2, 3)])
+        self.assertEqual((state.step, state._version), (4, 5))
+
+    def test_a_broadcast_of_ones_own_is_used(self) -> None:
+        told = []
+
+        def broadcast(obj):
+            told.append(obj)
+            return hvd.broadcast_object(obj)
+
+        state = elastic.ObjectState(broadcast, step=0)
+        state.commit()
+        self.assertEqual(told, [(0.0, 0.0, 0)])
+        state.on_hosts_updated(-5.0, elastic.HostUpdateResult.removed)  # older than none
+        state.check_host_updates()
+        state.on_hosts_updated(2.0, elastic.HostUpdateResult.removed)
+        with self.assertRaises(hvd.HostsUpdatedInterrupt) as caught:
+            state.commit()
+        self.assertTrue(caught.exception.skip_sync)
+        self.assertEqual(state.commit_statistics().commits, 2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
