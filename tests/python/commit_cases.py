@@ -15,11 +15,14 @@ import hvd
 import hvd.torch as ht
 from hvd import elastic
 from hvd._core.copies import copied
+from hvd._core.packing import pack, unpack
+from hvd.seeds import RandomState
 from hvd.torch.elastic import state as handlers
 
 
 def setUpModule() -> None:  # noqa: N802 (unittest's name)
     torch.set_num_threads(1)
+    torch.set_printoptions(threshold=100000)
     logging.getLogger("hvd.elastic").setLevel(logging.ERROR)
     ht.init()
 
@@ -184,6 +187,148 @@ class Commits(unittest.TestCase):
             state.commit()
         self.assertTrue(caught.exception.skip_sync)
         self.assertEqual(state.commit_statistics().commits, 2)
+
+
+def other_tensors() -> dict:
+    return {
+        "bfloat16": torch.arange(4, dtype=torch.bfloat16).reshape(2, 2),
+        "bool": torch.tensor([True, False]),
+        "transposed": torch.arange(6.0).reshape(2, 3).t(),
+        "empty": torch.empty(0, 3),
+        "number": torch.tensor(5),
+        "complex": torch.tensor([1 + 2j]).conj(),
+        "graded": torch.ones(2, requires_grad=True),
+        "sparse": torch.eye(2).to_sparse(),
+        "numpy": numpy.arange(5, dtype="i2")[::2],
+        "objects": numpy.array([None, "x"], dtype=object),
+        "plain": (1, "two", {3: [4.0]}, b"five"),
+    }
+
+
+class PerRank(unittest.TestCase):
+    def test_values_are_packed_and_come_back(self) -> None:
+        value = other_tensors()
+        memory = pack(value)
+        again = unpack(memory)
+        self.assertEqual(str(again), str(value))
+        self.assertIs(pack(value, memory), memory)
+        memory[:] = type(memory)("B", bytes(len(memory)))
+        again["bfloat16"] += 1  # in memory of its own
+        self.assertEqual(str(again["transposed"]), str(value["transposed"]))
+
+    def lose(self, state, rank: int) -> None:
+        """As if a process without a state had come in the place of this rank."""
+        has_state = ht.rank() != rank
+        if not has_state:
+            state._kept = type(state._kept)()
+            state._version = 0
+        agreed = elastic._agree(
+            elastic._Agreed(0, False, 0, state._whole_version() if has_state else 0), has_state
+        )
+        state._settle(agreed.version, has_state, False)
+        state._begin(False)
+
+    def test_all_kinds_of_values_come_from_the_partner(self) -> None:
+        torch.manual_seed(ht.rank())
+        model = torch.nn.Linear(64, 64)
+        ht.broadcast_parameters(model.state_dict())
+        optimizer = ht.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), 0.1, momentum=0.9),
+            model.named_parameters(),
+            compression=ht.Compression.top_k(0.01),
+        )
+        nothing = optimizer.save_compression()
+        mine = torch.nn.Parameter(torch.ones(3))
+        shard = torch.optim.Adam([mine])
+        own = elastic.PerRank
+        state = ht.elastic.TorchState(
+            model,
+            optimizer,
+            shard=own(shard),
+            weights=own({"mine": mine.detach(), **other_tensors()}),
+            rng=own(RandomState()),
+            residuals=own(ht.elastic.CompressionState(optimizer)),
+            step=0,
+        )
+        self.assertIs(state.shard, shard)
+        state._settle(0, True, True)
+        state._begin(False)
+        for _ in range(3):
+            (model(torch.randn(2, 64)).sum() * (ht.rank() + 1)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            mine.grad = torch.rand(3)
+            shard.step()
+            state.step += 1
+            state.commit()
+
+        def everything() -> str:
+            values = {name: state._read_own(name) for name in state._own.marks}
+            return str(values) + str(model.state_dict())
+
+        state._leave()
+        expected = everything()
+        self.assertEqual(len(set(hvd.allgather_object(expected))), ht.size())
+        for victim in range(1, ht.size()):
+            state.restore()
+            if ht.rank() == victim:
+                state.step, state.weights = 9, None
+                torch.manual_seed(5)
+                shard.state.clear()
+                optimizer.load_compression(nothing)
+                with torch.no_grad():
+                    model.weight.fill_(9)
+            self.lose(state, victim)
+            self.assertEqual((state.step, everything()), (3, expected))
+        self.assertGreater(state.commit_statistics().partner_bytes, 0)
+
+    def test_a_commit_counts_when_the_copies_have_come(self) -> None:
+        state = elastic.ObjectState(step=0, mine=elastic.PerRank([ht.rank()]))
+        state._settle(0, True, True)
+        state._begin(False)
+        for step in range(1, 4):
+            state.step, state.mine = step, [ht.rank(), step]
+            state.commit()
+        self.assertEqual(state._whole_version(), 3)
+        state._note_loss()
+        self.assertIn(state._whole_version(), (3, 4))
+        state._kept.newest.parts["own"].is_whole = ht.rank() != 1
+        state.restore()
+        self.assertEqual(state.mine, [ht.rank(), 3])
+        self.lose(state, ht.size() - 1)
+        self.assertEqual((state.step, state.mine), (2, [ht.rank(), 2]))
+
+    def test_without_a_loss_all_keep_what_they_have(self) -> None:
+        seen = []
+
+        @elastic.run
+        def train(state):
+            seen.append((state.step, state.mine))
+            if len(seen) == 1:
+                state.commit()
+                state.step, state.mine = 1, [ht.rank(), "live"]
+                ht.barrier()
+                raise hvd.HostsUpdatedInterrupt(skip_sync=True)
+            state.commit()
+
+        train(elastic.ObjectState(step=0, mine=elastic.PerRank([ht.rank()])))
+        self.assertEqual(seen, [(0, [ht.rank()]), (1, [ht.rank(), "live"])])
+
+    def test_what_cannot_be(self) -> None:
+        class Older(handlers.StateHandler):
+            pass
+
+        known = handlers.get_handler_registry()
+        handlers.set_handler_registry([(complex, Older), *known])
+        try:
+            with self.assertRaisesRegex(ValueError, "'mine' cannot be.*Older keeps copies itself"):
+                ht.elastic.TorchState(mine=elastic.PerRank(1j))
+        finally:
+            handlers.set_handler_registry(known)
+        state = elastic.ObjectState(mine=elastic.PerRank(1))
+        for call in (state.save, state.sync):
+            with self.assertRaisesRegex(ValueError, "ObjectState: save.. and sync.. alone"):
+                call()
 
 
 if __name__ == "__main__":

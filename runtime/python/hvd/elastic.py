@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from hvd import objects, process_sets
 from hvd._core import api, newcomers
+from hvd._core.per_rank import PerRank, StateLostError
 from hvd._core.states import CommitStatistics, HostUpdateResult, ObjectState, State
 from hvd._core.work import Max
 from hvd.errors import (
@@ -42,8 +43,10 @@ __all__ = [
     "HostUpdateResult",
     "HostsUpdatedInterrupt",
     "ObjectState",
+    "PerRank",
     "ResetLimitError",
     "State",
+    "StateLostError",
     "hosts_updated",
     "is_recoverable",
     "run",
@@ -124,6 +127,7 @@ def _go_back(state: State, error: HvdError) -> None:
         "hvd.elastic: %s%s: %s; going back to commit %d, then starting again",
         *(who, type(error).__name__, error, state._commits),
     )
+    state._note_loss()
     # Who has not noticed fails now too, and comes along.
     api.abort(f"it starts again after {type(error).__name__}: {error}")
     state.restore()
@@ -200,24 +204,24 @@ def run_fn(
     """
 
     def try_until_done(state: State, *args: Any, **kwargs: Any) -> Any:
-        is_equal, in_a_row, commits = False, 0, state._commits
+        is_equal, is_live, in_a_row, commits = False, True, 0, state._commits
         cause: HvdError | None = None
         has_state = not newcomers.is_one
         newcomers.admit()
         while True:
             try:
-                mine = _Agreed(in_a_row, is_equal, state._commits, state._version)
+                mine = _Agreed(in_a_row, is_equal, state._commits, state._whole_version())
                 in_a_row, is_equal, agreed, version = _agree(mine, has_state)
                 if agreed != state._commits:
                     commits = state._commits = agreed
                 _check_limit(in_a_row, reset_limit, cause)
-                state._settle(version)
-                if not is_equal:
-                    state._sync_as(version + 1)
+                state._settle(version, has_state, is_live)
+                state._begin(is_equal)
                 has_state = True
                 return func(state, *args, **kwargs)
             except HostsUpdatedInterrupt as interrupt:
-                is_equal, cause = interrupt.skip_sync, None
+                state._note_loss()  # of what is on its way, where the program has raised it itself
+                is_equal, is_live, cause = interrupt.skip_sync, True, None
             except Exception as raised:
                 error = _known(raised)
                 if error is None or not is_recoverable(error):
@@ -225,7 +229,7 @@ def run_fn(
                 in_a_row = in_a_row + 1 if state._commits == commits else 1
                 commits = state._commits
                 _go_back(state, error)
-                is_equal, cause = False, error
+                is_equal, is_live, cause = False, False, error
             _start_again(reset, cause)
             state.on_reset()
 

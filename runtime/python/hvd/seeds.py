@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
+from typing import Any
 
 from hvd._core import api
 
@@ -58,6 +59,53 @@ def _apply(seed: int) -> None:
     if "torch" in sys.modules:
         # Of signed 64 bits; also those of GPUs.
         sys.modules["torch"].manual_seed(seed >> 1)
+
+
+class RandomState:
+    """The generators of ``random``, and of NumPy and PyTorch where they are imported, of this process.
+
+    A value for elastic states: with ``rng=hvd.elastic.PerRank(hvd.seeds.RandomState())`` dropout and
+    shuffling go on after a loss as they would have without it, on each rank with numbers of its own.
+
+    >>> generators = RandomState()
+    >>> before = generators.state_dict()
+    >>> first = random.random()
+    >>> generators.load_state_dict(before)
+    >>> random.random() == first
+    True
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where each generator is; of GPUs the one that this process works on."""
+        state: dict[str, Any] = {"random": random.getstate()}
+        if "numpy" in sys.modules:
+            state["numpy"] = sys.modules["numpy"].random.get_state()
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            state["torch"] = torch.get_rng_state()
+            if torch.cuda.is_initialized():
+                state["cuda"] = torch.cuda.get_rng_state()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Sets the generators; those that are not in the state stay as they are.
+
+        Parameters
+        ----------
+        state
+            What ``state_dict()`` gave, on any rank.
+        """
+        random.setstate(state["random"])
+        if "numpy" in state:
+            import numpy
+
+            numpy.random.set_state(state["numpy"])
+        if "torch" in state:
+            import torch
+
+            torch.set_rng_state(state["torch"])
+            if "cuda" in state:
+                torch.cuda.set_rng_state(state["cuda"])
 
 
 def worker_init_fn(worker_id: int) -> None:

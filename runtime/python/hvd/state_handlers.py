@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from hvd._core.copies import copied
+from hvd._core.per_rank import without_marks
+from hvd._core.refusals import refused
 from hvd.data.elastic import ElasticIndices
 from hvd.elastic import ObjectState
 from hvd.objects import broadcast_object
@@ -181,12 +183,17 @@ class HandledState(ObjectState):
     _handlers: dict[str, StateHandler]
 
     def __init__(self, registry: Registry, /, **kwargs: Any) -> None:
-        found = {name: _handler_of(value, registry) for name, value in kwargs.items()}
+        values, marks = without_marks(kwargs)
+        found = {name: _handler_of(value, registry) for name, value in values.items()}
         handlers = {name: handler for name, handler in found.items() if handler is not None}
         for name, handler in handlers.items():
             setattr(self, name, handler.value)
         self._handlers = handlers
-        rest = {name: value for name, value in kwargs.items() if name not in handlers}
+        for name in marks:
+            _check_copied(name, handlers.get(name))
+        rest = {
+            name: value for name, value in kwargs.items() if name not in handlers or name in marks
+        }
         super().__init__(None, None, **rest)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -199,8 +206,8 @@ class HandledState(ObjectState):
 
     def _keep_replaced(self, name: str, handler: CopiedStateHandler) -> None:
         """The newest save has the value that was exchanged, from now on."""
-        newest = self._kept.newest
-        if newest is not None:
+        newest = self._kept.newest if "_kept" in self.__dict__ else None
+        if newest is not None and name in newest.parts["handlers"]:
             newest.parts["handlers"][name] = copied(handler.read())
 
     def save(self) -> None:
@@ -216,8 +223,9 @@ class HandledState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        for handler in self._handlers.values():
-            handler.sync()
+        for name, handler in self._handlers.items():
+            if not self._is_own(name):
+                handler.sync()
         super().sync()
 
     def _copies(self, old: dict[str, Any] | None) -> dict[str, Any]:
@@ -225,16 +233,32 @@ class HandledState(ObjectState):
         handled = {
             name: copied(handler.read(), before.get(name))
             for name, handler in self._handlers.items()
-            if isinstance(handler, CopiedStateHandler)
+            if isinstance(handler, CopiedStateHandler) and not self._is_own(name)
         }
         return {"handlers": handled, **super()._copies(old)}
 
-    def _bring_back(self, parts: dict[str, Any]) -> None:
+    def _is_own(self, name: str) -> bool:
+        return self._own is not None and name in self._own.marks
+
+    def _read_own(self, name: str) -> Any:
+        handler = self._handlers.get(name)
+        if isinstance(handler, CopiedStateHandler):
+            return handler.read()
+        return super()._read_own(name)
+
+    def _write_own(self, name: str, value: Any) -> None:
+        handler = self._handlers.get(name)
+        if isinstance(handler, CopiedStateHandler):
+            handler.write(value)
+        else:
+            super()._write_own(name, value)
+
+    def _bring_back_shared(self, parts: dict[str, Any]) -> None:
         for name, kept in parts["handlers"].items():
             handler = self._handlers[name]
             assert isinstance(handler, CopiedStateHandler)
             handler.write(kept)
-        super()._bring_back(parts)
+        super()._bring_back_shared(parts)
 
     def reset(self) -> None:
         for handler in self._handlers.values():
@@ -246,3 +270,11 @@ def _handler_of(value: Any, registry: Registry) -> StateHandler | None:
         if isinstance(value, kind):
             return handler(value)
     return None
+
+
+def _check_copied(name: str, handler: StateHandler | None) -> None:
+    if handler is not None and not isinstance(handler, CopiedStateHandler):
+        raise refused(
+            f"'{name}' cannot be each rank's own: {type(handler).__name__} keeps copies itself; "
+            "derive it from CopiedStateHandler"
+        )

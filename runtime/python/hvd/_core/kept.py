@@ -68,10 +68,11 @@ class Kept:
         return None
 
     def drop_newer(self, version: int) -> bool:
-        """Makes that of `version` the newest again; False: it is not kept, and nothing changes."""
-        if self.find(version) is None:
-            return False
-        if self.newest is not None and self.newest.version > version:
+        """Forgets newer saves than that of `version`; True: that is the newest now, as it was not."""
+        was_newest = self.newest
+        for place, saved in enumerate(self._slots):
+            if saved is not None and saved.version > version:
+                self._slots[place] = None
+        if self.newest is None:
             self._place = 1 - self._place
-            self._slots[1 - self._place] = None
-        return True
+        return was_newest is not self.newest and self.find(version) is not None

@@ -15,6 +15,8 @@ from hvd import objects
 from hvd._core import api, newcomers
 from hvd._core.copies import copied
 from hvd._core.kept import Kept
+from hvd._core.per_rank import OwnValues, without_marks
+from hvd._core.refusals import refused
 from hvd._core.work import Max
 from hvd.errors import HostsUpdatedInterrupt
 
@@ -37,10 +39,13 @@ class CommitStatistics(NamedTuple):
         How many there were.
     seconds
         In which they held the training up.
+    partner_bytes
+        Sent to the partner of this rank, of values that are its own.
     """
 
     commits: int
     seconds: float
+    partner_bytes: int = 0
 
 
 class State(ABC):
@@ -68,6 +73,7 @@ class State(ABC):
         self._commit_seconds = 0.0
         # Of the newest save that all ranks make: a commit, or what sync() brought.
         self._version = 0
+        self._is_versioned = False
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
         """Functions to call after each reset, in this order: rank and size may be others.
@@ -112,9 +118,13 @@ class State(ABC):
             On every rank, if hosts have changed: leave it to ``run``.
         """
         began = time.perf_counter()
+        self._before_commit()
         self._save_as(self._version + 1)
+        self._after_commit()
         self._commits += 1
         interrupt = self._hear("elastic.commit")
+        if interrupt is not None:
+            self._leave()
         self._commit_seconds += time.perf_counter() - began
         if interrupt is not None:
             raise interrupt
@@ -139,6 +149,7 @@ class State(ABC):
         """
         interrupt = self._hear("elastic.hosts")
         if interrupt is not None:
+            self._leave()
             raise interrupt
 
     def _hear(self, name: str) -> HostsUpdatedInterrupt | None:
@@ -153,10 +164,10 @@ class State(ABC):
             # Later than all that was heard, by whatever clock.
             last += max(abs(last), 1.0) * 1e-9
             everything |= HostUpdateResult.added
-        before, last, everything = self._of_rank_0(name, (self._last_update, last, everything))
+        before, last, updates = self._of_rank_0(name, (self._last_update, last, everything))
         self._last_update = last
         if last > before:
-            return HostsUpdatedInterrupt(everything == HostUpdateResult.removed)
+            return HostsUpdatedInterrupt(updates == HostUpdateResult.removed)
         return None
 
     def _of_rank_0(self, name: str, numbers: tuple[float, ...]) -> tuple[float, ...]:
@@ -170,20 +181,44 @@ class State(ABC):
     def _save_as(self, version: int) -> None:
         self._as(version, self.save)
 
-    def _sync_as(self, version: int) -> None:
-        self._as(version, self.sync)
-
     def _as(self, version: int, action: Callable[[], None]) -> None:
         before, self._version = self._version, version
+        self._is_versioned = True
         try:
             action()
         except BaseException:
             self._version = before
             raise
+        finally:
+            self._is_versioned = False
 
-    def _settle(self, version: int) -> None:
-        """All ranks that have a state go on with this version of it, or with what they have now."""
+    def _settle(self, version: int, has_state: bool, is_live: bool) -> None:
+        """All ranks that have a state go on with this version of it, or with what they have now.
+
+        `is_live`: this rank has left without a loss.
+        """
         self._version = version
+
+    def _begin(self, is_equal: bool) -> None:
+        """Before the training begins, or begins again."""
+        if not is_equal:
+            self._as(self._version + 1, self.sync)
+
+    def _whole_version(self) -> int:
+        """Of the newest save to which this rank can go back, as far as it knows."""
+        return self._version
+
+    def _before_commit(self) -> None:  # noqa: B027 (of values that are a rank's own, as the next)
+        """All ranks have all of the commit before: now it may be the only one."""
+
+    def _after_commit(self) -> None:  # noqa: B027
+        """Sends copies to the partner."""
+
+    def _leave(self) -> None:  # noqa: B027
+        """All ranks leave the job, and none of them is lost."""
+
+    def _note_loss(self) -> None:  # noqa: B027
+        """This rank leaves a job that has failed."""
 
     @abstractmethod
     def save(self) -> None:
@@ -227,18 +262,28 @@ class ObjectState(State):
         **kwargs: Any,
     ) -> None:
         super().__init__(bcast_object, get_rank)
-        for name, value in kwargs.items():
+        values, marks = without_marks(kwargs)
+        for name, value in values.items():
             setattr(self, name, value)
-        self._names = list(kwargs)
+        self._names = [name for name in values if name not in marks]
+        self._own: OwnValues | None = None
+        if marks:
+            self._own = OwnValues(marks, self._read_own, self._write_own)
         self._kept = Kept()
-        ObjectState.save(self)
+        self._kept.save(self._version, self._copies)
 
     def save(self) -> None:
+        if self._own is not None and not self._is_versioned:
+            raise refused(
+                f"{type(self).__name__}: save() and sync() alone leave the partners of the ranks "
+                "without copies of what is each rank's own: call commit(), and leave sync() to run"
+            )
         self._kept.save(self._version, self._copies)
 
     def restore(self) -> None:
-        assert self._kept.newest is not None
-        self._bring_back(self._kept.newest.parts)
+        # There may be none on a rank that has come anew and is to get all from the others.
+        if self._kept.newest is not None:
+            self._bring_back(self._kept.newest.parts)
 
     def sync(self) -> None:
         if self._names:
@@ -247,20 +292,86 @@ class ObjectState(State):
                 setattr(self, name, value)
         ObjectState.save(self)
 
-    def _settle(self, version: int) -> None:
-        super()._settle(version)
-        newest = self._kept.newest
-        if newest is not None and newest.version > version and self._kept.drop_newer(version):
+    def commit_statistics(self) -> CommitStatistics:
+        found = super().commit_statistics()
+        return found if self._own is None else found._replace(partner_bytes=self._own.partner_bytes)
+
+    def _settle(self, version: int, has_state: bool, is_live: bool) -> None:
+        super()._settle(version, has_state, is_live)
+        if self._kept.drop_newer(version):
             self.restore()
+            is_live = False
+        if self._own is None:
+            return
+        saved = self._kept.find(version) if has_state else None
+        own = None if saved is None else saved.parts["own"]
+        keeps_live = self._own.place(own, version, is_live)
+        if saved is not None and is_live and not keeps_live:
+            self._bring_back_shared(saved.parts)
+
+    def _begin(self, is_equal: bool) -> None:
+        super()._begin(is_equal)
+        if self._own is None:
+            return
+        # The partners of now have to have copies before anything may be lost.
+        if is_equal:
+            self._save_as(self._version + 1)
+        self._after_commit()
+        self._own.wait()
+
+    def _whole_version(self) -> int:
+        newest, before = self._kept.newest, self._kept.before
+        if self._own is None or newest is None or newest.version == 0:
+            return self._version
+        if before is None or newest.parts["own"].is_whole:
+            return newest.version
+        return before.version
+
+    def _before_commit(self) -> None:
+        if self._own is not None:
+            self._own.wait()
+            objects.allreduce_numbers([0.0], Max, "elastic.partners")
+
+    def _after_commit(self) -> None:
+        if self._own is not None and self._kept.newest is not None:
+            self._own.send(self._kept.newest.parts["own"])
+
+    def _leave(self) -> None:
+        if self._own is not None:
+            self._own.wait()
+
+    def _note_loss(self) -> None:
+        if self._own is not None:
+            self._own.note_arrival()
+
+    def _read_own(self, name: str) -> Any:
+        """A value that is each rank's own; its state, where it gives and takes one."""
+        value = getattr(self, name)
+        return value.state_dict() if hasattr(value, "load_state_dict") else value
+
+    def _write_own(self, name: str, value: Any) -> None:
+        if hasattr(getattr(self, name), "load_state_dict"):
+            getattr(self, name).load_state_dict(value)
+        else:
+            setattr(self, name, value)
 
     def _attributes(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._names}
 
     def _copies(self, old: dict[str, Any] | None) -> dict[str, Any]:
         """Copies of all that survives, in the memory of older ones where they fit."""
-        return {"attributes": copied(self._attributes(), old and old["attributes"])}
+        parts = {"attributes": copied(self._attributes(), old and old["attributes"])}
+        if self._own is not None:
+            parts["own"] = self._own.copy(None if old is None else old["own"])
+        return parts
 
     def _bring_back(self, parts: dict[str, Any]) -> None:
         """Makes everything what it was in these copies, which stay as they are."""
+        self._bring_back_shared(parts)
+        if self._own is not None:
+            self._own.bring_back(parts["own"])
+
+    def _bring_back_shared(self, parts: dict[str, Any]) -> None:
+        """The same of all that rank 0 gives to the others."""
         for name, value in parts["attributes"].items():
             setattr(self, name, copy.deepcopy(value))

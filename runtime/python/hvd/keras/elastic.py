@@ -27,7 +27,7 @@ from typing import Any
 
 from hvd import elastic
 from hvd._core.refusals import refused
-from hvd.elastic import HostsUpdatedInterrupt, ObjectState, State
+from hvd.elastic import HostsUpdatedInterrupt, ObjectState, PerRank, State
 from hvd.keras import generations
 from hvd.keras.state import KerasState
 
@@ -44,6 +44,7 @@ __all__ = [
     "HostsUpdatedInterrupt",
     "KerasState",
     "ObjectState",
+    "PerRank",
     "State",
     "UpdateBatchStateCallback",
     "UpdateEpochStateCallback",

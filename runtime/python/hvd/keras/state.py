@@ -58,10 +58,10 @@ class KerasState(ObjectState):
         # Arrays that are read are new ones; written to again they could change what was assigned.
         return {"variables": self._read(), **super()._copies(old)}
 
-    def _bring_back(self, parts: dict[str, Any]) -> None:
+    def _bring_back_shared(self, parts: dict[str, Any]) -> None:
         for variable, value in parts["variables"]:
             variable.assign(value)
-        super()._bring_back(parts)
+        super()._bring_back_shared(parts)
 
     def _read(self) -> list[tuple[Any, Any]]:
         """All variables, and what they are now."""

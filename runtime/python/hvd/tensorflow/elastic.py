@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from hvd import elastic
 from hvd._core.refusals import refused
-from hvd.elastic import HostsUpdatedInterrupt, ObjectState, State
+from hvd.elastic import HostsUpdatedInterrupt, ObjectState, PerRank, State
 from hvd.errors import MismatchError
 from hvd.keras.state import KerasState
 from hvd.tensorflow import aggregation, errors
@@ -20,6 +20,7 @@ from hvd.tensorflow.broadcasts import broadcast_variables, path_of
 __all__ = [
     "HostsUpdatedInterrupt",
     "ObjectState",
+    "PerRank",
     "State",
     "TensorFlowKerasState",
     "TensorFlowState",
@@ -118,9 +119,9 @@ class TensorFlowState(ObjectState):
         # Arrays that are read are new ones; written to again they could change what was assigned.
         return {"variables": self._read(), **super()._copies(old)}
 
-    def _bring_back(self, parts: dict[str, Any]) -> None:
+    def _bring_back_shared(self, parts: dict[str, Any]) -> None:
         self._write(parts["variables"])
-        super()._bring_back(parts)
+        super()._bring_back_shared(parts)
 
     def reset(self) -> None:
         if self.session is not None:

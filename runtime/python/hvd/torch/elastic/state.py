@@ -21,6 +21,7 @@ from hvd.state_handlers import (
 from hvd.torch.state import broadcast_module, broadcast_optimizer_state
 
 __all__ = [
+    "CompressionState",
     "CopiedStateHandler",
     "ModelStateHandler",
     "OptimizerStateHandler",
@@ -109,6 +110,45 @@ class OptimizerStateHandler(CopiedStateHandler):
 
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
+
+
+class CompressionState:
+    """What top-k and PowerSGD keep on this rank, as a value of an elastic state.
+
+    A process that takes the place of a lost rank begins without it, and what that rank had left out of
+    its gradients is lost, except with ``residuals=hvd.elastic.PerRank(CompressionState(optimizer))``.
+    That sends about as many bytes as the model has to the partner, at each commit.
+
+    Parameters
+    ----------
+    optimizer
+        A ``DistributedOptimizer`` with such a compression.
+
+    >>> import hvd.torch as hvd
+    >>> model = torch.nn.Linear(64, 64)
+    >>> optimizer = hvd.DistributedOptimizer(
+    ...     torch.optim.SGD(model.parameters(), 0.1), compression=hvd.Compression.top_k()
+    ... )
+    >>> [*CompressionState(optimizer).state_dict()]
+    ['compression']
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept, as bytes."""
+        return {"compression": self.optimizer.save_compression()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes it over.
+
+        Parameters
+        ----------
+        state
+            What ``state_dict()`` gave, of the same model and method.
+        """
+        self.optimizer.load_compression(state["compression"])
 
 
 def _end_step(optimizer: Any) -> None:
