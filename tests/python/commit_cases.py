@@ -14,6 +14,7 @@ import torch
 import hvd
 import hvd.torch as ht
 from hvd import elastic
+from hvd._core.commit_pace import CommitPace, steps_between_commits, time_to_failure
 from hvd._core.copies import copied
 from hvd._core.packing import pack, unpack
 from hvd.seeds import RandomState
@@ -179,7 +180,7 @@ class Commits(unittest.TestCase):
 
         state = elastic.ObjectState(broadcast, step=0)
         state.commit()
-        self.assertEqual(told, [(0.0, 0.0, 0)])
+        self.assertEqual(told, [(0.0, 0.0, 0, 0)])
         state.on_hosts_updated(-5.0, elastic.HostUpdateResult.removed)  # older than none
         state.check_host_updates()
         state.on_hosts_updated(2.0, elastic.HostUpdateResult.removed)
@@ -187,6 +188,104 @@ class Commits(unittest.TestCase):
             state.commit()
         self.assertTrue(caught.exception.skip_sync)
         self.assertEqual(state.commit_statistics().commits, 2)
+
+
+class Pace(unittest.TestCase):
+    def test_the_interval_is_the_best_of_all(self) -> None:
+        """Of commits and lost work together, as Young has them, by trying all intervals."""
+        for cost, step, failure in ((0.01, 0.05, 5000.0), (0.2, 1.5, 86400.0), (0.001, 0.3, 1e6)):
+            found = steps_between_commits(cost, step, failure)
+
+            def lost(steps, cost=cost, step=step, failure=failure) -> float:
+                return cost / (steps * step) + steps * step / (2 * failure)
+
+            best = min(range(1, 5 * found + 10), key=lost)
+            self.assertLessEqual(abs(found - best), 1)
+        self.assertEqual(steps_between_commits(1.0, 1.0, 10.0), 50)
+        self.assertEqual(steps_between_commits(0.0, 1.0, 10.0), 1)
+        self.assertEqual(steps_between_commits(1.0, 0.0, 10.0), 1000000)
+        for wrong in ((-1, 1, 1), (1, float("nan"), 1), (1, 1, float("inf")), (1, 1, 1, 0)):
+            with self.assertRaisesRegex(ValueError, "give times of 0 or more"):
+                steps_between_commits(*wrong)
+
+    def test_losses_that_were_seen_count(self) -> None:
+        self.assertEqual(time_to_failure(100.0, 300.0, 1), 200.0)
+        pace = CommitPace("auto", mean_time_between_failures=1e6)
+        for _ in range(3):
+            pace.is_due()
+            pace._last -= 1.0  # a step took a second longer
+            calm = pace.choose(0.01)
+        pace.losses = 99
+        self.assertGreater(calm + 1, 9 * (pace.choose(0.01) + 1))
+
+    def test_one_call_in_so_many_commits(self) -> None:
+        seen = []
+
+        @elastic.run(commit_every=3)
+        def train(state):
+            seen.append(state.step)
+            while state.step < 8:
+                state.step += 1
+                state.commit()
+                if state.step == 6 and len(seen) == 1:
+                    ht.barrier()
+                    raise hvd.AbortedError("on purpose")
+
+        state = elastic.ObjectState(step=0)
+        train(state)
+        # Commits at 1 and 4; at 5, the first call after the start, and at 8.
+        self.assertEqual(seen, [0, 4])
+        costs = state.commit_statistics()
+        self.assertEqual((costs.commits, costs.skipped), (4, 6))
+        state.restore()
+        self.assertEqual(state.step, 8)
+
+    def test_changes_of_hosts_are_seen_all_the_same(self) -> None:
+        seen = []
+
+        @elastic.run(commit_every=1000)
+        def train(state):
+            seen.append(state.step)
+            while state.step < 40:
+                state.step += 1
+                if state.step == 20 and ht.rank() == 0:
+                    elastic.hosts_updated(1.0, elastic.HostUpdateResult.removed)
+                state.commit()
+
+        train(elastic.ObjectState(step=0))
+        self.assertEqual(seen, [0, 33])  # what had been done since the commit is not lost
+
+    def test_all_decide_as_rank_0_does(self) -> None:
+        """The others have other costs, and other failures in mind."""
+        rank = ht.rank()
+
+        @elastic.run(commit_every="auto", mean_time_between_failures=1e3 if rank == 0 else 1.0)
+        def train(state):
+            for _ in range(60):
+                state.step += 1
+                # As if the training took a second for each step.
+                state._pace._last -= 1.0
+                state.commit()
+
+        class Costly(elastic.ObjectState):
+            def save(self) -> None:
+                super().save()
+                self.saves.append(self.step)
+
+        state = Costly(step=0)
+        state.saves = []
+        train(state)
+        self.assertEqual(hvd.allgather_object(state.saves), [state.saves] * ht.size())
+        self.assertEqual(state.saves[:3], [1, 2, 3])
+        self.assertEqual(state.commit_statistics().commits, len(state.saves))
+
+    def test_what_no_pace_is(self) -> None:
+        for wrong in (0, -1, "often", 1.5, True):
+            with self.assertRaisesRegex(ValueError, "commit_every is"):
+                elastic.run(commit_every=wrong)(lambda state: None)
+        for wrong in (0, -1.0, float("nan")):
+            with self.assertRaisesRegex(ValueError, "mean_time_between_failures is"):
+                elastic.run(lambda state: None, mean_time_between_failures=wrong)
 
 
 def other_tensors() -> dict:
@@ -290,7 +389,7 @@ class PerRank(unittest.TestCase):
             state.step, state.mine = step, [ht.rank(), step]
             state.commit()
         self.assertEqual(state._whole_version(), 3)
-        state._note_loss()
+        state._note_leaving()
         self.assertIn(state._whole_version(), (3, 4))
         state._kept.newest.parts["own"].is_whole = ht.rank() != 1
         state.restore()

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from hvd import objects, process_sets
 from hvd._core import api, newcomers
+from hvd._core.commit_pace import CommitEvery, CommitPace, steps_between_commits
 from hvd._core.per_rank import PerRank, StateLostError
 from hvd._core.states import CommitStatistics, HostUpdateResult, ObjectState, State
 from hvd._core.work import Max
@@ -51,6 +52,7 @@ __all__ = [
     "is_recoverable",
     "run",
     "run_fn",
+    "steps_between_commits",
 ]
 
 _logger = logging.getLogger("hvd.elastic")
@@ -127,7 +129,8 @@ def _go_back(state: State, error: HvdError) -> None:
         "hvd.elastic: %s%s: %s; going back to commit %d, then starting again",
         *(who, type(error).__name__, error, state._commits),
     )
-    state._note_loss()
+    state._note_leaving()
+    state._pace.losses += 1
     # Who has not noticed fails now too, and comes along.
     api.abort(f"it starts again after {type(error).__name__}: {error}")
     state.restore()
@@ -186,7 +189,10 @@ def _known(error: Exception) -> HvdError | None:
 
 
 def run_fn(
-    func: Callable[..., Any], reset: Callable[[], Any], reset_limit: int = RESET_LIMIT
+    func: Callable[..., Any],
+    reset: Callable[[], Any],
+    reset_limit: int = RESET_LIMIT,
+    pace: Callable[[], CommitPace] = CommitPace,
 ) -> Callable[..., Any]:
     """The function that ``run`` makes, with another way to leave and join the job.
 
@@ -198,6 +204,8 @@ def run_fn(
         Leaves the job and joins it again.
     reset_limit
         Errors in a row without a commit between them; one more is raised.
+    pace
+        Makes what says which calls of ``commit()`` commit; each unless given.
 
     >>> run_fn(lambda state: state.epoch, reset=lambda: None)(ObjectState(epoch=3))
     3
@@ -220,7 +228,7 @@ def run_fn(
                 has_state = True
                 return func(state, *args, **kwargs)
             except HostsUpdatedInterrupt as interrupt:
-                state._note_loss()  # of what is on its way, where the program has raised it itself
+                state._note_leaving()  # of what is on its way, where the program has raised it itself
                 is_equal, is_live, cause = interrupt.skip_sync, True, None
             except Exception as raised:
                 error = _known(raised)
@@ -235,6 +243,7 @@ def run_fn(
 
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
+        state._pace = pace()
         with _lock:
             _running.append(state)
         try:
@@ -251,6 +260,8 @@ def run(
     *,
     reset_limit: int = RESET_LIMIT,
     timeout: float | None = None,
+    commit_every: CommitEvery = 1,
+    mean_time_between_failures: float | None = None,
 ) -> Callable[..., Any]:
     """Decorates a training function, ``func(state, ...)``, that is to outlive errors of the job.
 
@@ -268,6 +279,14 @@ def run(
     timeout
         Seconds to wait for all ranks to come again (default: HVD_START_TIMEOUT_SECONDS, 120). It
         must be longer than the longest time that a rank does no operation.
+    commit_every
+        Calls of ``state.commit()`` for each that commits, or "auto": as many as
+        :func:`steps_between_commits` gives for what commits and the time between calls have cost
+        lately. Rank 0 decides. The first call after each start commits, and of the others one in 16
+        looks for changes of the hosts.
+    mean_time_between_failures
+        Of the whole job, in seconds, for "auto"; 100 days by the number of ranks unless given.
+        Losses of the run count, too.
 
     Raises
     ------
@@ -275,6 +294,8 @@ def run(
         A rank has ended, and the job is none that goes on without it.
     AbortedError
         It is one, and has too few ranks left, or one has come to the end of its program.
+    InvalidArgumentError
+        `commit_every` or `mean_time_between_failures` is wrong.
     ResetLimitError
         The limit is reached, on every rank. Other errors pass as they are.
 
@@ -287,5 +308,13 @@ def run(
     1
     """
     if func is None:
-        return functools.partial(run, reset_limit=reset_limit, timeout=timeout)
-    return run_fn(func, functools.partial(_restart, timeout), reset_limit)
+        return functools.partial(
+            run,
+            reset_limit=reset_limit,
+            timeout=timeout,
+            commit_every=commit_every,
+            mean_time_between_failures=mean_time_between_failures,
+        )
+    pace = functools.partial(CommitPace, commit_every, mean_time_between_failures)
+    pace()  # what is wrong is an error now
+    return run_fn(func, functools.partial(_restart, timeout), reset_limit, pace)

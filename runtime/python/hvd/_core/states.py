@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from hvd import objects
 from hvd._core import api, newcomers
+from hvd._core.commit_pace import CommitPace
 from hvd._core.copies import copied
 from hvd._core.kept import Kept
 from hvd._core.per_rank import OwnValues, without_marks
@@ -41,11 +42,14 @@ class CommitStatistics(NamedTuple):
         In which they held the training up.
     partner_bytes
         Sent to the partner of this rank, of values that are its own.
+    skipped
+        Calls of ``commit()`` that were none, as ``commit_every`` of ``run`` asks.
     """
 
     commits: int
     seconds: float
     partner_bytes: int = 0
+    skipped: int = 0
 
 
 class State(ABC):
@@ -71,6 +75,8 @@ class State(ABC):
         self._last_update = 0.0
         self._commits = 0
         self._commit_seconds = 0.0
+        self._skipped = 0
+        self._pace = CommitPace()
         # Of the newest save that all ranks make: a commit, or what sync() brought.
         self._version = 0
         self._is_versioned = False
@@ -109,6 +115,9 @@ class State(ABC):
     def commit(self) -> None:
         """Saves the state and looks for changes of the hosts; every rank calls it.
 
+        With ``run(commit_every=...)`` some calls only, the same on all ranks, and others look for changes
+        now and then.
+
         Who returns from a commit knows that all ranks have saved it. So two saves are kept, and after a
         loss all go back to the same one.
 
@@ -118,11 +127,18 @@ class State(ABC):
             On every rank, if hosts have changed: leave it to ``run``.
         """
         began = time.perf_counter()
+        if not self._pace.is_due():
+            self._skipped += 1
+            if self._pace.looks():
+                self.check_host_updates()
+            return
         self._before_commit()
         self._save_as(self._version + 1)
         self._after_commit()
         self._commits += 1
-        interrupt = self._hear("elastic.commit")
+        skip = self._pace.choose(time.perf_counter() - began)
+        interrupt, skip = self._hear("elastic.commit", skip)
+        self._pace.skip(skip)
         if interrupt is not None:
             self._leave()
         self._commit_seconds += time.perf_counter() - began
@@ -135,7 +151,7 @@ class State(ABC):
         >>> ObjectState(epoch=0).commit_statistics().commits
         0
         """
-        return CommitStatistics(self._commits, self._commit_seconds)
+        return CommitStatistics(self._commits, self._commit_seconds, skipped=self._skipped)
 
     def check_host_updates(self) -> None:
         """Raises ``HostsUpdatedInterrupt`` on every rank if rank 0 was told of a change.
@@ -147,13 +163,13 @@ class State(ABC):
         HostsUpdatedInterrupt
             On every rank: hosts have come or gone.
         """
-        interrupt = self._hear("elastic.hosts")
+        interrupt, _ = self._hear("elastic.hosts", 0)
         if interrupt is not None:
             self._leave()
             raise interrupt
 
-    def _hear(self, name: str) -> HostsUpdatedInterrupt | None:
-        """What rank 0 was told since the last time, on every rank; None: nothing."""
+    def _hear(self, name: str, skip: int) -> tuple[HostsUpdatedInterrupt | None, int]:
+        """What rank 0 was told since the last time, None: nothing; and its `skip`. On every rank."""
         last, everything = self._last_update, HostUpdateResult.no_update
         while not self._host_messages.empty():
             timestamp, update = self._host_messages.get()
@@ -164,11 +180,12 @@ class State(ABC):
             # Later than all that was heard, by whatever clock.
             last += max(abs(last), 1.0) * 1e-9
             everything |= HostUpdateResult.added
-        before, last, updates = self._of_rank_0(name, (self._last_update, last, everything))
+        before, last, updates, calls = self._of_rank_0(
+            name, (self._last_update, last, everything, skip)
+        )
         self._last_update = last
-        if last > before:
-            return HostsUpdatedInterrupt(updates == HostUpdateResult.removed)
-        return None
+        interrupt = HostsUpdatedInterrupt(updates == HostUpdateResult.removed)
+        return interrupt if last > before else None, int(calls)
 
     def _of_rank_0(self, name: str, numbers: tuple[float, ...]) -> tuple[float, ...]:
         if self._bcast_object is not objects.broadcast_object:
@@ -203,6 +220,7 @@ class State(ABC):
         """Before the training begins, or begins again."""
         if not is_equal:
             self._as(self._version + 1, self.sync)
+        self._pace.begin()
 
     def _whole_version(self) -> int:
         """Of the newest save to which this rank can go back, as far as it knows."""
@@ -217,8 +235,8 @@ class State(ABC):
     def _leave(self) -> None:  # noqa: B027
         """All ranks leave the job, and none of them is lost."""
 
-    def _note_loss(self) -> None:  # noqa: B027
-        """This rank leaves a job that has failed."""
+    def _note_leaving(self) -> None:  # noqa: B027
+        """This rank leaves the job, which may have failed."""
 
     @abstractmethod
     def save(self) -> None:
@@ -340,7 +358,7 @@ class ObjectState(State):
         if self._own is not None:
             self._own.wait()
 
-    def _note_loss(self) -> None:
+    def _note_leaving(self) -> None:
         if self._own is not None:
             self._own.note_arrival()
 

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvd import elastic
+from hvd._core.commit_pace import CommitEvery
 from hvd._core.refusals import refused
 from hvd.elastic import HostsUpdatedInterrupt, ObjectState, PerRank, State
 from hvd.errors import MismatchError
@@ -33,6 +34,8 @@ def run(
     *,
     reset_limit: int = elastic.RESET_LIMIT,
     timeout: float | None = None,
+    commit_every: CommitEvery = 1,
+    mean_time_between_failures: float | None = None,
 ) -> Callable[..., Any]:
     """As ``hvd.elastic.run``, also for what fails within a ``tf.function``, a session or ``model.fit``.
 
@@ -46,6 +49,8 @@ def run(
         Errors in a row without a commit between them; one more is raised.
     timeout
         Seconds to wait for all ranks to come again (default: HVD_START_TIMEOUT_SECONDS, 120).
+    commit_every, mean_time_between_failures
+        As of ``hvd.elastic.run``.
 
     >>> @run
     ... def train(state):
@@ -54,8 +59,14 @@ def run(
     >>> train(ObjectState(epoch=0))
     1
     """
+    options: dict[str, Any] = {
+        "reset_limit": reset_limit,
+        "timeout": timeout,
+        "commit_every": commit_every,
+        "mean_time_between_failures": mean_time_between_failures,
+    }
     if func is None:
-        return functools.partial(run, reset_limit=reset_limit, timeout=timeout)
+        return functools.partial(run, **options)
     train = func
 
     @functools.wraps(func)
@@ -63,7 +74,7 @@ def run(
         with errors.translated():
             return train(*args, **kwargs)
 
-    return elastic.run(typed, reset_limit=reset_limit, timeout=timeout)
+    return elastic.run(typed, **options)
 
 
 class TensorFlowState(ObjectState):
