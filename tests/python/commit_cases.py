@@ -315,7 +315,7 @@ class PerRank(unittest.TestCase):
         again["bfloat16"] += 1  # in memory of its own
         self.assertEqual(str(again["transposed"]), str(value["transposed"]))
 
-    def lose(self, state, rank: int) -> None:
+    def lose(self, state, rank: int, is_live: bool = False) -> None:
         """As if a process without a state had come in the place of this rank."""
         has_state = ht.rank() != rank
         if not has_state:
@@ -324,7 +324,7 @@ class PerRank(unittest.TestCase):
         agreed = elastic._agree(
             elastic._Agreed(0, False, 0, state._whole_version() if has_state else 0), has_state
         )
-        state._settle(agreed.version, has_state, False)
+        state._settle(agreed.version, has_state, is_live)
         state._begin(False)
 
     def test_all_kinds_of_values_come_from_the_partner(self) -> None:
@@ -396,6 +396,18 @@ class PerRank(unittest.TestCase):
         self.assertEqual(state.mine, [ht.rank(), 3])
         self.lose(state, ht.size() - 1)
         self.assertEqual((state.step, state.mine), (2, [ht.rank(), 2]))
+
+    def test_all_go_back_where_one_is_lost_as_all_leave_for_new_hosts(self) -> None:
+        state = elastic.ObjectState(step=0, mine=elastic.PerRank([ht.rank()]))
+        state._settle(0, True, True)
+        state._begin(False)
+        state.step, state.mine = 1, [ht.rank(), 1]
+        state.commit()
+        state._leave()
+        state.step, state.mine = 2, [ht.rank(), 2]
+        self.lose(state, ht.size() - 1, is_live=True)
+        # The lost one had later values, which nobody has: so none of those that are left is used.
+        self.assertEqual((state.step, state.mine), (1, [ht.rank(), 1]))
 
     def test_without_a_loss_all_keep_what_they_have(self) -> None:
         seen = []

@@ -34,16 +34,9 @@ class HostUpdateResult:
 class CommitStatistics(NamedTuple):
     """What the commits of a state have cost this rank.
 
-    Attributes
-    ----------
-    commits
-        How many there were.
-    seconds
-        In which they held the training up.
-    partner_bytes
-        Sent to the partner of this rank, of values that are its own.
-    skipped
-        Calls of ``commit()`` that were none, as ``commit_every`` of ``run`` asks.
+    How many there were, the seconds in which they held the training up, the bytes that went to the
+    partner of this rank, of values that are its own, and how many calls of ``commit()`` were none, as
+    ``commit_every`` of ``run`` asks.
     """
 
     commits: int

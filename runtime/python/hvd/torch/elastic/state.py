@@ -129,7 +129,7 @@ class CompressionState:
     >>> optimizer = hvd.DistributedOptimizer(
     ...     torch.optim.SGD(model.parameters(), 0.1), compression=hvd.Compression.top_k()
     ... )
-    >>> [*CompressionState(optimizer).state_dict()]
+    >>> list(CompressionState(optimizer).state_dict())
     ['compression']
     """
 
