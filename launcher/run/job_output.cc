@@ -2,7 +2,6 @@
 #include "launcher/run/job_output.h"
 
 #include <fcntl.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,19 +52,11 @@ JobOutput::JobOutput(const JobOutputOptions& options)
       errors_{OutputPrinter(style_of(options, STDERR_FILENO)), OutputSink(wake_)},
       files_(options.folder, wake_) {}
 
-Status JobOutput::watch_in(int epoll, std::uint64_t wake) {
-  epoll_ = epoll;
+Status JobOutput::watch_in(Poller& poller, std::uint64_t wake) {
+  poller_ = &poller;
   wake_->reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_->is_open()) return Status::system("eventfd", errno);
-  return watch(wake_->get(), wake);
-}
-
-Status JobOutput::watch(int fd, std::uint64_t what) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = what;
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0) return Status::ok();
-  return Status::system("epoll_ctl", errno);
+  return poller_->add(wake_->get(), wake);
 }
 
 Status JobOutput::start_files(const std::vector<Command>& commands,
@@ -107,7 +98,7 @@ Status JobOutput::add_stream(const Command& command, std::string_view suffix, in
                 .lines = OutputLines(rank, style),
                 .shows_prompts = command.takes_stdin && is_watched(target)};
   (void)::fcntl(stream.pipe.get(), F_SETFL, O_NONBLOCK);
-  HVD_TRY(watch(stream.pipe.get(), streams_.size()));
+  HVD_TRY(poller_->add(stream.pipe.get(), streams_.size()));
   streams_.push_back(std::move(stream));
   return Status::ok();
 }
@@ -123,7 +114,7 @@ bool JobOutput::read_once(std::size_t index) {
   if (got == 0) {
     put(index, stream.lines.finish());
     // The keeper's copy of the pipe would keep it in the epoll set.
-    (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, stream.pipe.get(), nullptr);
+    poller_->remove(stream.pipe.get());
     stream.pipe.reset();
     return false;
   }
@@ -160,7 +151,7 @@ void JobOutput::drain_all() {
     put(i, stream.lines.finish());
     stream.prompt = kForever;
     if (!stream.pipe.is_open()) continue;
-    (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, stream.pipe.get(), nullptr);
+    poller_->remove(stream.pipe.get());
     stream.pipe.reset();
   }
   const Clock::time_point end = Clock::time_point::max();
@@ -215,7 +206,7 @@ bool JobOutput::has_to_wait(const Stream& stream) const {
 void JobOutput::pause(Stream& stream) {
   if (stream.is_paused || !has_to_wait(stream)) return;
   stream.is_paused = true;
-  (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, stream.pipe.get(), nullptr);
+  poller_->remove(stream.pipe.get());
 }
 
 Status JobOutput::resume() {
@@ -223,7 +214,7 @@ Status JobOutput::resume() {
     Stream& stream = streams_[i];
     if (!stream.is_paused || has_to_wait(stream)) continue;
     stream.is_paused = false;
-    if (stream.pipe.is_open()) HVD_TRY(watch(stream.pipe.get(), i));
+    if (stream.pipe.is_open()) HVD_TRY(poller_->add(stream.pipe.get(), i));
   }
   return Status::ok();
 }

@@ -19,6 +19,7 @@
 #include "launcher/run/output_lines.h"
 #include "launcher/run/output_printer.h"
 #include "launcher/run/output_sink.h"
+#include "transport/poller.h"
 
 namespace hvd {
 
@@ -36,9 +37,9 @@ class JobOutput {
  public:
   explicit JobOutput(const JobOutputOptions& options);
 
-  /// Watches the pipes in `epoll` (which outlives this), by their numbers; `wake`: the number of
+  /// Watches the pipes in `poller` (which outlives this), by their numbers; `wake`: the number of
   /// what the writing threads say.
-  Status watch_in(int epoll, std::uint64_t wake);
+  Status watch_in(Poller& poller, std::uint64_t wake);
   /// Makes the files of --output-dir; see OutputFiles.
   Status start_files(const std::vector<Command>& commands, const std::function<bool(int)>& wait);
   /// Two streams by command; gives their writing ends.
@@ -107,7 +108,6 @@ class JobOutput {
     bool has_complained = false;  ///< Of output that cannot be written.
   };
   Status add_stream(const Command& command, std::string_view suffix, int target, UniqueFd& writer);
-  Status watch(int fd, std::uint64_t what);
   bool read_once(std::size_t index);
   void put(std::size_t index, const std::vector<OutputLine>& lines);
   void write(int target, const std::string& text);
@@ -123,7 +123,7 @@ class JobOutput {
 
   OutputStyle style_;
   bool is_one_rank_;
-  int epoll_ = -1;
+  Poller* poller_ = nullptr;
   const bool is_one_place_;
   std::shared_ptr<UniqueFd> wake_ = std::make_shared<UniqueFd>();  ///< Of the sinks.
   std::shared_ptr<SinkTarget> standard_output_;

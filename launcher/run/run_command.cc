@@ -256,7 +256,8 @@ Result<std::unique_ptr<Room>> open_room(const RunOptions& options, const Inputs&
   return std::unique_ptr<Room>(std::move(room));
 }
 
-int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& placement,
+             const JobEvents& events) {
   (void)block_handled_signals();  // Before any thread could take them.
   const Environment& environment = inputs.allocation.environment;
   JobFacts job;
@@ -283,10 +284,12 @@ int run_srun(const RunOptions& options, const Inputs& inputs, const Placement& p
                        {.store = store.get(),
                         .recovery = losses ? &losses->recovery : nullptr,
                         .restarts = losses ? &losses->restarts : nullptr,
-                        .room = room.value().get()});
+                        .room = room.value().get(),
+                        .events = events});
 }
 
-int run_locally(const RunOptions& options, const Inputs& inputs, const Placement& placement) {
+int run_locally(const RunOptions& options, const Inputs& inputs, const Placement& placement,
+                const JobEvents& events) {
   (void)block_handled_signals();  // Before any thread could take them.
   auto store =
       placement.elastic ? JobStore::start(plan_roster(placement)) : JobStore::start(placement.size);
@@ -317,7 +320,8 @@ int run_locally(const RunOptions& options, const Inputs& inputs, const Placement
                                   .store = store.value().get(),
                                   .recovery = policy ? &policy->recovery : nullptr,
                                   .restarts = policy ? &policy->restarts : nullptr,
-                                  .room = room.value().get()});
+                                  .room = room.value().get(),
+                                  .events = events});
   if (code == 0 && !store.value()->was_reached()) {
     print_messages(apart_note(placement.size, options.command));
   }
@@ -371,11 +375,16 @@ void warn_of_step(const MachineEnvironment& machine) {
 
 }  // namespace
 
-int run_program(const RunOptions& options, JobNodes job_nodes) {
+int run_program(const RunOptions& options, JobNodes job_nodes, const JobEvents& events) {
   Result<Inputs> inputs = read_inputs(options);
   if (!inputs.is_ok()) return refuse(inputs.status());
   inputs.value().job_nodes = std::move(job_nodes);
   const Allocation& allocation = inputs.value().allocation;
+  if (allocation.task() != nullptr && events.is_watched()) {
+    return refuse(error(Code::kInvalidArgument,
+                        "this is a task that a launcher has started, which hvdrun cannot watch; "
+                        "leave out what starts it (srun, mpirun): hvdrun starts the ranks itself"));
+  }
   if (speaks_for_job(allocation)) {
     print_messages(inputs.value().site.warnings);
     print_messages(unset_variables(options, allocation.environment));
@@ -395,14 +404,15 @@ int run_program(const RunOptions& options, JobNodes job_nodes) {
   if (options.dry_run) return explain(options, inputs.value(), placement.value());
   report(options, placement.value());
   return std::visit(
-      Overloaded{
-          [&](const LocalLaunch&) {
-            return run_locally(options, inputs.value(), placement.value());
-          },
-          [&](const TaskLaunch& task) {
-            return become_rank(options, inputs.value(), placement.value(), task.identity);
-          },
-          [&](const SrunLaunch&) { return run_srun(options, inputs.value(), placement.value()); }},
+      Overloaded{[&](const LocalLaunch&) {
+                   return run_locally(options, inputs.value(), placement.value(), events);
+                 },
+                 [&](const TaskLaunch& task) {
+                   return become_rank(options, inputs.value(), placement.value(), task.identity);
+                 },
+                 [&](const SrunLaunch&) {
+                   return run_srun(options, inputs.value(), placement.value(), events);
+                 }},
       allocation.launch);
 }
 

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -20,6 +19,7 @@
 
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
+#include "launcher/run/apart_note.h"
 #include "launcher/run/elastic_job.h"
 #include "launcher/run/end_order.h"
 #include "launcher/run/ending.h"
@@ -32,6 +32,7 @@
 #include "launcher/run/srun_report.h"
 #include "launcher/run/step_signal.h"
 #include "launcher/run/terminal.h"
+#include "transport/poller.h"
 
 namespace hvd {
 namespace {
@@ -43,6 +44,7 @@ constexpr std::uint64_t kKeeper = ~0ULL - 1;
 constexpr std::uint64_t kSinks = ~0ULL - 2;
 constexpr std::uint64_t kElastic = ~0ULL - 3;
 constexpr std::uint64_t kRoom = ~0ULL - 4;
+constexpr std::uint64_t kLosses = ~0ULL - 5;
 constexpr std::chrono::seconds kPatience{5};    ///< With a file system, without a word.
 constexpr std::chrono::seconds kSparesTime{5};  ///< To end, for those that nobody needs.
 
@@ -56,6 +58,7 @@ class Supervisor {
         losses_(channels.losses),
         store_(channels.store),
         room_(channels.room),
+        events_(channels.events),
         ending_(options.grace),
         output_(options.output) {
     if (channels.recovery == nullptr) return;
@@ -82,6 +85,7 @@ class Supervisor {
     HVD_TRY(start());
     running_ = commands_to_start(commands_);
     while (running_ > 0 && !is_left_to_spares()) HVD_TRY(wait_and_serve());
+    if (!options_.output.style.from_srun) events_.look_for_left(keeper_->pid());
     end_keeper();
     output_.drain_all();
     warn_of_hidden_failure();
@@ -99,11 +103,11 @@ class Supervisor {
     const sigset_t signals = block_handled_signals();
     (void)std::signal(SIGPIPE, SIG_IGN);
     (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);  // When the keeper is killed, its orphans are ours.
-    epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     signals_.reset(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!epoll_.is_open() || !signals_.is_open()) return Status::system("epoll, signalfd", errno);
-    HVD_TRY(output_.watch_in(epoll_.get(), kSinks));
-    return watch(signals_.get(), kSignals);
+    if (!signals_.is_open()) return Status::system("signalfd", errno);
+    HVD_TRY_ASSIGN(Poller poller, Poller::create());
+    HVD_TRY(output_.watch_in(poller_.emplace(std::move(poller)), kSinks));
+    return poller_->add(signals_.get(), kSignals);
   }
 
   /// Waits for a file system that may hang; false: a signal told us to leave instead.
@@ -132,14 +136,6 @@ class Supervisor {
     return ending_.exit_code();
   }
 
-  Status watch(int fd, std::uint64_t what) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = what;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return Status::ok();
-    return Status::system("epoll_ctl", errno);
-  }
-
   Status start() {
     std::vector<RankStreams> theirs(commands_.size());
     for (std::size_t i = 0; i < commands_.size(); ++i) {
@@ -150,25 +146,27 @@ class Supervisor {
     }
     HVD_TRY_ASSIGN(Keeper keeper, Keeper::start(commands_, std::move(theirs), options_.marks));
     keeper_.emplace(std::move(keeper));
+    events_.launched(static_cast<int>(commands_.size()), options_.output.style.from_srun);
     if (losses_ != nullptr) losses_->close_writer();
-    if (elastic_) HVD_TRY(watch(store_->events(), kElastic));
-    if (room_ != nullptr) HVD_TRY(watch(room_->events(), kRoom));
-    return watch(keeper_->socket(), kKeeper);
+    if (elastic_) HVD_TRY(poller_->add(store_->events(), kElastic));
+    if (room_ != nullptr) HVD_TRY(poller_->add(room_->events(), kRoom));
+    if (losses_ != nullptr && events_.is_watched())
+      HVD_TRY(poller_->add_edge(losses_->reader(), kLosses));
+    return poller_->add(keeper_->socket(), kKeeper);
   }
 
   Status wait_and_serve() {
-    std::array<epoll_event, 32> events{};
-    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   next_deadline().poll_timeout_ms());
-    if (count < 0 && errno != EINTR) return Status::system("epoll_wait", errno);
+    std::array<Poller::Event, 32> events{};
+    HVD_TRY_ASSIGN(const std::size_t count, poller_->wait(events, next_deadline()));
     bool keeper_spoke = false;
-    for (int i = 0; i < count; ++i) {
-      const std::uint64_t what = events[static_cast<std::size_t>(i)].data.u64;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t what = events[i].tag;
       if (what == kSignals) serve_signals();
       if (what == kKeeper) keeper_spoke = true;
       if (what == kSinks) serve_sinks();
       if (what == kElastic) elastic_->serve();
       if (what == kRoom) room_->tell(*elastic_);
+      if (what == kLosses) read_losses();
       if (output_.is_stream(what)) output_.read(what);
     }
     for (const SrunNotice& notice : output_.take_notices()) serve_notice(notice);
@@ -214,11 +212,10 @@ class Supervisor {
       serve_sinks();
       (void)output_.advance(Clock::now());
       if (output_.is_written() || limit.has_passed()) return;
-      std::array<epoll_event, 2> events{};
-      const Deadline next = limit.earlier(output_.next());
-      const int count = ::epoll_wait(epoll_.get(), events.data(), 2, next.poll_timeout_ms());
-      for (int i = 0; i < count; ++i) {
-        const std::uint64_t what = events[static_cast<std::size_t>(i)].data.u64;
+      std::array<Poller::Event, 2> events{};
+      const std::size_t count = poller_->wait(events, limit.earlier(output_.next())).value_or(0);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::uint64_t what = events[i].tag;
         if (what == kSignals && was_told_to_leave()) return;
       }
     }
@@ -278,28 +275,28 @@ class Supervisor {
     std::vector<RankEnded> ended;
     const bool alive = keeper_->receive(ended);
     // What a rank said before its end is there to read by now.
-    if (losses_ != nullptr) {
-      for (const LossPipe::Loss& loss : losses_->read()) note_loss(loss);
-    }
+    if (losses_ != nullptr) read_losses();
     for (const RankEnded& report : ended) {
       const auto index = static_cast<std::size_t>(report.index);
+      events_.ended(report.index, report.status);
       if (elastic_) {
         elastic_process_ended(report);
         continue;
       }
       ends_.ended(report, Clock::now());
-      ways_of_end_[index] = describe_end(report.status);
+      const std::string& how = ways_of_end_[index] = describe_end(report.status);
       const Command& command = commands_[index];
-      if (store_ != nullptr && command.rank) {
-        store_->rank_ended(*command.rank, command.host, ways_of_end_[index]);
-      }
+      if (store_ != nullptr && command.rank) store_->rank_ended(*command.rank, command.host, how);
     }
     if (!alive && running_ > 0) keeper_lost();
   }
 
-  void note_loss(const LossPipe::Loss& loss) {
-    const bool is_rank = loss.by >= 0 && static_cast<std::size_t>(loss.by) < commands_.size();
-    if (is_rank) ends_.loses(loss.by, loss.lost);
+  void read_losses() {
+    for (const auto& [by, lost] : losses_->read()) {
+      if (by < 0 || static_cast<std::size_t>(by) >= commands_.size()) continue;
+      ends_.loses(by, lost);
+      events_.rank_said(by, lost);
+    }
   }
 
   /// Spares end with the ranks: those that are children of ours by the keeper, those on other nodes
@@ -371,6 +368,7 @@ class Supervisor {
   void serve_notice(const SrunNotice& notice) {
     if (notice.text.starts_with(kStepLine)) {
       steps_.push_back(notice.text.substr(kStepLine.size()));
+      events_.step_started(steps_.back());
       return;
     }
     auto failure = parse_task_failure(notice.text);
@@ -410,8 +408,7 @@ class Supervisor {
   /// A program whose exit code a shell has hidden.
   void warn_of_hidden_failure() {
     const auto loss = ends_.any_loss();
-    const bool ended_otherwise = ending_.exit_code() != 0 || ending_.is_told();
-    if (ended_otherwise || !loss) return;
+    if (!loss || ending_.exit_code() != 0 || ending_.is_told()) return;
     say(hidden_failure_warning(loss->first, loss->second));
   }
 
@@ -474,11 +471,12 @@ class Supervisor {
   LossPipe* losses_;  ///< May be null: srun's tasks are not children of ours.
   JobStore* store_;   ///< Likewise, except in an elastic job.
   Room* room_;        ///< Of a job that may grow.
+  JobEvents events_;
   EndOrder ends_;
   TaskFailureOrder task_failures_;
   Ending ending_;
   MemoryEvents memory_events_;
-  UniqueFd epoll_;
+  std::optional<Poller> poller_;
   UniqueFd signals_;
   JobOutput output_;
   std::optional<Keeper> keeper_;

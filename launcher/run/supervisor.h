@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "launcher/plan/command.h"
+#include "launcher/run/job_events.h"
 #include "launcher/run/job_output.h"
 #include "launcher/run/job_store.h"
 #include "launcher/run/loss_pipe.h"
@@ -31,6 +32,7 @@ struct RankChannels {
   Recovery* recovery = nullptr;  ///< Of an elastic job; null: the first failure ends the job.
   Restarts* restarts = nullptr;  ///< Likewise.
   Room* room = nullptr;          ///< Of one that may have more or fewer ranks.
+  JobEvents events{};            ///< For whoever has started this hvdrun as a child.
 };
 
 /// Runs the commands to their end: passes on output, signals and the first failure, and leaves no
