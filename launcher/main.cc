@@ -16,6 +16,7 @@
 #include "launcher/lint/lint_command.h"
 #include "launcher/node/topo_command.h"
 #include "launcher/options/command_line.h"
+#include "launcher/preempt/preempt_command.h"
 #include "launcher/run/run_command.h"
 
 namespace hvd {
@@ -27,6 +28,7 @@ struct RunChosen {
   int operator()(const SitesOptions& options) const { return run_sites(options); }
   int operator()(const JobOptions& options) const { return run_job(options); }
   int operator()(const CheckOptions& options) const { return run_check(options); }
+  int operator()(const PreemptOptions& options) const { return run_test_preempt(options); }
   int operator()(const TopoOptions& options) const { return run_topo(options); }
   int operator()(const VersionOptions& options) const { return run_version(options); }
   int operator()(const CompletionOptions& options) const { return run_completion(options); }

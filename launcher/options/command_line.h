@@ -12,6 +12,7 @@
 #include "launcher/options/env_options.h"
 #include "launcher/options/job_options.h"
 #include "launcher/options/lint_options.h"
+#include "launcher/options/preempt_options.h"
 #include "launcher/options/run_options.h"
 #include "launcher/options/topo_options.h"
 
@@ -25,9 +26,10 @@ struct PrintAndExit {
 /// The one word after a command that asks its parser for its options; see describe_command().
 constexpr std::string_view kDescribe = "--describe";
 
-using CommandLine = std::variant<RunOptions, EnvOptions, SitesOptions, JobOptions, CheckOptions,
-                                 LintOptions, TopoOptions, VersionOptions, CompletionOptions,
-                                 DescribeOptions, PrintAndExit, CommandDescription>;
+using CommandLine =
+    std::variant<RunOptions, EnvOptions, SitesOptions, JobOptions, CheckOptions, LintOptions,
+                 PreemptOptions, TopoOptions, VersionOptions, CompletionOptions, DescribeOptions,
+                 PrintAndExit, CommandDescription>;
 
 /// Reads the command line; never a CommandDescription. kInvalidArgument: one sentence with what is
 /// wrong, and a line "hint: ..." with what to type.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals of Slurm reach all ranks at one step; an error of one rank is survived across nodes."""
 
+import json
 import pathlib
 import textwrap
 import unittest
@@ -22,6 +23,23 @@ _STOPPED = textwrap.dedent(
         if step == 5 and hvd.rank() == 0:
             pathlib.Path(sys.argv[1]).touch()
         time.sleep(0.01)
+    hvd.shutdown()
+    """
+)
+_PREEMPTED = textwrap.dedent(
+    """
+    import os, sys
+    import hvd
+    from hvd.checkpoints import Checkpoints
+
+    hvd.init()
+    checkpoints = Checkpoints(sys.argv[1])
+    found = checkpoints.load()
+    first = found.step + 1 if found else 0
+    print("begins at", first, "restarts", os.environ.get("SLURM_RESTART_COUNT", "0"), flush=True)
+    while not hvd.should_stop():
+        pass
+    checkpoints.save(first, 0)
     hvd.shutdown()
     """
 )
@@ -82,6 +100,22 @@ class TestStopping(slurm_test.SlurmTest):
         script = self.batch(f"exec {slurm_test.HVDRUN} {ranks}")
         state, text = self.run_batch(script, "-N2", "--ntasks-per-node=2", "-t", "60")
         self.assertEqual((state, text.count("stops at 0\n")), ("COMPLETED", 4), text)
+
+    def test_a_preemption_can_be_tried(self):
+        program = self.write_script("preempted.py", _PREEMPTED)
+        folder = self.cluster.root / "checkpoints"
+        test = f"{slurm_test.HVDRUN} test-preempt --after 0.5 --grace 30 --folder {folder} --json"
+        script = self.batch(
+            f"srun {test} true\nexec {test} -- {slurm_test.PYTHON} {program} {folder}"
+        )
+        state, text = self.run_batch(script, "-N2", "--ntasks-per-node=1")
+        self.assertEqual(state, "COMPLETED", text)
+        self.assertIn("this is a task that a launcher has started", text)
+        report = json.loads(text[text.index("\n{\n") : text.rindex("\n}\n") + 2])
+        failed = [one for one in report["checks"] if one["verdict"] == "failed"]
+        self.assertEqual((failed, report["survives"]), ([], True), text)
+        self.assertIn("the step of srun began", text)
+        self.assertIn("begins at 1 restarts 1", text)
 
     def test_an_error_of_one_rank_is_survived(self):
         program = self.write_script("elastic.py", _ELASTIC)

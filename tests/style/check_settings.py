@@ -21,6 +21,7 @@ _EDGES = {
     "launcher/lint/lint_command.cc": "a command of hvdrun",
     "launcher/node/topo_command.cc": "a command of hvdrun",
     "launcher/options/app.cc": "the width of --help",
+    "launcher/preempt/preempt_command.cc": "a command of hvdrun",
     "launcher/run/run_command.cc": "a command of hvdrun",
 }
 # Where settings become typed values, and which.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,6 +24,25 @@ TEST(Options, EverythingFromTheProgramOnIsThePrograms) {
   EXPECT_EQ(parse({"--", "-odd"}).command, std::vector<std::string>{"-odd"});
   EXPECT_EQ(parse({"run", "header"}).command, std::vector<std::string>{"header"});
   EXPECT_TRUE(parse({"explain", "prog"}).dry_run);
+}
+
+TEST(Options, ATestOfPreemptionTakesTimesAsTheyAreTyped) {
+  const auto parsed = parse_command_line({"test-preempt", "-np", "2", "--after", "2m", "--grace",
+                                          "90", "--start-limit", "0.5s", "--signal", "TERM", "-x",
+                                          "A=b", "--", "prog", "--after", "x"});
+  ASSERT_TRUE(parsed.is_ok()) << parsed.status().message();
+  const auto& options = std::get<PreemptOptions>(parsed.value());
+  EXPECT_EQ(options.after, std::chrono::seconds(120));
+  EXPECT_EQ(options.grace, std::chrono::seconds(90));
+  EXPECT_EQ(options.start_limit, std::chrono::milliseconds(500));
+  EXPECT_EQ(options.signal, SIGTERM);
+  EXPECT_EQ(options.run.ranks, 2);
+  EXPECT_EQ(options.run.variables.size(), 1U);
+  EXPECT_EQ(options.run.command, (std::vector<std::string>{"prog", "--after", "x"}));
+  for (const char* wrong : {"", "s", "-1", "nan", "25h", "10 s", "1d", "1e99"}) {
+    const auto refused = parse_command_line({"test-preempt", "--after", wrong, "prog"});
+    EXPECT_FALSE(refused.is_ok()) << wrong;
+  }
 }
 
 TEST(Options, ReadsEveryFlag) {
