@@ -76,7 +76,6 @@ void add_test_flags(CLI::App& app, PreemptOptions& options, PreemptTimes& times)
                  "the start")
       ->type_name("TIME")
       ->group("Test");
-  app.add_flag("--json", options.json, "Print the report as JSON")->group("Other");
 }
 
 }  // namespace
@@ -96,6 +95,7 @@ Result<CommandLine> parse_test_preempt(const std::vector<std::string>& arguments
   PreemptTimes times;
   add_test_flags(*app, options, times);
   add_launch_flags(*app, options.run, launch);
+  app->add_flag("--json", options.json, "Print the report as JSON")->group("Other");
   HVD_TRY_ASSIGN(auto print, parse_with(*app, std::move(respelled), "test-preempt"));
   if (print) return CommandLine(*std::move(print));
   HVD_TRY_ASSIGN(options.run.command, program_of(*app, arguments, "test-preempt"));

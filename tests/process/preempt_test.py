@@ -16,6 +16,7 @@ import time
 import unittest
 import uuid
 from pathlib import Path
+from typing import Callable
 
 import jobs
 
@@ -174,17 +175,30 @@ subprocess.Popen(["sleep", "61"], start_new_session=True)
 class Ends(PreemptCase):
     """The test itself is told to end, or cannot begin."""
 
-    def test_an_interrupt_ends_all(self):
+    def running(self) -> subprocess.Popen[str]:
+        """A test whose program waits for its signal."""
         job = self.launch("hvd.init()\nnote_pid()\ntime.sleep(60)", ranks=1, after="1m")
+        self.await_true((self.scratch / "pid.0").exists)
+        return job
+
+    def await_true(self, condition: Callable[[], bool]) -> None:
+        """Looks again and again, for what no descriptor tells."""
         deadline = time.monotonic() + jobs.LIMIT_S
-        while not (self.scratch / "pid.0").exists():
+        while not condition():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
+
+    def test_an_interrupt_ends_all(self):
+        job = self.running()
         job.send_signal(signal.SIGINT)
         out, err = job.communicate(timeout=jobs.LIMIT_S)
         self.assertEqual((job.returncode, out), (130, ""), err)
         self.assertIn("test-preempt was interrupted by signal 2", err)
         self.assertEqual(jobs.marked_processes(self.mark), [])
+
+    def test_nothing_outlives_a_test_that_is_killed(self):
+        self.running().kill()
+        self.await_true(lambda: not jobs.marked_processes(self.mark))
 
     def test_what_cannot_be_started(self):
         for words, code, text in (
