@@ -222,7 +222,7 @@ class TrialRun {
     has_ended_ = true;
   }
 
-  /// Of the processes below the keeper, which is a child of ours's child.
+  /// Of the ranks and what is below them: hvdrun's only child is their keeper.
   bool has_handler() const {
     const ProcessTable processes = read_processes();
     const std::vector<pid_t> below = descendants(processes, child_);
