@@ -48,7 +48,7 @@ sigset_t interrupt_set() {
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   (void)::dup2(null.get(), STDIN_FILENO);
   (void)::dup2(STDERR_FILENO, STDOUT_FILENO);
-  const int code = run_program(run, JobEvents(events));
+  const int code = run_program(run, JobNodes(), JobEvents(events));
   (void)std::fflush(nullptr);
   ::_exit(code);
 }
@@ -123,7 +123,7 @@ class TrialRun {
   /// As a node that fails: nobody is told.
   void kill_all() {
     if (!trial_.is_by_srun) return kill_here();
-    (void)signal_step(step_, SIGKILL);
+    (void)signal_steps({step_}, SIGKILL);
     wait_until(Deadline::after(kStepTime), false);
   }
 
