@@ -11,6 +11,8 @@
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
 #include "launcher/describe/describe_command.h"
+#include "launcher/detach/attach_command.h"
+#include "launcher/detach/detach.h"
 #include "launcher/env/env_command.h"
 #include "launcher/job/job_command.h"
 #include "launcher/lint/lint_command.h"
@@ -23,7 +25,11 @@ namespace hvd {
 namespace {
 
 struct RunChosen {
-  int operator()(const RunOptions& options) const { return run_program(options, read_job_nodes); }
+  int operator()(const RunOptions& options) const {
+    const auto run = [&] { return run_program(options, read_job_nodes); };
+    return options.detach && !options.dry_run ? detach_job(options.command, run) : run();
+  }
+  int operator()(const AttachOptions& options) const { return run_attach(options); }
   int operator()(const EnvOptions& options) const { return run_env(options); }
   int operator()(const SitesOptions& options) const { return run_sites(options); }
   int operator()(const JobOptions& options) const { return run_job(options); }

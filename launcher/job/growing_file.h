@@ -17,6 +17,8 @@ class GrowingFile {
   /// What was added, `most` bytes of it at most; empty: nothing, or no file yet. One that got
   /// shorter is read from its start.
   std::string read_new(std::size_t most);
+  /// What comes next is what begins there.
+  void skip_to(std::int64_t offset) { offset_ = offset; }
 
  private:
   std::string path_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/options/attach_options.h"
 #include "launcher/options/check_options.h"
 #include "launcher/options/command_description.h"
 #include "launcher/options/describe_options.h"
@@ -28,8 +29,8 @@ constexpr std::string_view kDescribe = "--describe";
 
 using CommandLine =
     std::variant<RunOptions, EnvOptions, SitesOptions, JobOptions, CheckOptions, LintOptions,
-                 PreemptOptions, TopoOptions, VersionOptions, CompletionOptions, DescribeOptions,
-                 PrintAndExit, CommandDescription>;
+                 PreemptOptions, AttachOptions, TopoOptions, VersionOptions, CompletionOptions,
+                 DescribeOptions, PrintAndExit, CommandDescription>;
 
 /// Reads the command line; never a CommandDescription. kInvalidArgument: one sentence with what is
 /// wrong, and a line "hint: ..." with what to type.

@@ -19,6 +19,7 @@ Result<CommandLine> parse_sites(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_check(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_lint(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_test_preempt(const std::vector<std::string>& arguments);
+Result<CommandLine> parse_attach(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_topo(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_help(const std::vector<std::string>& arguments);
 Result<CommandLine> parse_completion(const std::vector<std::string>& arguments);

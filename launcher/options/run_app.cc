@@ -97,6 +97,10 @@ void add_run_flags(CLI::App& app, RunOptions& options, RawRunFlags& raw) {
   add_launch_flags(app, options, raw.launch);
   add_output_flags(app, options, raw);
   add_failure_flags(app, options, raw);
+  app.add_flag("--detach", options.detach,
+               "Start the job in the background, with its output in a file: it outlives this "
+               "terminal; 'hvdrun attach' watches it, and ends it")
+      ->group("Output");
   app.add_flag("--dry-run", options.dry_run,
                "Print placement, environment with origins, and commands; start nothing")
       ->group("Other");

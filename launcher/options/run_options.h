@@ -43,6 +43,7 @@ struct RunOptions {
   std::optional<bool> prefix;  ///< Absent: prefix unless there is one rank.
   std::optional<bool> fold;    ///< Absent: on terminals.
   bool timestamp = false;
+  bool detach = false;  ///< --detach: the job goes on in the background.
   bool dry_run = false;
   bool json = false;  ///< --json: what --dry-run prints, for programs.
   bool verbose = false;

@@ -32,7 +32,7 @@ _LAUNCHER_ORDER = [
     ["run"],
     ["cluster"],
     ["check", "describe", "env", "job", "lint"],
-    ["preempt"],
+    ["detach", "preempt"],
     ["main"],
 ]
 _LAUNCHER_RANK = {folder: rank for rank, group in enumerate(_LAUNCHER_ORDER) for folder in group}

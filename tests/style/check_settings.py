@@ -21,6 +21,8 @@ _EDGES = {
     "launcher/lint/lint_command.cc": "a command of hvdrun",
     "launcher/node/topo_command.cc": "a command of hvdrun",
     "launcher/options/app.cc": "the width of --help",
+    "launcher/detach/attach_command.cc": "a command of hvdrun",
+    "launcher/detach/detach.cc": "HOME",
     "launcher/preempt/preempt_command.cc": "a command of hvdrun",
     "launcher/run/run_command.cc": "a command of hvdrun",
 }

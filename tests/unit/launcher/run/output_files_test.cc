@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -161,13 +160,14 @@ void write_what_nobody_reads() {
   std::array<int, 2> unread{};
   if (::pipe2(unread.data(), O_CLOEXEC) != 0) std::_Exit(2);
   if (::dup2(unread[1], STDOUT_FILENO) != STDOUT_FILENO) std::_Exit(2);
-  const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  Result<Poller> poller = Poller::create();
+  if (!poller.is_ok()) std::_Exit(3);
   JobOutput output(JobOutputOptions{});
   Command command;
   command.rank = 0;
   UniqueFd rank_output;
   UniqueFd rank_error;
-  if (!output.watch_in(epoll.get(), 99).is_ok()) std::_Exit(3);
+  if (!output.watch_in(poller.value(), 99).is_ok()) std::_Exit(3);
   if (!output.add_streams(command, rank_output, rank_error).is_ok()) std::_Exit(3);
   const std::string line = std::string(4095, 'x') + "\n";
   constexpr int kLines = 512;  // 2 MiB
@@ -175,10 +175,10 @@ void write_what_nobody_reads() {
   const auto takes_a_line = [&] {
     const ssize_t size = ::write(rank_output.get(), line.data(), line.size());
     if (size != static_cast<ssize_t>(line.size())) std::_Exit(4);
-    std::array<epoll_event, 4> events{};
-    const int count = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), 0);
-    for (int i = 0; i < count; ++i) {
-      if (events[static_cast<std::size_t>(i)].data.u64 != 0) continue;
+    std::array<Poller::Event, 4> events{};
+    const std::size_t count = poller.value().wait(events, Deadline::at(Clock::now())).value_or(0);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (events[i].tag != 0) continue;
       output.read(0);
       return true;
     }
