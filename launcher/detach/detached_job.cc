@@ -145,9 +145,9 @@ Result<DetachedJob> parse_detached_job(std::string_view text) {
   };
   using Json = OrderedJson;
   const bool is_whole = json.is_object() && is_of("host", &Json::is_string) &&
-                        is_of("pid", &Json::is_number_of_textteger) &&
-                        is_of("start", &Json::is_number_of_textteger) &&
-                        is_of("began", &Json::is_number_of_textteger) &&
+                        is_of("pid", &Json::is_number_integer) &&
+                        is_of("start", &Json::is_number_integer) &&
+                        is_of("began", &Json::is_number_integer) &&
                         is_of("directory", &Json::is_string) && is_of("command", &Json::is_array) &&
                         std::all_of(json["command"].begin(), json["command"].end(),
                                     [](const Json& word) { return word.is_string(); });

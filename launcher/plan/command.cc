@@ -33,6 +33,9 @@ void append_task_flags(const RunOptions& options, std::vector<std::string>& argu
   if (options.min_ranks) {
     arguments.insert(arguments.end(), {"--min-np", std::to_string(*options.min_ranks)});
   }
+  if (options.max_ranks) {
+    arguments.insert(arguments.end(), {"--max-np", std::to_string(*options.max_ranks)});
+  }
   if (options.assume) arguments.emplace_back("--assume");
   if (options.verbose) arguments.emplace_back("--verbose");
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,9 +14,11 @@
 #include <csignal>
 #include <utility>
 
+#include "base/descriptor_limit.h"
 #include "base/format.h"
 #include "base/unique_fd.h"
 #include "launcher/console/exit_code.h"
+#include "launcher/run/keeper.h"
 #include "launcher/run/process_table.h"
 #include "launcher/run/program_path.h"
 #include "launcher/run/text_pointers.h"
@@ -38,12 +41,17 @@ Result<Pipe> make_pipe() {
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-Result<pid_t> spawn(const std::string& path, const std::vector<std::string>& words,
-                    const Environment& environment, const Pipe& output, const Pipe& errors) {
+std::vector<std::string> variables_of(const Environment& environment) {
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment.variables()) {
     variables.push_back(format_text("{}={}", name, value));
   }
+  return variables;
+}
+
+Result<pid_t> spawn(const std::string& path, const std::vector<std::string>& words,
+                    const Environment& environment, const Pipe& output, const Pipe& errors) {
+  const std::vector<std::string> variables = variables_of(environment);
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);
@@ -136,9 +144,42 @@ Result<Captured> await_child(Child child, const std::string& name, Deadline dead
   return error(Code::kTimeout, "{} gave no answer in time", name);
 }
 
+/// As read_to_end(), for the one command of a keeper.
+bool read_from_keeper(Keeper& keeper, UniqueFd& output, UniqueFd& errors, Captured& captured,
+                      Deadline deadline, int interrupt) {
+  std::vector<RankEnded> ended;
+  while (ended.empty()) {
+    std::array<pollfd, 4> waits{{{output.get(), POLLIN, 0},
+                                 {errors.get(), POLLIN, 0},
+                                 {keeper.socket(), POLLIN, 0},
+                                 {interrupt, POLLIN, 0}}};
+    (void)::poll(waits.data(), waits.size(), deadline.poll_timeout_ms());
+    if (waits[0].revents != 0) (void)take(output, captured.output);
+    if (waits[1].revents != 0) (void)take(errors, captured.errors);
+    if (waits[2].revents != 0 && !keeper.receive(ended) && ended.empty()) return false;
+    if (ended.empty() && (deadline.has_passed() || waits[3].revents != 0)) return false;
+  }
+  captured.wait_status = ended.front().status;
+  take_rest(output, captured.output);
+  take_rest(errors, captured.errors);
+  return true;
+}
+
+/// All descriptors of this process but those: the child of a process that supervises a job would
+/// hold its connections, and nobody would see it end.
+void close_others(int first, int second) {
+  const auto end = static_cast<int>(std::min(descriptor_limit().soft, std::size_t{65536}));
+  for (int fd = STDERR_FILENO + 1; fd < end; ++fd) {
+    if (fd != first && fd != second) (void)::close(fd);
+  }
+}
+
 /// In the child: calls the function between the pipes, and ends.
 [[noreturn]] void run_between(const std::function<int(std::FILE*)>& function, const Pipe& output,
-                              const Pipe& errors) {
+                              const Pipe& errors, pid_t parent) {
+  (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  close_others(output.write_end.get(), errors.write_end.get());
   sigset_t none;
   ::sigemptyset(&none);
   (void)::pthread_sigmask(SIG_SETMASK, &none, nullptr);
@@ -186,10 +227,41 @@ Result<std::string> capture_output(const std::vector<std::string>& words,
                                    const Environment& environment, Deadline deadline,
                                    int interrupt) {
   HVD_TRY_ASSIGN(Captured answer, capture(words, environment, deadline, interrupt));
+  return output_of(std::move(answer), words.front());
+}
+
+Result<std::string> output_of(Captured answer, const std::string& name) {
   if (answer.succeeded()) return std::move(answer.output);
   const std::string why = answer.last_words();
-  const std::string name = words.front() + ": ";
-  return error(Code::kSystem, "{}{}", why.starts_with(name) ? "" : name, why);
+  return error(Code::kSystem, "{}{}", why.starts_with(name + ": ") ? "" : name + ": ", why);
+}
+
+Result<Captured> capture_contained(const std::vector<std::string>& words,
+                                   const Environment& environment, Deadline deadline,
+                                   int interrupt) {
+  const auto found = find_program(words.front(), environment);
+  if (const auto* problem = std::get_if<ProgramProblem>(&found)) {
+    return error(Code::kUnsupported, "{}", problem->message);
+  }
+  HVD_TRY_ASSIGN(Pipe output, make_pipe());
+  HVD_TRY_ASSIGN(Pipe errors, make_pipe());
+  Command command;
+  command.program = std::get<std::string>(found);
+  command.arguments = words;
+  command.variables = variables_of(environment);
+  std::vector<RankStreams> streams(1);
+  streams.front() = {UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+                     std::move(output.write_end), std::move(errors.write_end)};
+  HVD_TRY_ASSIGN(Keeper keeper, Keeper::start({command}, std::move(streams), {}));
+  Captured captured;
+  const bool has_ended =
+      read_from_keeper(keeper, output.read_end, errors.read_end, captured, deadline, interrupt);
+  keeper.release();
+  // It limits itself.
+  while (::waitpid(keeper.pid(), nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (has_ended) return captured;
+  return error(Code::kTimeout, "{} gave no answer in time", words.front());
 }
 
 Result<Captured> capture_call(const std::string& name,
@@ -198,9 +270,10 @@ Result<Captured> capture_call(const std::string& name,
   HVD_TRY_ASSIGN(Pipe output, make_pipe());
   HVD_TRY_ASSIGN(Pipe errors, make_pipe());
   (void)std::fflush(nullptr);  // else the child may write again what we have not written yet
+  const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return Status::system("fork", errno);
-  if (pid == 0) run_between(function, output, errors);
+  if (pid == 0) run_between(function, output, errors, parent);
   return await_child({pid, std::move(output), std::move(errors)}, name, deadline, interrupt);
 }
 

@@ -30,10 +30,19 @@ struct Captured {
 Result<Captured> capture(const std::vector<std::string>& words, const Environment& environment,
                          Deadline deadline, int interrupt = -1);
 
-/// The same for a command that succeeds: what it wrote. kSystem with its last words where it fails.
+/// As capture(), for a command of the user's: whatever it starts and leaves behind is ended with
+/// it, also where this process is killed, and a signal of the terminal does not reach it.
+Result<Captured> capture_contained(const std::vector<std::string>& words,
+                                   const Environment& environment, Deadline deadline,
+                                   int interrupt = -1);
+
+/// The same as capture() for a command that succeeds: what it wrote. kSystem with its last words
+/// where it fails.
 Result<std::string> capture_output(const std::vector<std::string>& words,
                                    const Environment& environment, Deadline deadline,
                                    int interrupt = -1);
+/// What a command wrote that has succeeded; kSystem with its last words.
+Result<std::string> output_of(Captured answer, const std::string& name);
 
 /// As capture(), for a function, in a child process that ends with what it returns; `name` is what
 /// it is called in messages. It writes its output to the stream that it is given.

@@ -12,14 +12,6 @@
 #include "launcher/console/exit_code.h"
 
 namespace hvd {
-namespace {
-
-/// Steps that are started on one node, and how long after the first the second may be; each time
-/// twice as long.
-constexpr int kMostTries = 6;
-constexpr std::chrono::seconds kFirstPause{10};
-
-}  // namespace
 
 void ElasticJob::serve() {
   for (const ElasticEvent& event : parts_.store.take_events()) {
@@ -30,13 +22,18 @@ void ElasticJob::serve() {
                      end_surplus();
                    },
                    [&](const ProcessEntered& entered) { process_entered(entered); },
-                   [&](const ProcessCame& came) { parts_.recovery.came(came); },
+                   [&](const ProcessCame& came) {
+                     parts_.recovery.came(came);
+                     growth_.came(came.host);
+                   },
                    [&](const ProcessEnded& ended) {
                      process_ended(ended.process, ended.status,
                                    describe_end(ended.status) + ended.why);
                    },
                    [&](const ProcessGone& gone) {
-                     note_silence(gone.process);
+                     if (parts_.recovery.lives(gone.process)) {
+                       growth_.lost_with_node(parts_.recovery.host_of(gone.process));
+                     }
                      process_ended(gone.process, W_EXITCODE(kExitFailure, 0),
                                    "its node does not answer any more, or the hvdrun beside it was "
                                    "killed",
@@ -58,7 +55,8 @@ void ElasticJob::process_ended(int process, int status, const std::string& how, 
   const Recovery& recovery = parts_.recovery;
   if (!recovery.lives(process) || are_dismissed_) return parts_.start_again(process, -1);
   parts_.output.drain(stream_of(process));
-  if (recovery.is_dismissed(process)) {
+  // One that got a rank in the same moment is missed by the others.
+  if (recovery.is_dismissed(process) && !recovery.is_rank(process)) {
     finish(process);
     return start_wanted();
   }
@@ -129,25 +127,26 @@ void ElasticJob::aim_at(int size, const std::string& why) {
   const int before = recovery.aim();
   recovery.aim_at(size);
   const int aim = recovery.aim();
-  if (aim == before || is_over() || parts_.ending.has_begun()) return;
+  if (aim == before || !may_grow()) return;
   parts_.output.say(format_text("{}: the job goes from {} to {} rank{}, after the next commit", why,
                                 before, aim, aim == 1 ? "" : "s"));
-  wanted_ = std::max(wanted_ + aim - before, 0);
+  growth_.aim_changed(aim - before, recovery.missing());
   start_wanted();
   parts_.store.aim_at(aim);
   end_surplus();
 }
 
 void ElasticJob::start_wanted() {
-  for (const int process : parts_.recovery.free_places(wanted_)) {
+  for (const int process : parts_.recovery.free_places(growth_.wanted())) {
     parts_.start_again(process, start_in_place_of(process));
-    --wanted_;
+    growth_.started();
   }
 }
 
 void ElasticJob::end_surplus() {
   for (const int process : parts_.recovery.surplus()) {
     parts_.recovery.dismiss(process);
+    parts_.store.process_ended(process, false);  // It gets no rank any more.
     parts_.kill(process);
   }
 }
@@ -226,40 +225,35 @@ void ElasticJob::advance(Clock::time_point now) {
   }
 }
 
-bool ElasticJob::needs_nodes(int max_size) const {
-  const Recovery& recovery = parts_.recovery;
-  if (is_over() || parts_.ending.has_begun() || !recovery.knows_hosts()) return false;
-  return recovery.missing() > 0 || recovery.aim() < max_size;
+Growth::Need ElasticJob::need(int max_size) const {
+  return {parts_.recovery.missing(), parts_.recovery.aim(), max_size};
 }
 
-int ElasticJob::tasks_for(const std::string& node, int tasks_of_new) const {
-  const auto known = nodes_.find(node);
-  return known == nodes_.end() ? tasks_of_new : known->second.silent;
+bool ElasticJob::may_grow() const {
+  return !is_over() && !parts_.ending.has_begun() && !parts_.recovery.has_finished();
+}
+
+bool ElasticJob::wants_nodes(int max_size) const {
+  return may_grow() && parts_.recovery.knows_hosts() &&
+         growth_.wants_nodes(need(max_size), Clock::now());
 }
 
 void ElasticJob::offer_nodes(const std::vector<std::string>& nodes, int max_size, int tasks) {
   serve();
   Recovery& recovery = parts_.recovery;
-  for (const std::string& host : nodes) {
-    if (!needs_nodes(max_size) || recovery.is_used(host)) continue;
-    const int room = std::max(recovery.missing(), 0) + max_size - recovery.aim();
-    const int count = std::min(tasks_for(host, tasks), room);
-    Node& node = nodes_[host];
-    const Clock::time_point now = Clock::now();
-    if (count <= 0 || node.tries == kMostTries || now < node.next) continue;
-    node.next = now + kFirstPause * (1 << node.tries);
-    ++node.tries;
-    node.silent = 0;
-    const int grown = count - std::max(recovery.missing(), 0);
-    if (grown > 0) recovery.aim_at(recovery.aim() + grown);
-    start_on(host, count);
+  if (!may_grow() || !recovery.knows_hosts()) return;
+  const auto is_used = [&](const std::string& host) { return recovery.is_used(host); };
+  const auto now = Clock::now();
+  while (const auto start = growth_.next(nodes, need(max_size), tasks, is_used, now)) {
+    if (start->grown > 0) recovery.aim_at(recovery.aim() + start->grown);
+    start_on(start->host, start->count);
     parts_.store.aim_at(recovery.aim());
   }
 }
 
 void ElasticJob::start_on(const std::string& host, int count) {
-  parts_.output.say(format_text("node {} is there: {} process{} there, to be ranks or spares", host,
-                                count, count == 1 ? " starts" : "es start"));
+  parts_.output.say(format_text("node {} may be there again: {} process{} there", host, count,
+                                count == 1 ? " starts" : "es start"));
   const int first = parts_.recovery.processes();
   for (int i = 0; i < count; ++i) {
     started_[parts_.recovery.add_on(host)] = Clock::now();
@@ -267,10 +261,6 @@ void ElasticJob::start_on(const std::string& host, int count) {
   }
   steps_.push_back(first);
   parts_.start_step({host, count, first});
-}
-
-void ElasticJob::note_silence(int process) {
-  if (parts_.recovery.lives(process)) ++nodes_[parts_.recovery.host_of(process)].silent;
 }
 
 void ElasticJob::dismiss_spares() {

@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "launcher/plan/command.h"
 #include "launcher/run/ending.h"
+#include "launcher/run/growth.h"
 #include "launcher/run/job_output.h"
 #include "launcher/run/job_store.h"
 #include "launcher/run/recovery.h"
@@ -52,8 +53,8 @@ class ElasticJob {
   /// The nodes that the job of Slurm has: on those that are there again, or are new, processes
   /// start, as far as some are missing. `max_size`: of the job; `tasks`: of a new node.
   void offer_nodes(const std::vector<std::string>& nodes, int max_size, int tasks);
-  /// Whether there is a use for more nodes.
-  bool needs_nodes(int max_size) const;
+  /// Whether it is worth asking for them.
+  bool wants_nodes(int max_size) const;
   /// Hosts say that so many ranks may run: processes start, or end once their ranks are given back.
   void aim_at(int size, const std::string& why);
   /// Kills those that the others have waited for long enough.
@@ -77,10 +78,8 @@ class ElasticJob {
   bool has_ranks_elsewhere(int step) const;
   /// Starts processes on a node.
   void start_on(const std::string& host, int count);
-  /// Its node, or the hvdrun beside it, does not answer any more.
-  void note_silence(int process);
-  /// How many processes are to start on a node that has none.
-  int tasks_for(const std::string& node, int tasks_of_new) const;
+  bool may_grow() const;
+  Growth::Need need(int max_size) const;
   /// Starts the processes that are to come, as far as there are places for them.
   void start_wanted();
   /// Starts a process in the place of one that has ended; its number.
@@ -104,15 +103,9 @@ class ElasticJob {
   std::string first_failure_;
   std::map<int, Clock::time_point> started_;  ///< By process that was started again.
   Clock::time_point begin_ = Clock::now();
-  int wanted_ = 0;  ///< Processes to start, once there are places for them.
+  Growth growth_;
   bool are_dismissed_ = false;
   std::vector<int> steps_{0};  ///< By srun: the process that its task 0 is.
-  struct Node {
-    int silent = 0;               ///< Processes that were lost with it, and not started again.
-    int tries = 0;                ///< Steps that were started there.
-    Clock::time_point next = {};  ///< No sooner is another one.
-  };
-  std::map<std::string, Node> nodes_;  ///< That were lost, or came later.
 };
 
 }  // namespace hvd

@@ -21,14 +21,21 @@ int slots_needed(const RunOptions& options) {
   return options.ranks.value_or(options.min_ranks.value_or(1));
 }
 
+Result<std::string> call_script(const std::string& script, const Environment& environment,
+                                Deadline deadline, int interrupt) {
+  HVD_TRY_ASSIGN(Captured answer,
+                 capture_contained({"sh", "-c", script}, environment, deadline, interrupt));
+  return output_of(std::move(answer), "sh");
+}
+
 }  // namespace
 
 Result<SlotsHere> ask_for_slots(const RunOptions& options, const std::string& host,
                                 const Environment& environment, Deadline deadline, int interrupt) {
-  const auto answer = capture_output({"sh", "-c", options.host_discovery}, environment,
-                                     deadline.earlier(Deadline::after(kCallLimit)), interrupt);
-  if (!answer.is_ok()) return answer.status().with_context("--host-discovery-script");
-  HVD_TRY_ASSIGN(const auto hosts, parse_host_slots(answer.value(), options.slots_per_host));
+  const auto text = call_script(options.host_discovery, environment,
+                                deadline.earlier(Deadline::after(kCallLimit)), interrupt);
+  if (!text.is_ok()) return text.status().with_context("--host-discovery-script");
+  HVD_TRY_ASSIGN(const auto hosts, parse_host_slots(text.value(), options.slots_per_host));
   return slots_of(hosts, host);
 }
 

@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 20> kShells{
     "ash",  "bash", "bsd-csh", "busybox", "csh",  "dash",  "elvish", "fish", "ksh",  "lksh",
     "mksh", "nu",   "oksh",    "pdksh",   "posh", "rbash", "sh",     "tcsh", "yash", "zsh"};
 
-std::string read_file(const std::string& path) {
+std::string read_proc_file(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
@@ -34,7 +34,7 @@ std::string path_of(pid_t pid, std::string_view name) {
 }
 
 bool catches(pid_t pid, int signal) {
-  const std::string status = read_file(path_of(pid, "status"));
+  const std::string status = read_proc_file(path_of(pid, "status"));
   constexpr std::string_view kCaught = "\nSigCgt:\t";
   const std::size_t at = status.find(kCaught);
   if (at == std::string::npos) return false;

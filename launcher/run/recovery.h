@@ -58,6 +58,9 @@ class Recovery {
   int missing() const {
     return options_.size + spare_count_ + static_cast<int>(dismissed_.size()) - living();
   }
+  /// A rank has come to the end of its program in this membership: nobody starts any more.
+  bool has_finished() const { return !finished_.empty(); }
+  bool is_rank(int process) const { return ranks_.contains(process); }
   /// Whether a process runs, or starts, on that host.
   bool is_used(const std::string& host) const;
   /// No host of a living process is unknown.

@@ -119,7 +119,9 @@ hvd.shutdown()
 
     def test_ctrl_c_ends_it_also_while_the_script_hangs(self) -> None:
         self.hosts.write_text("localhost:1\n")
-        script = f"if [ -e {self.folder}/asked ]; then sleep 100; fi; cat {self.hosts}"
+        # Also what the script has left behind ends with the job.
+        hang = f"if [ -e {self.folder}/asked ]; then sleep 99 & sleep 100; fi"
+        script = f"{hang}; cat {self.hosts}"
         job = self.launch(
             ["-np", "1", "--host-discovery-script", script],
             f"hvd.init(); open('{self.folder}/asked', 'w').close(); time.sleep(1.3)\n"
@@ -130,6 +132,7 @@ hvd.shutdown()
         job.send_signal(signal.SIGINT)
         job.communicate(timeout=jobs.LIMIT_S)
         self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        self.assertEqual(jobs.marked_processes(self.mark), [])
 
     def test_options_that_do_not_fit_are_refused(self) -> None:
         script = ["--host-discovery-script", "echo localhost:4"]

@@ -120,6 +120,11 @@ class TestTasks(ElasticTest):
                 ended.stderr,
             )
 
+    def test_the_most_ranks_alone_make_a_job_elastic_too(self):
+        ended = self.train("--max-np", "8", deaths="", STEPS="3")
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(len(all_steps(ended)), 3, ended.text())
+
     def test_what_cannot_be_is_refused(self):
         for command, words in (
             ((slurm_test.HVDRUN, "--spares", "6", "true"), "--spares 6 leaves no rank"),
@@ -198,7 +203,7 @@ class TestReturn(ElasticTest):
         print(f"network back to six ranks: {time.monotonic() - back:.2f} s")
         ended = self.finish(job, began)
         self.assertEqual(ended.code, 0, ended.text())
-        self.assertIn("node jz2 is there: 2 processes start there", ended.stderr)
+        self.assertIn("node jz2 may be there again: 2 processes start there", ended.stderr)
         # Their lines are those of their numbers.
         for process, rank in ((6, 4), (7, 5)):
             self.assertEqual(ended.lines[process][-1], f"ENDS {rank} 6", ended.text())
