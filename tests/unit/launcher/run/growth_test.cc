@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,12 @@ namespace {
 
 using std::chrono::seconds;
 
-const Clock::time_point kNoon = Clock::time_point() + std::chrono::hours(1);
+const Clock::time_point kBegin = Clock::time_point() + std::chrono::hours(1);
 
 /// A job of 6 ranks on jz1, jz2 and jz3, two on each.
-class Job {
+class GrowingJob {
  public:
-  Job() {
+  GrowingJob() {
     for (const char* host : {"jz1", "jz1", "jz2", "jz2", "jz3", "jz3"}) growth_.came(host);
   }
   void lose_jz2() {
@@ -30,12 +31,12 @@ class Job {
     const auto is_used = [&](const std::string& host) {
       return std::find(used_.begin(), used_.end(), host) != used_.end();
     };
-    const auto start = growth_.next(nodes, need_, 2, is_used, kNoon + seconds(after_s));
+    const auto start = growth_.next(nodes, need_, 2, is_used, kBegin + seconds(after_s));
     if (!start) return "";
     const std::string grown = start->grown > 0 ? "+" + std::to_string(start->grown) : "";
     return start->host + ": " + std::to_string(start->count) + grown;
   }
-  bool wants(int after_s) { return growth_.wants_nodes(need_, kNoon + seconds(after_s)); }
+  bool wants(int after_s) { return growth_.wants_nodes(need_, kBegin + seconds(after_s)); }
 
   Growth growth_;
   Growth::Need need_{.missing = 0, .aim = 6, .max_size = 6};
@@ -43,7 +44,7 @@ class Job {
 };
 
 TEST(Growth, ANodeThatIsThereAgainGetsWhatWasLostWithIt) {
-  Job job;
+  GrowingJob job;
   EXPECT_FALSE(job.wants(0));
   job.lose_jz2();
   EXPECT_TRUE(job.wants(0));
@@ -51,7 +52,7 @@ TEST(Growth, ANodeThatIsThereAgainGetsWhatWasLostWithIt) {
 }
 
 TEST(Growth, ATryThatFailsIsRepeatedAfterLongerAndLongerPauses) {
-  Job job;
+  GrowingJob job;
   job.lose_jz2();
   int tries = 0;
   std::vector<int> moments;
@@ -66,7 +67,7 @@ TEST(Growth, ATryThatFailsIsRepeatedAfterLongerAndLongerPauses) {
 }
 
 TEST(Growth, WhatHasComeIsNotOwedAnyMore) {
-  Job job;
+  GrowingJob job;
   job.lose_jz2();
   EXPECT_EQ(job.offer(0), "jz2: 2");
   job.growth_.came("jz2");
@@ -77,20 +78,20 @@ TEST(Growth, WhatHasComeIsNotOwedAnyMore) {
 }
 
 TEST(Growth, AProcessThatWasLostAloneIsNoReasonToAsk) {
-  Job job;
+  GrowingJob job;
   job.need_.missing = 1;
   EXPECT_FALSE(job.wants(0));
   EXPECT_EQ(job.offer(0), "");
 }
 
 TEST(Growth, ANodeThatIsNewReplacesOneThatIsLost) {
-  Job job;
+  GrowingJob job;
   job.lose_jz2();
   EXPECT_EQ(job.offer(0, {"jz1", "jz3", "jz4"}), "jz4: 2");
 }
 
 TEST(Growth, ANodeThatIsNewMakesTheJobLargerUpToItsMost) {
-  Job job;
+  GrowingJob job;
   job.need_.max_size = 7;
   EXPECT_TRUE(job.wants(0));
   EXPECT_EQ(job.offer(0, {"jz1", "jz2", "jz3", "jz4"}), "jz4: 1+1");
