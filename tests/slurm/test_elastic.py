@@ -184,6 +184,31 @@ class TestPower(ElasticTest):
         print(f"power off to the next step: {first - began:.2f} s")
 
 
+class TestDaemons(ElasticTest):
+    def test_a_job_needs_no_daemon_of_slurm_while_it_runs(self):
+        slow = TRAINING.replace("one.wait()\n", "one.wait()\n        time.sleep(0.02)\n")
+        job = self.launch("--restarts", "1", program=slow, STEPS="100", DEATHS="3:50:SIGKILL")
+        cluster.await_true(lambda: "STEP 10 " in self.text(), 30, "step 10")
+        began = time.monotonic()
+        self.cluster.login(["pkill", "-9", "-x", "slurmctld"])
+        self.cluster.on("jz2", ["pkill", "-9", "-x", "slurmd"])
+        cluster.await_true(lambda: "STEP 100 " in self.text(), 30, "the last step")
+        self.assertIn("STEP 60 ", self.text())
+        # The tools of Slurm wait for it at the end.
+        again = self.cluster.start(["slurmctld", "-D"])
+        self.addCleanup(again.communicate)
+        self.addCleanup(again.kill)
+        ended = self.finish(job, began)
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(len(all_steps(ended)), 100, ended.text())
+        self.assertIn(
+            "rank 3 on host jz2 was lost: signal 9 (Killed); it is started again as 6", ended.stderr
+        )
+
+    def tearDown(self) -> None:
+        """The cluster ends with its one test: a node of it has no slurmd."""
+
+
 class TestReturn(ElasticTest):
     def tearDown(self) -> None:
         """Likewise."""
