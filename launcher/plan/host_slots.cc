@@ -21,7 +21,23 @@ std::string_view without_blanks(std::string_view line) {
   return line.substr(first, line.find_last_not_of(kBlanks) - first + 1);
 }
 
+/// A name, or an address.
+bool is_host(std::string_view word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '_' || c == '.' || c == ':';
+  });
+}
+
+Result<HostSlots> wrong_line(std::string_view line) {
+  return error(Code::kInvalidArgument,
+               "--host-discovery-script: it printed '{}', and each line is to be HOST or "
+               "HOST:SLOTS",
+               line.substr(0, 80));
+}
+
 Result<HostSlots> parse_line(std::string_view line, int slots_per_host) {
+  if (!is_host(line)) return wrong_line(line);
   const std::size_t colon = line.rfind(':');
   // More than one is an IPv6 address without a number.
   if (colon == std::string_view::npos || line.find(':') != colon) {
@@ -32,10 +48,7 @@ Result<HostSlots> parse_line(std::string_view line, int slots_per_host) {
   const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), slots);
   const bool is_number = read.ec == std::errc() && read.ptr == digits.data() + digits.size();
   if (colon == 0 || !is_number || slots < 0 || slots > kMostSlots) {
-    return error(Code::kInvalidArgument,
-                 "--host-discovery-script: it printed '{}', and each line is to be HOST or "
-                 "HOST:SLOTS",
-                 line.substr(0, 80));
+    return wrong_line(line);
   }
   return HostSlots{std::string(line.substr(0, colon)), slots};
 }
@@ -78,6 +91,7 @@ Result<std::vector<HostSlots>> parse_host_slots(std::string_view text, int slots
 
 SlotsHere slots_of(const std::vector<HostSlots>& hosts, const std::string& host) {
   SlotsHere here;
+  here.names_hosts = !hosts.empty();
   for (const HostSlots& named : hosts) {
     if (is_here(named.host, host)) {
       here.slots = std::min(here.slots + named.slots, kMostSlots);

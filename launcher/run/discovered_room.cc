@@ -30,8 +30,10 @@ Result<std::unique_ptr<DiscoveredRoom>> DiscoveredRoom::start(const RunOptions& 
 void DiscoveredRoom::tell(ElasticJob& job) {
   const auto answer = questions_->take();
   if (!answer) return;
-  if (!answer->is_ok()) {
-    const std::string trouble = answer->status().message();
+  // No line at all is a script that failed without saying so, rather than a machine without slots.
+  if (!answer->is_ok() || !answer->value().names_hosts) {
+    const std::string trouble = answer->is_ok() ? "--host-discovery-script: it printed no host"
+                                                : answer->status().message();
     if (trouble != trouble_) job.say(trouble + "; what it said before counts");
     trouble_ = trouble;
     return;

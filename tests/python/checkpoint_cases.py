@@ -141,6 +141,8 @@ class Checkpoints(unittest.TestCase):
         blocked = checkpoints.Checkpoints(self.folder.with_name("file"))
         with self.assertRaisesRegex(hvd.CheckpointError, "rank 0: .*(File exists|NotADirectory)"):
             blocked.save(1, "x")
+        with self.assertRaisesRegex(hvd.CheckpointError, "rank 0: .*NotADirectory"):
+            blocked.load()
 
     def test_an_interrupt_of_rank_0_is_an_error_of_the_others(self) -> None:
         files = checkpoints.Checkpoints(self.folder)

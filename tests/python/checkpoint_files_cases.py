@@ -151,6 +151,12 @@ class Files(unittest.TestCase):
                     warnings.simplefilter("always")
                     self.assertEqual(kind.read_newest(), (1, "older"), place)
                 self.assertRegex(str(caught[0].message), "passed over: .*: its checksum is ")
+            both = bytearray(whole)  # the content, and the name of the checksum
+            both[400] ^= 1
+            both[-50] ^= 1
+            kind.path(2).write_bytes(both)
+            with self.assertWarnsRegex(UserWarning, "passed over: .*: its checksum is damaged"):
+                self.assertEqual(kind.read_newest().step, 1)
             for end in (whole + b"more", whole[:-9]):  # as a file of an older version
                 kind.path(2).write_bytes(end)
                 self.assertEqual(kind.read_newest().step, 2)

@@ -174,7 +174,8 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """Those that this rank sees, ascending."""
         pattern = re.compile(re.escape(self.name) + r"-(\d+)")
-        matches = map(pattern.fullmatch, os.listdir(self.folder) if self.folder.is_dir() else [])
+        names = os.listdir(self.folder) if self.folder.exists() else []
+        matches = map(pattern.fullmatch, names)
         return sorted(int(match.group(1)) for match in matches if match)
 
     def path(self, step: int) -> Path:

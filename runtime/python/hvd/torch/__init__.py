@@ -36,7 +36,7 @@ from hvd._core.api import (
 from hvd._core.attributes import late_attributes
 from hvd._core.handles import poll, synchronize
 from hvd._core.work import Adasum, Average, BitAnd, BitOr, BitXor, Max, Min, Product, Sum
-from hvd.errors import HvdError
+from hvd.errors import CheckpointError, HvdError
 from hvd.process_sets import (
     ProcessSet,
     add_process_set,
@@ -98,6 +98,7 @@ __all__ = [
     "BitAnd",
     "BitOr",
     "BitXor",
+    "CheckpointError",
     "Checkpoints",
     "Compression",
     "DistributedOptimizer",

@@ -23,7 +23,8 @@ TEST(HostSlots, ReadsHostsWithAndWithoutNumbers) {
 }
 
 TEST(HostSlots, SaysWhichLineIsWrong) {
-  for (const char* line : {"a:", ":2", "a:-1", "a:2x", "a:65537", "a:9999999999999999999"}) {
+  for (const char* line :
+       {"a:", ":2", "a:-1", "a:2x", "a b:2", "a\x01", "a:65537", "a:9999999999999999999"}) {
     EXPECT_EQ(shown(parse_host_slots(line, 1)),
               std::string("--host-discovery-script: it printed '") + line +
                   "', and each line is to be HOST or HOST:SLOTS");
@@ -35,6 +36,8 @@ TEST(HostSlots, KnowsThisMachineByItsNames) {
       slots_of({{"localhost", 1}, {"box.cluster", 2}, {"box", 4}, {"boxer", 8}, {"10.0.0.1", 16}},
                "box.example.org");
   EXPECT_EQ(here.slots, 7);
+  EXPECT_TRUE(here.names_hosts);
+  EXPECT_FALSE(slots_of({}, "box").names_hosts);
   EXPECT_EQ(here.others, (std::vector<std::string>{"boxer", "10.0.0.1"}));
   EXPECT_EQ(describe_others(here),
             "on boxer, 10.0.0.1 hvdrun starts nothing: ranks on other hosts need a job of Slurm");
