@@ -76,8 +76,8 @@ void ElasticJob::finish(int process) {
 void ElasticJob::lose(int process, bool is_there) {
   lose({.process = process,
         .code = kExitFailure,
-        .how = "its program has ended with exit code 0, but without hvd (a pipe or a shell hides "
-               "exit codes: bash has `set -o pipefail`)"},
+        .how = "its program has ended with exit code 0, but without hvd (os._exit(), or a pipe "
+               "or a shell that hides exit codes: bash has `set -o pipefail`)"},
        is_there);
 }
 

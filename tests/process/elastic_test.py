@@ -229,7 +229,9 @@ class Elastic(jobs.JobCase):
                 output, errors = job.communicate(timeout=jobs.LIMIT_S)
                 self.assertEqual(job.returncode, code, errors)
                 self.assertIn("rank 1 on host", errors)
-                self.assertIn("without hvd (a pipe or a shell hides exit codes", errors)
+                self.assertIn(
+                    "without hvd (os._exit(), or a pipe or a shell that hides exit codes", errors
+                )
                 if code == 0:
                     self.assertIn("STEP 12 ", output)
 

@@ -93,6 +93,13 @@ class Losses(unittest.TestCase):
         self.assertEqual(len(disturbed.deaths), 2)
         self.assertEqual(disturbed.losses, expected.losses)
 
+    def test_so_does_a_program_with_ddp_go_on(self) -> None:
+        disturbed = self.train("--spares", "2", victims="1:3 0:15", names="ddp")
+        self.assertEqual(len(disturbed.deaths), 2)
+        self.assertEqual(sorted(disturbed.losses), list(range(1, 25)))
+        self.assertEqual(set(disturbed.sizes.values()), {RANKS})
+        self.assertEqual({tuple(end[2:]) for end in disturbed.ends}, {tuple(disturbed.ends[0][2:])})
+
     def test_fewer_ranks_finish_the_epochs_with_every_sample_once(self) -> None:
         shrunk = self.train("--min-np", "1", victims="0:3 2:9")
         self.assertEqual(shrunk.ends[0][:2], ["0", "1"])

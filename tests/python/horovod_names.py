@@ -365,7 +365,7 @@ STATES = {
 STATES_IN = {
     ("horovod.torch.elastic", "run"): (
         "different",
-        "a job never grows; gives up after `reset_limit=` errors without a commit",
+        "gives up after `reset_limit=` errors without a commit",
     ),
 }
 

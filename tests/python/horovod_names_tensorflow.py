@@ -267,7 +267,7 @@ STATES = {
     "LocalGradientAggregationHelperEager": ("different", "the same class"),
     "run": (
         "different",
-        "a job never grows; gives up after `reset_limit=` errors without a commit",
+        "gives up after `reset_limit=` errors without a commit",
     ),
     "TensorFlowState": ("better", "with a session, also a `MonitoredSession`"),
     "TensorFlowKerasState": ("better", "optimizer, loss scale and learning rate too"),

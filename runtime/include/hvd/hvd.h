@@ -39,7 +39,7 @@ typedef enum hvd_status {
   HVD_MISMATCH = 2,         /**< The ranks disagree: correct the program. */
   HVD_UNSUPPORTED = 3,      /**< Choose another operation, type or backend. */
   HVD_TIMEOUT = 4,          /**< A deadline passed. */
-  HVD_PEER_LOST = 5,        /**< A rank, node or link died: restart the job. */
+  HVD_PEER_LOST = 5,        /**< A rank, node or link died: start again, see hvd_abort(). */
   HVD_SYSTEM = 6,           /**< The operating system refused. */
   HVD_ABORTED = 7,          /**< Shut down, or never initialised. */
   HVD_INTERNAL = 8          /**< A defect of this library: please report it. */

@@ -181,11 +181,12 @@ def _check_limit(in_a_row: int, limit: int, error: HvdError | None) -> None:
 
 
 def _known(error: Exception) -> HvdError | None:
-    """The error of the library, also where TensorFlow has made one of its own of it."""
+    """The error of the library, also where a framework has made one of its own of it."""
     if isinstance(error, HvdError):
         return error
-    of_tensorflow = sys.modules.get("hvd.tensorflow.errors")
-    return of_tensorflow.of(error) if of_tensorflow else None
+    found = (sys.modules.get(f"hvd.{name}.errors") for name in ("tensorflow", "torch.distributed"))
+    known = (module.of(error) for module in found if module is not None)
+    return next((one for one in known if one is not None), None)
 
 
 def run_fn(

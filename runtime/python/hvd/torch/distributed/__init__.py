@@ -11,6 +11,7 @@ train.py``). Where the script is given rank and world size in another way, as by
 keep that way.
 """
 
+from hvd.torch.distributed import errors as _errors  # noqa: F401 (for hvd.elastic)
 from hvd.torch.distributed.hooks import average_hook
 from hvd.torch.distributed.process_group import register
 

@@ -17,7 +17,7 @@ from torch._C import _distributed_c10d as _c10d
 from torch.distributed import distributed_c10d
 
 from hvd import process_sets
-from hvd._core import api
+from hvd._core import api, newcomers
 from hvd.errors import InvalidArgumentError, UnsupportedError
 from hvd.process_sets import ProcessSet
 from hvd.torch import state
@@ -125,6 +125,12 @@ def _rendezvous(url: str, timeout: Any = None, **unused: Any) -> Iterator[tuple[
     """``init_method="hvd://"``: rank and size are hvd's; rank 0 keeps the store."""
     process_sets.init()
     rank, size = api.rank(), api.size()
+    if newcomers.is_one:
+        raise InvalidArgumentError(
+            f"rank {rank}: init_process_group('{NAME}'): this process has come to a job that is at "
+            "work: make the group, and the model of DDP, at the head of the function under "
+            "hvd.elastic.run, after destroy_process_group() where there is one, and nowhere else"
+        )
     limit = timeout if isinstance(timeout, datetime.timedelta) else datetime.timedelta(minutes=30)
     store = None
     if rank == 0:
