@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import random
 import unittest
 from collections import OrderedDict
 
@@ -16,8 +17,8 @@ import hvd.torch as ht
 from hvd import elastic
 from hvd._core.commit_pace import CommitPace, steps_between_commits, time_to_failure
 from hvd._core.copies import copied
-from hvd._core.packing import pack, unpack
 from hvd.seeds import RandomState
+from hvd.state_handlers import HandledState
 from hvd.torch.elastic import state as handlers
 
 
@@ -147,29 +148,151 @@ class Commits(unittest.TestCase):
         state.commit()
         ht.barrier()
 
-    def test_all_go_back_to_the_last_commit_that_all_have(self) -> None:
-        """One rank fails within a commit that the others make."""
-        seen = []
+    def test_all_have_one_commit_where_a_rank_fails_within_its_save(self) -> None:
+        """Also of what a subclass, or a handler of a program's own, keeps itself."""
 
-        class Failing(elastic.ObjectState):
+        def fail_if_due(step, rank) -> None:
+            if step == 3 and not failures and ht.rank() == rank:
+                failures.append(step)
+                raise hvd.HvdError("on purpose")
+
+        class Subclass(elastic.ObjectState):
+            """As Horovod's own states are made: before and after the rest."""
+
+            first = last = kept = 0
+
             def save(self) -> None:
-                if self.step == 3 and not seen[1:] and ht.rank() == ht.size() - 1:
-                    raise hvd.HvdError("on purpose")
+                fail_if_due(self.step, failing)
                 super().save()
+                self.kept = self.first, self.last
+
+            def restore(self) -> None:
+                self.first, self.last = self.kept
+                super().restore()
+
+            def sync(self) -> None:
+                self.first, self.last = hvd.broadcast_object((self.first, self.last))
+                super().sync()
+                self.kept = self.first, self.last
+
+            def values(self):
+                return self.step, self.first, self.last
+
+            def advance(self) -> None:
+                self.step, self.first, self.last = self.step + 1, self.first + 1, self.last + 1
+
+        class Numbers(handlers.StateHandler):
+            def save(self) -> None:
+                fail_if_due(self.value[0], failing)
+                self.kept = list(self.value)
+
+            def restore(self) -> None:
+                self.value[:] = self.kept
+
+            def sync(self) -> None:
+                self.value[:] = hvd.broadcast_object(self.value)
+
+        class WithHandler(HandledState):
+            def values(self):
+                return self.step, self.numbers[0]
+
+            def advance(self) -> None:
+                self.step += 1
+                self.numbers[0] += 1
 
         @elastic.run
         def train(state):
-            seen.append((state.step, state._version))
+            seen.append(state.values())
             while state.step < 4:
-                state.step += 1
+                state.advance()
                 state.commit()
                 ht.barrier()
 
-        state = Failing(step=0)
-        state.step = 1
-        train(state)
-        self.assertEqual(seen, [(1, 1), (2, 3)])
-        self.assertEqual((state.step, state._version), (4, 5))
+        made = (
+            lambda: Subclass(step=0),
+            lambda: WithHandler([(list, Numbers)], step=0, numbers=[0]),
+        )
+        for make in made:
+            for failing in {0, ht.size() - 1}:
+                with self.subTest(state=make().__class__.__name__, failing=failing):
+                    seen: list[tuple] = []
+                    failures: list[int] = []
+                    state = make()
+                    train(state)
+                    self.assertEqual(len(seen), 2)
+                    self.assertEqual(len(set(seen[1])), 1, "a mix of two commits")
+                    self.assertEqual(hvd.allgather_object(seen[1]), [seen[1]] * ht.size())
+                    self.assertEqual(set(state.values()), {4})
+                    if isinstance(state, Subclass):
+                        # Rank 0's, which has committed where another has failed.
+                        self.assertEqual(seen[1][0], 2 if failing == 0 else 3)
+
+    def test_a_look_at_the_hosts_of_ones_own_is_used(self) -> None:
+        looks = []
+
+        class Looking(elastic.ObjectState):
+            def check_host_updates(self) -> None:
+                looks.append(self.step)
+                if self.step == 2:
+                    super().check_host_updates()
+
+        state = Looking(step=1)
+        state.on_hosts_updated(1.0, elastic.HostUpdateResult.added)
+        state.commit()
+        state.step = 2
+        with self.assertRaises(hvd.HostsUpdatedInterrupt):
+            state.commit()
+        self.assertEqual((looks, state.commit_statistics().commits), ([1, 2], 2))
+
+    def test_handlers_with_a_save_of_their_own_are_called(self) -> None:
+        calls = []
+
+        class Model(handlers.ModelStateHandler):
+            def save(self) -> None:
+                calls.append("save")
+                super().save()
+
+        class Stateful(handlers.StatefulHandler):
+            def restore(self) -> None:
+                calls.append("restore")
+                super().restore()
+
+        known = handlers.get_handler_registry()
+        handlers.set_handler_registry([(torch.nn.Module, Model), (RandomState, Stateful), *known])
+        try:
+            model = torch.nn.Linear(1, 1)
+            state = ht.elastic.TorchState(model, rng=RandomState(), step=0)
+        finally:
+            handlers.set_handler_registry(known)
+        calls.clear()
+        before = model.weight.item(), random.getstate()
+        state.commit()
+        random.random()
+        with torch.no_grad():
+            model.weight.zero_()
+        state.restore()
+        self.assertEqual(calls, ["save", "restore"])
+        self.assertEqual((model.weight.item(), random.getstate()), before)
+        other = torch.nn.Linear(1, 1)
+        weight = other.weight.item()
+        state.model = other  # kept by its handler, as at the first
+        with torch.no_grad():
+            other.weight.zero_()
+        state.restore()
+        self.assertEqual(other.weight.item(), weight)
+
+    def test_a_handler_alone_goes_back_to_its_beginning(self) -> None:
+        model = torch.nn.Linear(1, 1)
+        handler = handlers.ModelStateHandler(model)
+        before = model.weight.item()
+        with torch.no_grad():
+            model.weight.zero_()
+        handler.restore()
+        self.assertEqual(model.weight.item(), before)
+        # In a state it has no third copy.
+        state = ht.elastic.TorchState(model)
+        self.assertIsNone(state._handlers["model"]._saved)
+        state._handlers["model"].restore()
 
     def test_a_broadcast_of_ones_own_is_used(self) -> None:
         told = []
@@ -286,160 +409,6 @@ class Pace(unittest.TestCase):
         for wrong in (0, -1.0, float("nan")):
             with self.assertRaisesRegex(ValueError, "mean_time_between_failures is"):
                 elastic.run(lambda state: None, mean_time_between_failures=wrong)
-
-
-def other_tensors() -> dict:
-    return {
-        "bfloat16": torch.arange(4, dtype=torch.bfloat16).reshape(2, 2),
-        "bool": torch.tensor([True, False]),
-        "transposed": torch.arange(6.0).reshape(2, 3).t(),
-        "empty": torch.empty(0, 3),
-        "number": torch.tensor(5),
-        "complex": torch.tensor([1 + 2j]).conj(),
-        "graded": torch.ones(2, requires_grad=True),
-        "sparse": torch.eye(2).to_sparse(),
-        "numpy": numpy.arange(5, dtype="i2")[::2],
-        "objects": numpy.array([None, "x"], dtype=object),
-        "plain": (1, "two", {3: [4.0]}, b"five"),
-    }
-
-
-class PerRank(unittest.TestCase):
-    def test_values_are_packed_and_come_back(self) -> None:
-        value = other_tensors()
-        memory = pack(value)
-        again = unpack(memory)
-        self.assertEqual(str(again), str(value))
-        self.assertIs(pack(value, memory), memory)
-        memory[:] = type(memory)("B", bytes(len(memory)))
-        again["bfloat16"] += 1  # in memory of its own
-        self.assertEqual(str(again["transposed"]), str(value["transposed"]))
-
-    def lose(self, state, rank: int, is_live: bool = False) -> None:
-        """As if a process without a state had come in the place of this rank."""
-        has_state = ht.rank() != rank
-        if not has_state:
-            state._kept = type(state._kept)()
-            state._version = 0
-        agreed = elastic._agree(
-            elastic._Agreed(0, False, 0, state._whole_version() if has_state else 0), has_state
-        )
-        state._settle(agreed.version, has_state, is_live)
-        state._begin(False)
-
-    def test_all_kinds_of_values_come_from_the_partner(self) -> None:
-        torch.manual_seed(ht.rank())
-        model = torch.nn.Linear(64, 64)
-        ht.broadcast_parameters(model.state_dict())
-        optimizer = ht.DistributedOptimizer(
-            torch.optim.SGD(model.parameters(), 0.1, momentum=0.9),
-            model.named_parameters(),
-            compression=ht.Compression.top_k(0.01),
-        )
-        nothing = optimizer.save_compression()
-        mine = torch.nn.Parameter(torch.ones(3))
-        shard = torch.optim.Adam([mine])
-        own = elastic.PerRank
-        state = ht.elastic.TorchState(
-            model,
-            optimizer,
-            shard=own(shard),
-            weights=own({"mine": mine.detach(), **other_tensors()}),
-            rng=own(RandomState()),
-            residuals=own(ht.elastic.CompressionState(optimizer)),
-            step=0,
-        )
-        self.assertIs(state.shard, shard)
-        state._settle(0, True, True)
-        state._begin(False)
-        for _ in range(3):
-            (model(torch.randn(2, 64)).sum() * (ht.rank() + 1)).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            mine.grad = torch.rand(3)
-            shard.step()
-            state.step += 1
-            state.commit()
-
-        def everything() -> str:
-            values = {name: state._read_own(name) for name in state._own.marks}
-            return str(values) + str(model.state_dict())
-
-        state._leave()
-        expected = everything()
-        self.assertEqual(len(set(hvd.allgather_object(expected))), ht.size())
-        for victim in range(1, ht.size()):
-            state.restore()
-            if ht.rank() == victim:
-                state.step, state.weights = 9, None
-                torch.manual_seed(5)
-                shard.state.clear()
-                optimizer.load_compression(nothing)
-                with torch.no_grad():
-                    model.weight.fill_(9)
-            self.lose(state, victim)
-            self.assertEqual((state.step, everything()), (3, expected))
-        self.assertGreater(state.commit_statistics().partner_bytes, 0)
-
-    def test_a_commit_counts_when_the_copies_have_come(self) -> None:
-        state = elastic.ObjectState(step=0, mine=elastic.PerRank([ht.rank()]))
-        state._settle(0, True, True)
-        state._begin(False)
-        for step in range(1, 4):
-            state.step, state.mine = step, [ht.rank(), step]
-            state.commit()
-        self.assertEqual(state._whole_version(), 3)
-        state._note_leaving()
-        self.assertIn(state._whole_version(), (3, 4))
-        state._kept.newest.parts["own"].is_whole = ht.rank() != 1
-        state.restore()
-        self.assertEqual(state.mine, [ht.rank(), 3])
-        self.lose(state, ht.size() - 1)
-        self.assertEqual((state.step, state.mine), (2, [ht.rank(), 2]))
-
-    def test_all_go_back_where_one_is_lost_as_all_leave_for_new_hosts(self) -> None:
-        state = elastic.ObjectState(step=0, mine=elastic.PerRank([ht.rank()]))
-        state._settle(0, True, True)
-        state._begin(False)
-        state.step, state.mine = 1, [ht.rank(), 1]
-        state.commit()
-        state._leave()
-        state.step, state.mine = 2, [ht.rank(), 2]
-        self.lose(state, ht.size() - 1, is_live=True)
-        # The lost one had later values, which nobody has: so none of those that are left is used.
-        self.assertEqual((state.step, state.mine), (1, [ht.rank(), 1]))
-
-    def test_without_a_loss_all_keep_what_they_have(self) -> None:
-        seen = []
-
-        @elastic.run
-        def train(state):
-            seen.append((state.step, state.mine))
-            if len(seen) == 1:
-                state.commit()
-                state.step, state.mine = 1, [ht.rank(), "live"]
-                ht.barrier()
-                raise hvd.HostsUpdatedInterrupt(skip_sync=True)
-            state.commit()
-
-        train(elastic.ObjectState(step=0, mine=elastic.PerRank([ht.rank()])))
-        self.assertEqual(seen, [(0, [ht.rank()]), (1, [ht.rank(), "live"])])
-
-    def test_what_cannot_be(self) -> None:
-        class Older(handlers.StateHandler):
-            pass
-
-        known = handlers.get_handler_registry()
-        handlers.set_handler_registry([(complex, Older), *known])
-        try:
-            with self.assertRaisesRegex(ValueError, "'mine' cannot be.*Older keeps copies itself"):
-                ht.elastic.TorchState(mine=elastic.PerRank(1j))
-        finally:
-            handlers.set_handler_registry(known)
-        state = elastic.ObjectState(mine=elastic.PerRank(1))
-        for call in (state.save, state.sync):
-            with self.assertRaisesRegex(ValueError, "ObjectState: save.. and sync.. alone"):
-                call()
 
 
 if __name__ == "__main__":

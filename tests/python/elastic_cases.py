@@ -158,15 +158,18 @@ class Run(unittest.TestCase):
         ht.barrier()  # the job goes on
 
     def test_ranks_agree_on_errors_on_the_version_and_on_whether_they_are_equal(self) -> None:
-        most, rank = last_rank(), ht.rank()
-        mine = elastic._Agreed(rank, True, 7, rank)
-        self.assertEqual(elastic._agree(mine, True), (most, True, 7, 0))
-        mine = elastic._Agreed(most - rank, rank != most, rank, rank)
-        self.assertEqual(elastic._agree(mine, rank == most), (most, False, most, most))
+        most, rank, known = last_rank(), ht.rank(), elastic._Known
+        self.assertEqual(elastic._agree(known(rank, True, 7, 5, rank)), (most, True, 7, 5, 0))
+        # One commit apart; one that has no state; one whose saves are older than all of the others.
+        for newest, agreed in ((5 + (rank == most), 5), (5 if rank == most else None, 5)):
+            found = elastic._agree(known(most - rank, True, rank, newest, 4))
+            self.assertEqual(found, (most, False, most, agreed, 0))
+        mine = known(0, True, 7, 3, 2) if rank == most else known(0, True, 9, 6, 5)
+        self.assertEqual(elastic._agree(mine), (0, False, 9, 6, 0))
 
     def test_nobody_goes_on_with_a_state_that_nobody_has(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "no rank is left that has the state"):
-            elastic._agree(elastic._Agreed(0, False, 0, 0), False)
+            elastic._agree(elastic._Known(0, False, 0, None))
 
     def test_what_comes_to_a_job_at_work_takes_no_part_in_operations(self) -> None:
         newcomers.is_one = True

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 import sys
 import threading
 from collections.abc import Callable
@@ -29,7 +28,6 @@ from hvd._core import api, newcomers
 from hvd._core.commit_pace import CommitEvery, CommitPace, steps_between_commits
 from hvd._core.per_rank import PerRank, StateLostError
 from hvd._core.states import CommitStatistics, HostUpdateResult, ObjectState, State
-from hvd._core.work import Max
 from hvd.errors import (
     AbortedError,
     DeadlineError,
@@ -126,7 +124,8 @@ def _go_back(state: State, error: HvdError) -> None:
     # The rank is unknown if the program has left the job itself.
     who = f"rank {state._rank()}: " if api.is_initialized() else ""
     _logger.warning(
-        "hvd.elastic: %s%s: %s; going back to commit %d, then starting again",
+        "hvd.elastic: %s%s: %s; going back to the last commit that counts (this rank has made %d), "
+        "then starting again",
         *(who, type(error).__name__, error, state._commits),
     )
     state._note_leaving()
@@ -140,36 +139,42 @@ class ResetLimitError(HvdError):
     """The job failed again and again without coming further."""
 
 
-class _Agreed(NamedTuple):
-    """What all ranks know before a try: the most errors in a row and commits, whether all are equal,
-    and the newest version that all have that have a state."""
+class _Known(NamedTuple):
+    """What a rank knows before a try, and what all go by then: errors in a row, whether all are equal,
+    commits, and the newest and the oldest save to which it can go back; None: it has no state."""
 
     in_a_row: int
     is_equal: bool
     commits: int
-    version: int
+    newest: int | None
+    oldest: int = 0
 
 
-def _agree(mine: _Agreed, has_state: bool) -> _Agreed:
+def _agree(mine: _Known) -> _Known:
     """From what each rank knows.
 
-    Ranks may have left for two reasons, and a process that comes anew has committed nothing yet.
+    Ranks may have left for two reasons, and a process that comes anew has committed nothing yet. One
+    that was a rank, then a spare, and is a rank again has saves that are older than all that others
+    keep: who is older than `newest` here has no state.
     """
     if not api.is_initialized():
         return mine
-    newest = float(mine.version) if has_state else math.inf
-    most, differs, commits, oldest = objects.allreduce_numbers(
-        [float(mine.in_a_row), float(not mine.is_equal), float(mine.commits), -newest],
-        Max,
-        "elastic.agree",
-    )
-    if oldest == -math.inf:
+    everyone = objects.allgather_object(mine, "elastic.agree")
+    oldest = max(one.oldest for one in everyone)
+    versions = [one.newest for one in everyone if one.newest is not None and one.newest >= oldest]
+    if not versions:
         raise RuntimeError(
             f"elastic: rank {api.rank()}: no rank is left that has the state of training: all have "
             "come after the job had begun, and the last that had it was lost before it gave it on; "
             "start the job again from a checkpoint"
         )
-    return _Agreed(int(most), not differs, int(commits), -int(oldest))
+    return _Known(
+        max(one.in_a_row for one in everyone),
+        # Of two versions at least one would have to go back.
+        all(one.is_equal for one in everyone) and len({one.newest for one in everyone}) == 1,
+        max(one.commits for one in everyone),
+        min(versions),
+    )
 
 
 def _check_limit(in_a_row: int, limit: int, error: HvdError | None) -> None:
@@ -219,8 +224,12 @@ def run_fn(
         newcomers.admit()
         while True:
             try:
-                mine = _Agreed(in_a_row, is_equal, state._commits, state._whole_version())
-                in_a_row, is_equal, agreed, version = _agree(mine, has_state)
+                newest = state._whole_version() if has_state else None
+                oldest = state._oldest_version() if has_state else 0
+                mine = _Known(in_a_row, is_equal, state._commits, newest, oldest)
+                in_a_row, is_equal, agreed, version, _ = _agree(mine)
+                assert version is not None
+                has_state = newest is not None and newest >= version
                 if agreed != state._commits:
                     commits = state._commits = agreed
                 _check_limit(in_a_row, reset_limit, cause)

@@ -107,6 +107,20 @@ class RandomState:
             if "cuda" in state:
                 torch.cuda.set_rng_state(state["cuda"])
 
+    def fresh_state(self, rank: int, size: int) -> dict[str, Any]:
+        """A state for a rank that has come to a job at work, from this process's ``random``.
+
+        Parameters
+        ----------
+        rank, size
+            Its number, and how many ranks there are.
+        """
+        before = self.state_dict()
+        _apply(derived_seed(random.getrandbits(64), rank, size))
+        fresh = self.state_dict()
+        self.load_state_dict(before)
+        return fresh
+
 
 def worker_init_fn(worker_id: int) -> None:
     """For ``DataLoader(worker_init_fn=...)``: workers of all ranks draw different numbers.

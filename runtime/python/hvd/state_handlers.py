@@ -66,6 +66,10 @@ class CopiedStateHandler(StateHandler, ABC):
 
     _saved: Any = None
 
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
     @abstractmethod
     def read(self) -> Any:
         """What is to be kept, as it is now: tensors need not be copies."""
@@ -84,17 +88,8 @@ class CopiedStateHandler(StateHandler, ABC):
         self._saved = copied(self.read(), self._saved)
 
     def restore(self) -> None:
-        self.write(self._saved)
-
-    def set_value(self, value: Any) -> None:
-        """Takes another value in place of the first.
-
-        Parameters
-        ----------
-        value
-            Of the same type.
-        """
-        self.value = value
+        if self._saved is not None:
+            self.write(self._saved)
 
 
 class SamplerStateHandler(CopiedStateHandler):
@@ -181,6 +176,7 @@ class HandledState(ObjectState):
     """
 
     _handlers: dict[str, StateHandler]
+    _copied: dict[str, CopiedStateHandler]
 
     def __init__(self, registry: Registry, /, **kwargs: Any) -> None:
         values, marks = without_marks(kwargs)
@@ -189,8 +185,13 @@ class HandledState(ObjectState):
         for name, handler in handlers.items():
             setattr(self, name, handler.value)
         self._handlers = handlers
-        for name in marks:
-            _check_copied(name, handlers.get(name))
+        # Whose copies this state keeps; the others keep them themselves.
+        self._copied = _copied_of(handlers)
+        self._apart = {name: one for name, one in handlers.items() if name not in self._copied}
+        for handler in self._copied.values():
+            handler._saved = None
+        if marks:
+            _check_none(self._apart)
         rest = {
             name: value for name, value in kwargs.items() if name not in handlers or name in marks
         }
@@ -200,27 +201,24 @@ class HandledState(ObjectState):
         handler = self.__dict__.get("_handlers", {}).get(name)
         if handler is not None:
             handler.set_value(value)
-        if isinstance(handler, CopiedStateHandler):
-            self._keep_replaced(name, handler)
+        if name in self.__dict__.get("_copied", {}):
+            self._keep_replaced(name, self._copied[name])
         super().__setattr__(name, value)
 
     def _keep_replaced(self, name: str, handler: CopiedStateHandler) -> None:
-        """The newest save has the value that was exchanged, from now on."""
-        newest = self._kept.newest if "_kept" in self.__dict__ else None
-        if newest is not None and name in newest.parts["handlers"]:
-            newest.parts["handlers"][name] = copied(handler.read())
+        """All saves have the value that was exchanged, from now on."""
+        handler._saved = None
+        for saved in self._kept.all if "_kept" in self.__dict__ else ():
+            if name in saved.parts["handlers"]:
+                saved.parts["handlers"][name] = copied(handler.read())
 
-    def save(self) -> None:
-        for handler in self._handlers.values():
-            if not isinstance(handler, CopiedStateHandler):
-                handler.save()
-        super().save()
+    def _save_apart(self) -> None:
+        for handler in self._apart.values():
+            handler.save()
 
-    def restore(self) -> None:
-        for handler in self._handlers.values():
-            if not isinstance(handler, CopiedStateHandler):
-                handler.restore()
-        super().restore()
+    def _restore_apart(self) -> None:
+        for handler in self._apart.values():
+            handler.restore()
 
     def sync(self) -> None:
         for name, handler in self._handlers.items():
@@ -232,8 +230,8 @@ class HandledState(ObjectState):
         before = old["handlers"] if old else {}
         handled = {
             name: copied(handler.read(), before.get(name))
-            for name, handler in self._handlers.items()
-            if isinstance(handler, CopiedStateHandler) and not self._is_own(name)
+            for name, handler in self._copied.items()
+            if not self._is_own(name)
         }
         return {"handlers": handled, **super()._copies(old)}
 
@@ -241,23 +239,19 @@ class HandledState(ObjectState):
         return self._own is not None and name in self._own.marks
 
     def _read_own(self, name: str) -> Any:
-        handler = self._handlers.get(name)
-        if isinstance(handler, CopiedStateHandler):
-            return handler.read()
-        return super()._read_own(name)
+        handler = self._copied.get(name)
+        return super()._read_own(name) if handler is None else handler.read()
 
     def _write_own(self, name: str, value: Any) -> None:
-        handler = self._handlers.get(name)
-        if isinstance(handler, CopiedStateHandler):
-            handler.write(value)
-        else:
+        handler = self._copied.get(name)
+        if handler is None:
             super()._write_own(name, value)
+        else:
+            handler.write(value)
 
     def _bring_back_shared(self, parts: dict[str, Any]) -> None:
         for name, kept in parts["handlers"].items():
-            handler = self._handlers[name]
-            assert isinstance(handler, CopiedStateHandler)
-            handler.write(kept)
+            self._copied[name].write(kept)
         super()._bring_back_shared(parts)
 
     def reset(self) -> None:
@@ -272,9 +266,21 @@ def _handler_of(value: Any, registry: Registry) -> StateHandler | None:
     return None
 
 
-def _check_copied(name: str, handler: StateHandler | None) -> None:
-    if handler is not None and not isinstance(handler, CopiedStateHandler):
+def _copied_of(handlers: dict[str, StateHandler]) -> dict[str, CopiedStateHandler]:
+    """Those whose copies the state keeps; one with a ``save()`` of its own keeps them itself."""
+    return {
+        name: one
+        for name, one in handlers.items()
+        if isinstance(one, CopiedStateHandler)
+        and type(one).save is CopiedStateHandler.save
+        and type(one).restore is CopiedStateHandler.restore
+    }
+
+
+def _check_none(apart: dict[str, StateHandler]) -> None:
+    for name, handler in apart.items():
         raise refused(
-            f"'{name}' cannot be each rank's own: {type(handler).__name__} keeps copies itself; "
-            "derive it from CopiedStateHandler"
+            f"'{name}' cannot go with values of each rank's own (PerRank): "
+            f"{type(handler).__name__} keeps copies itself; derive it from CopiedStateHandler, with "
+            "read() and write() in place of save() and restore()"
         )

@@ -47,6 +47,11 @@ class Kept:
         """The one before the newest."""
         return self._slots[1 - self._place]
 
+    @property
+    def all(self) -> list[Saved]:
+        """Both, as far as they are there."""
+        return [saved for saved in (self.newest, self.before) if saved is not None]
+
     def save(self, version: int, copies: Callable[[Any], Any]) -> Saved:
         """Adds a save: `copies` makes its parts, and may write to those that it is given.
 
@@ -62,10 +67,7 @@ class Kept:
 
     def find(self, version: int) -> Saved | None:
         """The save of this version, where it is kept."""
-        for saved in (self.newest, self.before):
-            if saved is not None and saved.version == version:
-                return saved
-        return None
+        return next((saved for saved in self.all if saved.version == version), None)
 
     def drop_newer(self, version: int) -> bool:
         """Forgets newer saves than that of `version`; True: that is the newest now, as it was not."""

@@ -129,6 +129,10 @@ class OwnCopy:
         """The copies are there; `spare` is the memory that they are in."""
         self._held, self.spare, self.is_whole = held, spare, True
 
+    def add(self, held: Mapping[int, memoryview]) -> None:
+        """Copies of more ranks are here."""
+        self._held = {**self._held, **held}
+
 
 class Exchange:
     """Bytes on their way to other ranks, and from them.

@@ -43,6 +43,10 @@ class PerRank:
         ``missing(rank, size)`` makes a value for a rank of before, of `size`, that was lost together with
         its partner. Without it that is a ``StateLostError`` on every rank.
 
+    A value with a method ``fresh_state(rank, size)``, as generators and what compression keeps, needs
+    neither: it makes what is missing, and the values of ranks that were not there before. The others
+    have what the rank of their number had; what is left of a larger number is dropped.
+
     >>> from hvd import elastic
     >>> state = elastic.ObjectState(epoch=0, shard=elastic.PerRank([1.0, 2.0]))
     >>> state.shard
@@ -55,9 +59,14 @@ class PerRank:
         reshard: Callable[[list[Any], int, int], Any] | None = None,
         missing: Callable[[int, int], Any] | None = None,
     ) -> None:
+        fresh = getattr(value, "fresh_state", None)
         self.value = value
+        self.missing = missing or fresh
         self.reshard = reshard
-        self.missing = missing
+        if reshard is None and fresh is not None:
+            self.reshard = lambda parts, rank, size: (
+                parts[rank] if rank < len(parts) else fresh(rank, size)
+            )
 
 
 def without_marks(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, PerRank]]:
@@ -124,6 +133,11 @@ class OwnValues:
             exchange, copy = self._on_its_way
             copy.take(*exchange.wait())
             self._on_its_way = None
+
+    def gather(self, copy: OwnCopy) -> None:
+        """Gives rank 0, which stays in every job, the copies of all: of the others any may go."""
+        parts = {} if api.rank() == 0 else {0: copy.data}
+        copy.add(exchanged(parts, "elastic.leaving"))
 
     def note_arrival(self) -> None:
         """Before this rank leaves a job that has failed: the copies have come, or they never will."""

@@ -111,8 +111,9 @@ class State(ABC):
         With ``run(commit_every=...)`` some calls only, the same on all ranks, and others look for changes
         now and then.
 
-        Who returns from a commit knows that all ranks have saved it. So two saves are kept, and after a
-        loss all go back to the same one.
+        Who returns from a commit knows that all ranks have saved it. Two saves are kept: one that is
+        broken off leaves the last one whole, and with values that are each rank's own all ranks go back
+        to the same one after a loss.
 
         Raises
         ------
@@ -130,13 +131,17 @@ class State(ABC):
         self._after_commit()
         self._commits += 1
         skip = self._pace.choose(time.perf_counter() - began)
-        interrupt, skip = self._hear("elastic.commit", skip)
+        # A subclass may look for changes in its own way.
+        looks = type(self).check_host_updates is State.check_host_updates
+        interrupt, skip = self._hear("elastic.commit", skip, looks)
         self._pace.skip(skip)
         if interrupt is not None:
-            self._leave()
+            self._leave(is_saved=True)
         self._commit_seconds += time.perf_counter() - began
         if interrupt is not None:
             raise interrupt
+        if not looks:
+            self.check_host_updates()
 
     def commit_statistics(self) -> CommitStatistics:
         """What the commits of this state have cost this rank.
@@ -158,18 +163,20 @@ class State(ABC):
         """
         interrupt, _ = self._hear("elastic.hosts", 0)
         if interrupt is not None:
-            self._leave()
+            self._leave(is_saved=False)
             raise interrupt
 
-    def _hear(self, name: str, skip: int) -> tuple[HostsUpdatedInterrupt | None, int]:
+    def _hear(
+        self, name: str, skip: int, looks: bool = True
+    ) -> tuple[HostsUpdatedInterrupt | None, int]:
         """What rank 0 was told since the last time, None: nothing; and its `skip`. On every rank."""
         last, everything = self._last_update, HostUpdateResult.no_update
-        while not self._host_messages.empty():
+        while looks and not self._host_messages.empty():
             timestamp, update = self._host_messages.get()
             if timestamp > last:
                 last = timestamp
                 everything |= update
-        if newcomers.are_waiting():
+        if looks and newcomers.are_waiting():
             # Later than all that was heard, by whatever clock.
             last += max(abs(last), 1.0) * 1e-9
             everything |= HostUpdateResult.added
@@ -205,7 +212,8 @@ class State(ABC):
     def _settle(self, version: int, has_state: bool, is_live: bool) -> None:
         """All ranks that have a state go on with this version of it, or with what they have now.
 
-        `is_live`: this rank has left without a loss.
+        `is_live`: this rank has left without a loss. Where nothing is a rank's own all get what rank 0
+        has, so there is nothing to go back to.
         """
         self._version = version
 
@@ -219,14 +227,18 @@ class State(ABC):
         """Of the newest save to which this rank can go back, as far as it knows."""
         return self._version
 
+    def _oldest_version(self) -> int:
+        """Of the oldest save to which it can."""
+        return 0
+
     def _before_commit(self) -> None:  # noqa: B027 (of values that are a rank's own, as the next)
         """All ranks have all of the commit before: now it may be the only one."""
 
     def _after_commit(self) -> None:  # noqa: B027
         """Sends copies to the partner."""
 
-    def _leave(self) -> None:  # noqa: B027
-        """All ranks leave the job, and none of them is lost."""
+    def _leave(self, is_saved: bool) -> None:  # noqa: B027
+        """All ranks leave the job, and none of them is lost; `is_saved`: they have just committed."""
 
     def _note_leaving(self) -> None:  # noqa: B027
         """This rank leaves the job, which may have failed."""
@@ -279,9 +291,20 @@ class ObjectState(State):
         self._names = [name for name in values if name not in marks]
         self._own: OwnValues | None = None
         if marks:
+            self._check_saves()
             self._own = OwnValues(marks, self._read_own, self._write_own)
         self._kept = Kept()
         self._kept.save(self._version, self._copies)
+
+    def _check_saves(self) -> None:
+        """What a subclass keeps beside would be of another commit where all go back by one."""
+        for name in ("save", "restore"):
+            if getattr(type(self), name) is not getattr(ObjectState, name):
+                raise refused(
+                    f"{type(self).__name__}.{name}: a state with values of each rank's own (PerRank) "
+                    "keeps its last two commits itself: leave save() and restore() as they are, and "
+                    "give what they keep as keywords, where need be with a CopiedStateHandler"
+                )
 
     def save(self) -> None:
         if self._own is not None and not self._is_versioned:
@@ -289,9 +312,11 @@ class ObjectState(State):
                 f"{type(self).__name__}: save() and sync() alone leave the partners of the ranks "
                 "without copies of what is each rank's own: call commit(), and leave sync() to run"
             )
+        self._save_apart()
         self._kept.save(self._version, self._copies)
 
     def restore(self) -> None:
+        self._restore_apart()
         # There may be none on a rank that has come anew and is to get all from the others.
         if self._kept.newest is not None:
             self._bring_back(self._kept.newest.parts)
@@ -309,11 +334,11 @@ class ObjectState(State):
 
     def _settle(self, version: int, has_state: bool, is_live: bool) -> None:
         super()._settle(version, has_state, is_live)
+        if self._own is None:
+            return
         if self._kept.drop_newer(version):
             self.restore()
             is_live = False
-        if self._own is None:
-            return
         saved = self._kept.find(version) if has_state else None
         own = None if saved is None else saved.parts["own"]
         keeps_live = self._own.place(own, version, is_live)
@@ -338,6 +363,9 @@ class ObjectState(State):
             return newest.version
         return before.version
 
+    def _oldest_version(self) -> int:
+        return min((saved.version for saved in self._kept.all), default=0)
+
     def _before_commit(self) -> None:
         if self._own is not None:
             self._own.wait()
@@ -347,13 +375,26 @@ class ObjectState(State):
         if self._own is not None and self._kept.newest is not None:
             self._own.send(self._kept.newest.parts["own"])
 
-    def _leave(self) -> None:
-        if self._own is not None:
-            self._own.wait()
+    def _leave(self, is_saved: bool) -> None:
+        if self._own is None:
+            return
+        if not is_saved:
+            self._before_commit()
+            self._save_as(self._version + 1)
+            self._after_commit()
+        self._own.wait()
+        assert self._kept.newest is not None
+        self._own.gather(self._kept.newest.parts["own"])
 
     def _note_leaving(self) -> None:
         if self._own is not None:
             self._own.note_arrival()
+
+    def _save_apart(self) -> None:
+        """Tells those that keep copies themselves."""
+
+    def _restore_apart(self) -> None:
+        """The same for what they kept."""
 
     def _read_own(self, name: str) -> Any:
         """A value that is each rank's own; its state, where it gives and takes one."""

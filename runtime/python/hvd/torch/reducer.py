@@ -473,6 +473,13 @@ class GradientReducer:
         """Takes over what ``save()`` gave."""
         self._gradients.load(state)
 
+    def begin_compression(self) -> None:
+        """Nothing is kept of earlier steps."""
+        for index, (dtype, *_) in enumerate(self._forms):
+            if self._method and dtype is not None:
+                self._gradients.compress(index, _lib.COMPRESS_NONE)
+                self._compress(index, dtype)
+
 
 def _form(tensor: torch.Tensor) -> _Form:
     """Type, elements, and strides unless row-major; what may be conjugated has no type here."""

@@ -146,9 +146,23 @@ class CompressionState:
         Parameters
         ----------
         state
-            What ``state_dict()`` gave, of the same model and method.
+            What ``state_dict()`` gave, of the same model and method, or ``fresh_state()``.
         """
-        self.optimizer.load_compression(state["compression"])
+        if state["compression"]:
+            self.optimizer.load_compression(state["compression"])
+            return
+        for reducer in self.optimizer._hvd_reducers:
+            reducer.begin_compression()
+
+    def fresh_state(self, rank: int, size: int) -> dict[str, bytes]:
+        """The state of a rank that has come to a job at work: nothing.
+
+        Parameters
+        ----------
+        rank, size
+            Its number, and how many ranks there are.
+        """
+        return {"compression": b""}
 
 
 def _end_step(optimizer: Any) -> None:
