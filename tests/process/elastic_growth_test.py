@@ -11,20 +11,8 @@ from pathlib import Path
 import jobs
 from elastic_program import TRAINING, all_steps
 
-# Goes on until the ranks are as many as told, and then a few steps more; who has fewer slots
-# tells the script.
-RESIZED = (
-    TRAINING.replace(
-        "while state.step < STEPS:",
-        "while state.more > 0:\n"
-        "        state.more -= 1 if hvd.size() == int(os.environ['UNTIL']) else 0\n"
-        "        time.sleep(0.01)",
-    )
-    .replace("step=0, value=0.25", "step=0, value=0.25, more=3")
-    .replace("state.commit()", "change_slots(state.step)\n        state.commit()")
-    .replace(
-        "@hvd.elastic.run",
-        """
+# The script says another number of slots from some step on.
+CHANGING = """
 SLOTS = dict(change.split("=") for change in os.environ["CHANGES"].split())
 
 
@@ -35,8 +23,63 @@ def change_slots(step):
         os.replace(SCRATCH + "/next", os.environ["HOSTS"])
 
 
-@hvd.elastic.run""",
+"""
+
+# Goes on until the ranks are as many as told, and then a few steps more.
+RESIZED = (
+    TRAINING.replace(
+        "while state.step < STEPS:",
+        "while state.more > 0:\n"
+        "        state.more -= 1 if hvd.size() == int(os.environ['UNTIL']) else 0\n"
+        "        time.sleep(0.01)",
     )
+    .replace("step=0, value=0.25", "step=0, value=0.25, more=3")
+    .replace("state.commit()", "change_slots(state.step)\n        state.commit()")
+    .replace("@hvd.elastic.run", CHANGING + "@hvd.elastic.run")
+)
+
+# Each item counts the steps, on whichever rank it is; each rank draws its own random numbers.
+OWN = (
+    CHANGING
+    + """
+import random
+import hvd.elastic
+from hvd.seeds import RandomState, derived_seed, seed_everything
+
+LOOKS = "LOOKS" in os.environ
+
+
+def reshard(parts, rank, size):
+    return sorted(item for part in parts for item in part)[rank::size]
+
+
+@hvd.elastic.run
+def train(state):
+    while state.more > 0:
+        state.more -= 1 if hvd.size() == int(os.environ["UNTIL"]) else 0
+        state.step += 1
+        state.items = [(number, count + 1) for number, count in state.items]
+        draw = random.random()
+        say("DRAW", hvd.rank(), state.step, draw, draw == expected[state.step - 1])
+        time.sleep(0.01)
+        change_slots(state.step)
+        if LOOKS and state.step > 1:
+            state.check_host_updates()
+        else:
+            state.commit()
+
+
+hvd.init()
+seed_everything(1)
+stream = random.Random(derived_seed(1, hvd.rank()))
+expected = [stream.random() for _ in range(5000)]
+own = hvd.elastic.PerRank
+items = own([(hvd.rank(), 0)], reshard)
+state = hvd.elastic.ObjectState(step=0, more=3, items=items, rng=own(RandomState()))
+train(state)
+say("ITEMS", hvd.rank(), hvd.size(), state.step, *(f"{one}:{count}" for one, count in state.items))
+hvd.shutdown()
+"""
 )
 
 
@@ -47,14 +90,23 @@ class Growth(jobs.JobCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.hosts = self.folder / "hosts"
 
-    def train(self, *options: str, slots: str, changes: str, until: int) -> jobs.Ended:
+    def train(
+        self,
+        *options: str,
+        slots: str,
+        changes: str,
+        until: int,
+        program: str = RESIZED,
+        **more: str,
+    ) -> jobs.Ended:
         self.hosts.write_text(slots + "\n")
         return self.run_job(
             [*options, "--host-discovery-script", f"cat {self.hosts}"],
-            RESIZED,
+            program,
             HOSTS=str(self.hosts),
             CHANGES=changes,
             UNTIL=str(until),
+            **more,
         )
 
     def test_grows_as_the_script_says(self) -> None:
@@ -81,6 +133,48 @@ class Growth(jobs.JobCase):
         self.assertNotIn("lost", ended.stderr)
         self.assertEqual(ended.lines[0][-1], "ENDS 0 1", ended.text())
         self.assertNotIn("ENDS", "".join(ended.lines[1] + ended.lines[2]))
+
+    def check_own(self, ended: jobs.Ended, items: int, processes: set[int]) -> None:
+        """No item, nor a step of one, is lost, and generators went on or had seeds of their own."""
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertNotIn("lost", ended.stderr)
+        counts: dict[str, str] = {}
+        draws: dict[str, int] = {}
+        for process, lines in ended.lines.items():
+            for words in map(str.split, lines):
+                if words[0] == "DRAW":
+                    self.assertEqual(words[4] == "True", process < items, (process, words))
+                    self.assertEqual(draws.setdefault(words[3], process), process, words)
+                else:
+                    counts |= dict(one.split(":") for one in words[4:])
+                    step = words[3]
+        self.assertEqual(counts, {str(number): step for number in range(items)}, ended.text())
+        ends = {process for process in ended.lines if ended.lines[process][-1][:5] == "ITEMS"}
+        self.assertEqual(ends, processes, ended.text())
+
+    def test_values_of_each_rank_outlive_ranks_that_are_released(self) -> None:
+        """Of the commit, and of steps after it; owner and partner are released together."""
+        for ranks, left, more in ((4, 2, {}), (3, 1, {"LOOKS": "1"})):
+            with self.subTest(ranks=ranks):
+                ended = self.train(
+                    *("-np", str(ranks), "--min-np", "1"),
+                    slots=f"localhost:{ranks}",
+                    changes=f"3=localhost:{left}",
+                    until=left,
+                    program=OWN,
+                    **more,
+                )
+                self.check_own(ended, ranks, set(range(left)))
+
+    def test_new_ranks_have_values_of_their_own(self) -> None:
+        ended = self.train(
+            *("-np", "2", "--min-np", "1", "--max-np", "3"),
+            slots="localhost:2",
+            changes="3=localhost:3",
+            until=3,
+            program=OWN,
+        )
+        self.check_own(ended, 2, {0, 1, 3})
 
     def test_a_script_that_fails_changes_nothing(self) -> None:
         broken = self.folder / "broken"
