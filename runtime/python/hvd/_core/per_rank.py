@@ -32,6 +32,10 @@ class PerRank:
     At each commit a copy goes to the memory of a partner, a rank of another node where there are
     several. The process that takes the place of a lost rank gets that rank's value of the last commit.
 
+    A value with a method ``fresh_state(rank, size)``, as generators and what compression keeps have it,
+    needs neither `reshard` nor `missing`: each rank has what the rank of its number had, the method
+    makes what is new or missing, and what ranks of higher numbers had is dropped.
+
     Parameters
     ----------
     value
@@ -42,10 +46,6 @@ class PerRank:
     missing
         ``missing(rank, size)`` makes a value for a rank of before, of `size`, that was lost together with
         its partner. Without it that is a ``StateLostError`` on every rank.
-
-    A value with a method ``fresh_state(rank, size)``, as generators and what compression keeps, needs
-    neither: it makes what is missing, and the values of ranks that were not there before. The others
-    have what the rank of their number had; what is left of a larger number is dropped.
 
     >>> from hvd import elastic
     >>> state = elastic.ObjectState(epoch=0, shard=elastic.PerRank([1.0, 2.0]))
@@ -61,12 +61,17 @@ class PerRank:
     ) -> None:
         fresh = getattr(value, "fresh_state", None)
         self.value = value
+        self.reshard = reshard or (fresh and _by_number(fresh))
         self.missing = missing or fresh
-        self.reshard = reshard
-        if reshard is None and fresh is not None:
-            self.reshard = lambda parts, rank, size: (
-                parts[rank] if rank < len(parts) else fresh(rank, size)
-            )
+
+
+def _by_number(fresh: Callable[[int, int], Any]) -> Callable[[list[Any], int, int], Any]:
+    """Gives each rank what the rank of its number had, and the others something fresh."""
+
+    def reshard(parts: list[Any], rank: int, size: int) -> Any:
+        return parts[rank] if rank < len(parts) else fresh(rank, size)
+
+    return reshard
 
 
 def without_marks(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, PerRank]]:
