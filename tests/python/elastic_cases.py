@@ -160,12 +160,17 @@ class Run(unittest.TestCase):
     def test_ranks_agree_on_errors_on_the_version_and_on_whether_they_are_equal(self) -> None:
         most, rank, known = last_rank(), ht.rank(), elastic._Known
         self.assertEqual(elastic._agree(known(rank, True, 7, 5, rank)), (most, True, 7, 5, 0))
-        # One commit apart; one that has no state; one whose saves are older than all of the others.
-        for newest, agreed in ((5 + (rank == most), 5), (5 if rank == most else None, 5)):
-            found = elastic._agree(known(most - rank, True, rank, newest, 4))
-            self.assertEqual(found, (most, False, most, agreed, 0))
-        mine = known(0, True, 7, 3, 2) if rank == most else known(0, True, 9, 6, 5)
-        self.assertEqual(elastic._agree(mine), (0, False, 9, 6, 0))
+        for everyone, agreed in (
+            ([known(0, True, 1, 5, 4), known(2, False, 1, 5, 4)], (2, False, 1, 5, 0)),
+            # One commit apart, and one that has no state.
+            ([known(0, True, 2, 6, 5), known(0, True, 1, 5, 4)], (0, False, 2, 5, 0)),
+            ([known(0, True, 0, None), known(0, True, 1, 5, 4)], (0, False, 1, 5, 0)),
+            # Saves that are older than all of another; as old as its oldest.
+            ([known(0, True, 9, 6, 5), known(0, True, 7, 4, 3)], (0, False, 9, 6, 0)),
+            ([known(0, True, 9, 6, 5), known(0, True, 7, 5, 4)], (0, False, 9, 5, 0)),
+        ):
+            self.assertEqual(elastic._agreed(everyone), agreed)
+            self.assertEqual(elastic._agreed(everyone[::-1]), agreed)
 
     def test_nobody_goes_on_with_a_state_that_nobody_has(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "no rank is left that has the state"):

@@ -57,6 +57,8 @@ class PerRank(unittest.TestCase):
 
     def lose(self, state, rank: int, is_live: bool = False) -> None:
         """As if a process without a state had come in the place of this rank."""
+        if ht.size() == 1:
+            self.skipTest("a rank alone has no partner")
         has_state = ht.rank() != rank
         if not has_state:
             state._kept = type(state._kept)()
@@ -118,7 +120,7 @@ class PerRank(unittest.TestCase):
                     model.weight.fill_(9)
             self.lose(state, victim)
             self.assertEqual((state.step, everything()), (3, expected))
-        self.assertGreater(state.commit_statistics().partner_bytes, 0)
+        self.assertEqual(state.commit_statistics().partner_bytes > 0, ht.size() > 1)
 
     def test_a_commit_counts_when_the_copies_have_come(self) -> None:
         state = elastic.ObjectState(step=0, mine=elastic.PerRank([ht.rank()]))
@@ -127,10 +129,10 @@ class PerRank(unittest.TestCase):
         for step in range(1, 4):
             state.step, state.mine = step, [ht.rank(), step]
             state.commit()
-        self.assertEqual(state._whole_version(), 3)
+        self.assertEqual(state._whole_version(), 3 + (ht.size() == 1))
         state._note_leaving()
         self.assertIn(state._whole_version(), (3, 4))
-        state._kept.newest.parts["own"].is_whole = ht.rank() != 1
+        state._kept.newest.parts["own"].is_whole = ht.rank() != 0
         state.restore()
         self.assertEqual(state.mine, [ht.rank(), 3])
         self.lose(state, ht.size() - 1)
@@ -230,15 +232,15 @@ class PerRank(unittest.TestCase):
         nothing = residuals.state_dict()
         model(torch.randn(2, 64)).sum().backward()
         optimizer.step()
-        self.assertNotEqual(residuals.state_dict(), nothing)
+        # A rank alone compresses nothing.
+        self.assertEqual(residuals.state_dict() == nothing, ht.size() == 1)
         mark = elastic.PerRank(residuals)
         parts = [residuals.state_dict(), {"compression": b"another"}]
-        self.assertEqual(mark.reshard(parts, 1, 3), parts[1])
-        residuals.load_state_dict(mark.reshard(parts, 2, 3))
-        self.assertEqual(residuals.state_dict(), nothing)
-        residuals.load_state_dict(parts[0])
-        residuals.load_state_dict(mark.missing(0, 2))
-        self.assertEqual(residuals.state_dict(), nothing)
+        self.assertIs(mark.reshard(parts, 1, 3), parts[1])
+        for fresh in (mark.reshard(parts, 2, 3), mark.missing(0, 2)):
+            residuals.load_state_dict(parts[0])
+            residuals.load_state_dict(fresh)
+            self.assertTrue(residuals.state_dict() == nothing)
 
         seed_everything(3, rank=0)
         generators = RandomState()

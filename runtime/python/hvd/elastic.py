@@ -20,7 +20,7 @@ import functools
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hvd import objects, process_sets
@@ -151,15 +151,19 @@ class _Known(NamedTuple):
 
 
 def _agree(mine: _Known) -> _Known:
-    """From what each rank knows.
+    """From what each rank knows."""
+    if not api.is_initialized():
+        return mine
+    return _agreed(objects.allgather_object(mine, "elastic.agree"))
+
+
+def _agreed(everyone: Sequence[_Known]) -> _Known:
+    """What follows for all, from what each knows.
 
     Ranks may have left for two reasons, and a process that comes anew has committed nothing yet. One
     that was a rank, then a spare, and is a rank again has saves that are older than all that others
     keep: who is older than `newest` here has no state.
     """
-    if not api.is_initialized():
-        return mine
-    everyone = objects.allgather_object(mine, "elastic.agree")
     oldest = max(one.oldest for one in everyone)
     versions = [one.newest for one in everyone if one.newest is not None and one.newest >= oldest]
     if not versions:
