@@ -183,6 +183,19 @@ class Elastic(jobs.JobCase):
         self.assertIn("ENDS 2 3", ended.lines[3])
         self.assertIn("membership 3: 3 ranks; rank 2 is process 3 now", ended.stderr)
 
+    def test_callbacks_with_operations_are_called_by_newcomers_too(self) -> None:
+        # A rank that ends in one is lost as any other.
+        program = TRAINING.replace("train(hvd.elastic", "state = hvd.elastic").replace(
+            "value=0.25))\n",
+            "value=0.25)\n"
+            "def again():\n    if PROCESS == '3': sys.exit(4)\n    allreduce('callback')\n"
+            "state.register_reset_callbacks([again])\ntrain(state)\n",
+        )
+        ended = self.run_job(["-np", "3", "--spares", "2"], program, DEATHS="1:5:SIGKILL")
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertEqual(len(all_steps(ended)), 12, ended.text())
+        self.assertRegex(ended.stderr, r"rank 1 on host \S+ was lost: exit code 4")
+
     def test_process_sets_of_init_are_there_again_as_far_as_they_fit(self) -> None:
         program = (
             TRAINING.replace(

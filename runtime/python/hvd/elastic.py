@@ -225,9 +225,14 @@ def run_fn(
         is_equal, is_live, in_a_row, commits = False, True, 0, state._commits
         cause: HvdError | None = None
         has_state = not newcomers.is_one
+        # Callbacks may have operations, in which those that come anew take part.
+        is_reset = newcomers.is_one
         newcomers.admit()
         while True:
             try:
+                if is_reset:
+                    state.on_reset()
+                    is_reset = False
                 newest = state._whole_version() if has_state else None
                 oldest = state._oldest_version() if has_state else 0
                 mine = _Known(in_a_row, is_equal, state._commits, newest, oldest)
@@ -253,7 +258,7 @@ def run_fn(
                 _go_back(state, error)
                 is_equal, is_live, cause = False, False, error
             _start_again(reset, cause)
-            state.on_reset()
+            is_reset = True
 
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:

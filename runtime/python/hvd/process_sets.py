@@ -162,7 +162,8 @@ def _add(process_set: ProcessSet | Sequence[int] | Any, timeout: float | None = 
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
-        if _is_again and any(process_set is one for one in _of_init):
+        began_late = _is_again or newcomers.began_late()
+        if began_late and any(process_set is one for one in _of_init):
             return process_set  # A reset callback adds what has come back by itself.
         raise refused(f"{process_set} is there already; use it")
     limit = -1.0 if timeout is None else timeout

@@ -13,7 +13,16 @@ is_one = False
 def note_start() -> None:
     """To be called when this process has joined for the first time."""
     global is_one
-    is_one = bool(quick.hvd_came_late())
+    is_one = began_late()
+
+
+def began_late() -> bool:
+    """True in a process that came to a job at work, for good.
+
+    >>> began_late()
+    False
+    """
+    return bool(quick.hvd_came_late())
 
 
 def admit() -> None:

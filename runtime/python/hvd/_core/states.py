@@ -77,7 +77,9 @@ class State(ABC):
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
         """Functions to call after each reset, in this order: rank and size may be others.
 
-        The process sets of ``hvd.init()`` are there again, as far as they fit; add others here.
+        A process that comes to a job at work calls them, too, before it gets the state: they may have
+        operations. The process sets of ``hvd.init()`` are there again, as far as they fit; add others
+        here.
 
         Parameters
         ----------
