@@ -58,7 +58,8 @@ std::vector<int> job_numbers(const std::string& jobs) {
   std::error_code failure;
   for (fs::directory_iterator at(jobs, failure), end; !failure && at != end;
        at.increment(failure)) {
-    if (const auto number = number_of_text(at->path().filename().string())) numbers.push_back(*number);
+    if (const auto number = number_of_text(at->path().filename().string()))
+      numbers.push_back(*number);
   }
   std::sort(numbers.begin(), numbers.end());
   return numbers;

@@ -22,7 +22,7 @@ Result<std::vector<HostSlots>> parse_host_slots(std::string_view text, int slots
 /// What the hosts mean for the machine of that name.
 struct SlotsHere {
   int slots = 0;
-  bool names_hosts = false;          ///< There was a line at all.
+  bool names_hosts = false;         ///< There was a line at all.
   std::vector<std::string> others;  ///< Hosts on which hvdrun starts nothing.
 };
 

@@ -51,7 +51,7 @@ def forward_module() -> torch.nn.Module:
     """What reduces the gradients where the optimizer does not: DDP, in a group of its own."""
     if os.environ.get("NAMES") != "ddp":
         return model
-    import hvd.torch.distributed as _
+    import hvd.torch.distributed as _  # noqa: F401 (makes the backend known)
 
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
