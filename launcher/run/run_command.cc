@@ -380,7 +380,7 @@ int run_program(const RunOptions& options, JobNodes job_nodes, const JobEvents& 
   if (!inputs.is_ok()) return refuse(inputs.status());
   inputs.value().job_nodes = std::move(job_nodes);
   const Allocation& allocation = inputs.value().allocation;
-  if (allocation.task() != nullptr && events.is_watched()) {
+  if (allocation.task() != nullptr && (events.is_watched() || options.detach)) {
     return refuse(error(Code::kInvalidArgument,
                         "this is a task that a launcher has started, which hvdrun cannot watch; "
                         "leave out what starts it (srun, mpirun): hvdrun starts the ranks itself"));

@@ -114,6 +114,16 @@ time.sleep(100)
         code, said = self.detach("-np", "1", program="sys.exit('no data')")
         self.assertEqual(code, 1, said)
         self.assertIn("no data", said)
+        task = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
+        refused = subprocess.run(
+            [jobs.arguments()[0], "--detach", "true"],
+            env={**os.environ, **task, "XDG_STATE_HOME": self.state},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("leave out what starts it (srun, mpirun)", refused.stderr)
         missing = self.attach("7")
         self.assertEqual(missing.returncode, 1)
         self.assertIn("there is no job 7 in the background", missing.stderr)

@@ -105,7 +105,7 @@ class PerRank(jobs.JobCase):
     def test_who_takes_a_place_gets_the_value_of_the_lost_rank(self) -> None:
         """Rank 0 first, whose place goes to rank 1; then others, and one that has just come."""
         deaths = "0:3:commit 2:5:step 3:7:after"
-        ended = self.train("-np", "3", "--spares", "3", deaths=deaths)
+        ended = self.train("-np", "3", "--restarts", "3", deaths=deaths)
         self.check_values(ended, {3: 1, 4: 2, 5: 1})
         commits, sent = ended.line(1, "ENDS").split()[2:4]
         self.assertGreater(int(sent), 100000 * int(commits), ended.text())

@@ -85,7 +85,7 @@ class Horovodrun(unittest.TestCase):
         same = [*script.split(), "--slots-per-host", "2"]
         line = f"{script} --slots-per-host 2 python t.py"
         self.assertEqual(planned(line).arguments, [*same, "--", "python", "t.py"])
-        bounds = "--nodes 1 --min-np 1 --max-np 4 -- python t.py"
+        bounds = "--nodes 2 --min-np 1 --max-np 4 -- python t.py"
         plan = planned(f"{script} python t.py", JOB)
         self.assertEqual(plan.arguments, bounds.split())
         self.assertIn("the nodes are those of the job", plan.said[0])

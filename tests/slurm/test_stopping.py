@@ -104,7 +104,7 @@ class TestStopping(slurm_test.SlurmTest):
     def test_a_preemption_can_be_tried(self):
         program = self.write_script("preempted.py", _PREEMPTED)
         folder = self.cluster.root / "checkpoints"
-        test = f"{slurm_test.HVDRUN} test-preempt --after 0.5 --grace 30 --folder {folder} --json"
+        test = f"{slurm_test.HVDRUN} test-preempt --after 3 --grace 30 --folder {folder} --json"
         script = self.batch(
             f"srun {test} true\nexec {test} -- {slurm_test.PYTHON} {program} {folder}"
         )

@@ -11,6 +11,7 @@ from ctypes import (
     Array,
     Structure,
     byref,
+    c_char,
     c_char_p,
     c_double,
     c_int,
@@ -415,6 +416,11 @@ class PluginCalls:
 def immortal(value: object) -> None:
     """Keeps `value` and all it refers to in memory until the process has ended."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+def memory_at(address: int, size: int) -> memoryview:
+    """Memory that somebody else holds, for as long as that lasts."""
+    return memoryview((c_char * size).from_address(address)).cast("B")
 
 
 def bytes_at(address: int | None, size: int) -> bytes:

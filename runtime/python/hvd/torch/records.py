@@ -7,13 +7,14 @@ it: 0.1 s for 100 MB. Newer ones need no other.
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import pickle
 import zipfile
 from typing import Any, BinaryIO
 
 import torch
+
+from hvd._core import _lib
 
 # Tensors begin at multiples of this, as in files of PyTorch, whose readers may map them.
 _ALIGNMENT = 64
@@ -57,7 +58,7 @@ class Records:
 def _memory(data: Any, size: int) -> memoryview:
     if not isinstance(data, int):
         return memoryview(data)
-    return memoryview((ctypes.c_char * size).from_address(data) if size else b"").cast("B")
+    return _lib.memory_at(data, size) if size else memoryview(b"")
 
 
 def may_save() -> bool:
