@@ -110,7 +110,7 @@ Result<Placement> place_task(const RunOptions& options, const Allocation& alloca
         *options.nodes, identity.rank, identity.source);
   }
   RankPlacement rank;
-  rank.rank = first_process + identity.rank;
+  rank.rank = (placement.elastic ? first_process : 0) + identity.rank;
   rank.node = std::max(0, identity.node);
   rank.host = allocation.host;
   placement.notes.push_back("identity: " + describe_identity(identity));

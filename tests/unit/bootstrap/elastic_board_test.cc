@@ -139,7 +139,7 @@ TEST(ElasticBoard, WhoAttendsAProcessSaysItsEndAndIsToldToKillIt) {
   EXPECT_EQ(talk.events(), "0 came to jz1; 1 came to jz2");
   talk.kill(1);
   EXPECT_EQ(talk.heard(12), "aborted the process is to be killed");
-  talk.say_ended(12, 1, 9);
+  talk.say_ended(12, 1, 9, ", probably out of memory");
   EXPECT_EQ(talk.heard(12), "");
   talk.add_process();
   talk.answer_end(1, 3);
@@ -150,7 +150,7 @@ TEST(ElasticBoard, WhoAttendsAProcessSaysItsEndAndIsToldToKillIt) {
   EXPECT_EQ(talk.heard(11), ok()) << "its first request";
   talk.answer_end(0, -1);
   EXPECT_EQ(talk.heard(11), ok());
-  EXPECT_EQ(talk.events(), "1 ended with 9; 3 came to jz2; 0 ended with 0");
+  EXPECT_EQ(talk.events(), "1 ended with 9, probably out of memory; 3 came to jz2; 0 ended with 0");
   talk.forget(11);
   EXPECT_EQ(talk.events(), "");
 }
@@ -191,6 +191,29 @@ TEST(ElasticBoard, RankZeroHearsOfNewcomers) {
   talk.await_newcomers(3);
   talk.forget(3);
   EXPECT_EQ(talk.heard(3), "");
+}
+
+TEST(ElasticBoard, RankZeroHearsThatThereAreToBeFewerOrMore) {
+  Talk talk({{.size = 2, .min_size = 1, .processes = 2}});
+  talk.enter(1, 0);
+  talk.enter(2, 1);
+  talk.join_in(1, 1, 0, 2);
+  talk.join_in(1, 2, 1, 2);
+  talk.heard(1);
+  talk.heard(2);
+  talk.await_newcomers(1);
+  talk.aim_at(1);
+  EXPECT_EQ(talk.heard(1), ok());
+  talk.enter(1, 0);
+  talk.enter(2, 1);
+  EXPECT_EQ(talk.heard(1), "ok |rank 0 of 1 in 2");
+  EXPECT_EQ(talk.heard(2), "") << "it waits as a spare";
+  talk.await_newcomers(1);
+  EXPECT_EQ(talk.heard(1), "");
+  talk.aim_at(2);
+  EXPECT_EQ(talk.heard(1), ok());
+  talk.enter(1, 0);
+  EXPECT_EQ(talk.heard(2), "ok |rank 1 of 2 in 3");
 }
 
 TEST(ElasticBoard, WhoWasToStartAProcessAndIsGoneTakesItAlong) {

@@ -28,7 +28,8 @@ struct Shown {
     return std::to_string(came.process) + " came to " + came.host;
   }
   std::string operator()(const ProcessEnded& ended) const {
-    return std::to_string(ended.process) + " ended with " + std::to_string(ended.status);
+    return std::to_string(ended.process) + " ended with " + std::to_string(ended.status) +
+           ended.why;
   }
   std::string operator()(const ProcessGone& gone) const {
     return std::to_string(gone.process) + " is gone";
@@ -66,10 +67,14 @@ class Talk {
     take(board_.handle(client,
                        {.verb = Verb::kAttend, .key = host, .rank = process, .size = process + 1}));
   }
-  void say_ended(StoreBoard::Client client, int process, int status) {
-    take(board_.handle(
-        client, {.verb = Verb::kEnded, .rank = process, .size = process + 1, .status = status}));
+  void say_ended(StoreBoard::Client client, int process, int status, const std::string& why = "") {
+    take(board_.handle(client, {.verb = Verb::kEnded,
+                                .value = why,
+                                .rank = process,
+                                .size = process + 1,
+                                .status = status}));
   }
+  void aim_at(int size) { take(board_.aim_at(size)); }
   void await_newcomers(StoreBoard::Client client) {
     take(board_.handle(client, {.verb = Verb::kAwaitNewcomers}));
   }
