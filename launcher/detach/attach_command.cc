@@ -87,7 +87,7 @@ class Watcher {
   int watch() {
     while (true) {
       // Before the output is read: all that it wrote before its end is there, then.
-      const DetachedState state = look_anew();
+      const DetachedState state = look_at_job(job_);
       if (!show_new()) return exit_code_of_signal(SIGPIPE);
       if (state == DetachedState::kEnded || state == DetachedState::kKilled) return finish(state);
       if (const auto signal = wait()) return leave(*signal);
@@ -106,12 +106,6 @@ class Watcher {
     output_.skip_to(found.st_size - kShownBefore + cut);
     print_message(format_text("the last {} bytes of what job {} wrote; --all shows all",
                               kShownBefore - cut, job_.number));
-  }
-
-  DetachedState look_anew() {
-    const auto found = find_job(job_.number);
-    if (found.is_ok()) job_ = found.value();
-    return look_at_job(job_);
   }
 
   /// False: nobody reads what we write.

@@ -2,10 +2,10 @@
 #include "launcher/detach/detach.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -39,10 +39,13 @@ std::string current_directory() {
   return path;
 }
 
-/// The life of the process in the background.
-[[noreturn]] void live_in_background(const DetachedJob& job, int output,
+/// The life of the process in the background. It begins once its job is on record, which the end of
+/// `gate` says; a closed one says that it cannot be.
+[[noreturn]] void live_in_background(const DetachedJob& job, int output, int gate,
                                      const std::function<int()>& run) {
   (void)::setsid();
+  char is_recorded = 0;
+  if (::read(gate, &is_recorded, 1) != 1) ::_exit(kExitFailure);
   const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   (void)::dup2(nothing.get(), STDIN_FILENO);
   (void)::dup2(output, STDOUT_FILENO);
@@ -72,10 +75,17 @@ Result<int> start_in_background(const std::vector<std::string>& command,
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
   const UniqueFd output(::open(job.output().c_str(), flags, 0600));
   if (!output.is_open()) return Status::system("open " + job.output(), errno);
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::system("pipe", errno);
+  UniqueFd gate(ends[0]);
+  UniqueFd opener(ends[1]);
   (void)std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) return Status::system("fork", errno);
-  if (child == 0) live_in_background(job, output.get(), run);
+  if (child == 0) {
+    opener.reset();
+    live_in_background(job, output.get(), gate.get(), run);
+  }
   job.host = local_host_name();
   job.pid = child;
   job.start = stat_of(child).value_or(ProcessStat{}).start;
@@ -83,6 +93,7 @@ Result<int> start_in_background(const std::vector<std::string>& command,
   job.directory = current_directory();
   job.command = command;
   HVD_TRY(write_detached_job(job));
+  (void)write_without_signal(opener.get(), "1");
   if (const auto code = await_early_end(child)) {
     (void)write_all(STDERR_FILENO, read_text_file(job.output()).value_or(""));
     return *code;

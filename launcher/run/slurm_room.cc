@@ -37,7 +37,10 @@ Result<std::unique_ptr<SlurmRoom>> SlurmRoom::start(const JobNodes& job_nodes,
 
 void SlurmRoom::tell(ElasticJob& job) {
   const auto answer = questions_->take();
-  if (answer && answer->is_ok()) job.offer_nodes(answer->value(), max_size_, tasks_);
+  // None: nobody has asked, and a look that was not made is not to be waited after.
+  if (answer && answer->is_ok() && !answer->value().empty()) {
+    job.offer_nodes(answer->value(), max_size_, tasks_);
+  }
   is_asked_->store(job.wants_nodes(max_size_), std::memory_order_relaxed);
 }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -136,6 +137,17 @@ time.sleep(100)
             check=False,
         )
         self.assertIn("--detach: jobs in the background are kept below HOME", home.stderr)
+
+    def test_a_job_that_cannot_be_recorded_does_not_run(self) -> None:
+        def fill_disk() -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+        self.before_exec = fill_disk
+        code, said = self.detach("-np", "1", program="open(SCRATCH + '/ran', 'w')")
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"--detach: write \S+/job.json.new: File too large")
+        self.assertFalse(Path(self.scratch, "ran").exists())
 
     def test_long_output_is_shown_from_its_end_or_whole(self) -> None:
         program = "print('x' * 99 + '\\n' + ('y' * 99 + '\\n') * 400, flush=True)"

@@ -136,6 +136,16 @@ class TestTasks(ElasticTest):
                 self.assertEqual(result.returncode, 2, result.stderr)
                 self.assertIn(words, result.stderr)
 
+    def test_a_node_of_the_job_without_processes_makes_it_larger(self):
+        program = TRAINING.replace("one.wait()\n", "one.wait()\n        time.sleep(0.02)\n").replace(
+            "state.step < STEPS", "state.step < STEPS or hvd.size() < 6"
+        )
+        options = ["--nodes", "2", "--min-np", "2", "--max-np", "6"]
+        ended = self.finish(self.launch(*options, program=program), time.monotonic())
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertRegex(ended.stderr, r"membership 2: 6 ranks; rank 4 is process \d now")
+        self.assertIn("ENDS 5 6", ended.lines[5], ended.text())
+
     def test_a_program_that_is_not_there_is_said(self):
         result = self.cluster.login(
             ["salloc", "-N2", "--ntasks-per-node=1", slurm_test.HVDRUN, "--spares", "1", "nowhere"]
