@@ -137,9 +137,9 @@ class TestTasks(ElasticTest):
                 self.assertIn(words, result.stderr)
 
     def test_a_node_of_the_job_without_processes_makes_it_larger(self):
-        program = TRAINING.replace("one.wait()\n", "one.wait()\n        time.sleep(0.02)\n").replace(
-            "state.step < STEPS", "state.step < STEPS or hvd.size() < 6"
-        )
+        program = TRAINING.replace(
+            "one.wait()\n", "one.wait()\n        time.sleep(0.02)\n"
+        ).replace("state.step < STEPS", "state.step < STEPS or hvd.size() < 6")
         options = ["--nodes", "2", "--min-np", "2", "--max-np", "6"]
         ended = self.finish(self.launch(*options, program=program), time.monotonic())
         self.assertEqual(ended.code, 0, ended.text())
