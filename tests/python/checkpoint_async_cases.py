@@ -161,6 +161,7 @@ class Async(OneFolder):
                 seen.append(state.step)
                 if len(seen) == 1:
                     files.save_async(1, self.model, shard=shard)
+                    ht.barrier()  # else the end might overtake what the others agree on in there
                     if old_rank == ht.size() - 1:
                         raise hvd.HvdError("starts again")
                     ht.barrier()

@@ -70,7 +70,8 @@ TEST_P(StallsWorld, AreReportedByOneRankOfTheJobForAllTensors) {
       if (rank == 0) {
         const std::string whom = format_text("20 tensors wait for rank {} (host ", late);
         const std::string why = format_text("rank {} (host ", late);
-        expect_report(engine, handles[0], {whom, "'t1' (allreduce(sum))", why, "own code"});
+        // Which three are named depends on who came to rank 0 first.
+        expect_report(engine, handles[0], {whom, "(allreduce(sum)) and 17 more", why, "own code"});
         reported.set_value();
       }
       for (const auto handle : handles) EXPECT_TRUE(engine.wait(handle, soon()).is_ok());
