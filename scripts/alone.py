@@ -10,7 +10,6 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import shlex
 import subprocess
 import sys
 
@@ -37,29 +36,10 @@ def commands_of(build: pathlib.Path) -> list[tuple[pathlib.Path, dict]]:
     return [(pathlib.Path(one["directory"], one["file"]).resolve(), one) for one in entries]
 
 
-def definitions(entry: dict) -> frozenset[str]:
-    """Macros that the command defines."""
-    return frozenset(one for one in shlex.split(entry["command"]) if one.startswith("-D"))
-
-
-def compiled_in(build: pathlib.Path) -> set[tuple[pathlib.Path, frozenset[str]]]:
-    """The files that the tree has compiled, and with which macros."""
-    return {
-        (file, definitions(entry))
-        for file, entry in commands_of(build)
-        if pathlib.Path(entry["directory"], entry["output"]).exists()
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "build", type=pathlib.Path, help="a tree of clang with compile_commands.json"
-    )
-    parser.add_argument(
-        "--compiled-in",
-        type=pathlib.Path,
-        help="a tree that joins no files: what it has compiled, with the same macros, is left out",
     )
     parser.add_argument("folders", nargs="+", type=pathlib.Path, help="whose files are compiled")
     given = parser.parse_args()
@@ -70,9 +50,6 @@ def main() -> None:
             wanted.setdefault(file, entry)
     if not wanted:
         sys.exit(f"{given.build} compiles no file of {', '.join(map(str, folders))}")
-    if given.compiled_in is not None:
-        known = compiled_in(given.compiled_in)
-        wanted = {f: one for f, one in wanted.items() if (f, definitions(one)) not in known}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         told = [text for text in pool.map(complaint, wanted.values()) if text]
     print(*told, sep="\n")

@@ -68,8 +68,8 @@ stage_tsan_long() {
   sanitized_tests "$dir" setarch -R -- --suite long_with_tsan
 }
 
-# hvdrun alone, without a library: tried in a root where nothing else is. Each file alone: what loads libraries at run
-# time must not come with its neighbours.
+# hvdrun alone, without a library: tried in a root where nothing else is. Of files that are not joined: one that loads
+# libraries must not come with its neighbours.
 stage_static() {
   configure "$root/build-static" -Dstatic=true -Dbuildtype=release -Dunity=off || return 1
   compile "$root/build-static" launcher/hvdrun || return 1
@@ -103,13 +103,9 @@ commands_of_clang() {
   compile "$root/build-tidy" launcher/options/revision.h
 }
 
-# After stage_static, which has compiled the launcher's files so (with gcc; clang reads them in stage_tidy).
 stage_alone() {
-  local compiled=()
   commands_of_clang || return 1
-  [ ! -f "$root/build-static/compile_commands.json" ] || compiled=(--compiled-in "$root/build-static")
-  nice "$HVD_PYTHON" -B "$root/scripts/alone.py" "${compiled[@]}" \
-    "$root/build-tidy" "$root/runtime" "$root/launcher" "$root/examples"
+  nice "$HVD_PYTHON" -B "$root/scripts/alone.py" "$root/build-tidy" "$root/runtime" "$root/launcher" "$root/examples"
 }
 
 stage_tidy() {

@@ -8,13 +8,12 @@ set -euo pipefail
 
 usage="usage: scripts/test.sh [--all|--deep] [--suite unit|world|process|slurm|python|style|examples|more|long]...
   --all         also: every example (suite examples), what other tests do with more ranks or another library (suite more),
-                each file compiled alone, clang without warnings, a static hvdrun, a wheel, sanitizers, fuzzing,
-                the newest PyTorch, the newest TensorFlow
-  --deep        also what seldom finds anything: clang-tidy, long programs with ThreadSanitizer, fuzzing of the launcher's parsers, TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
+                clang without warnings, a static hvdrun, a wheel, sanitizers, fuzzing, the newest PyTorch, the newest TensorFlow
+  --deep        also what seldom finds anything: each file compiled alone, clang-tidy, long programs with ThreadSanitizer, fuzzing of the launcher's parsers, TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
-stages=(static alone clang asan fuzz wheel tsan newest_torch tensorflow)
-deep_stages=(tidy tsan_long fuzz_launcher tensorflow_oldest rocm long)
+stages=(static clang asan fuzz wheel tsan newest_torch tensorflow)
+deep_stages=(alone tidy tsan_long fuzz_launcher tensorflow_oldest rocm long)
 suites=()
 all=no
 deep=no

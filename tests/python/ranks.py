@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 TENSORFLOW = HERE.parent / "tensorflow"
 RUNTIME = HERE.parent.parent / "runtime"
 TELLER = HERE / "told_cases.py"
+FORKER = HERE / "forked_ranks.py"
 # hvd, then horovod, then what tests import, then what came by the variable: a torch, maybe.
 OURS = os.pathsep.join(map(str, (RUNTIME / "python", RUNTIME / "horovod", HERE, TENSORFLOW)))
 PACKAGES = os.pathsep.join(filter(None, (OURS, os.environ.get("PYTHONPATH"))))
@@ -48,10 +50,10 @@ class Outcome(NamedTuple):
     text: str
 
 
-def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.Popen]:
-    """Starts the command once per rank, under the variables that torchrun users set."""
+def rank_environments(count: int, folder: str) -> list[dict[str, str]]:
+    """The environment of each rank, with the variables that torchrun users set."""
     job = uuid.uuid4().hex
-    processes = []
+    environments = []
     for rank in range(count):
         environment = {
             **os.environ,
@@ -72,6 +74,14 @@ def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.
         }
         if environment.get("HVD_SHARE_GPU") == "1":  # NCCL refuses two ranks of a host on one GPU
             environment["NCCL_HOSTID"] = f"{job}-{rank}"
+        environments.append(environment)
+    return environments
+
+
+def start_ranks(command: list[str], count: int, folder: str) -> list[subprocess.Popen]:
+    """Starts the command once per rank."""
+    processes = []
+    for rank, environment in enumerate(rank_environments(count, folder)):
         output = open(f"{folder}/out.{rank}", "w+b")  # noqa: SIM115 (closed in finish)
         processes.append(
             subprocess.Popen(
@@ -135,6 +145,71 @@ def run_ranks(command: list[str], count: int, seconds: float = 120) -> list[Outc
         return outcomes
 
 
+def read_line(fd: int, deadline: float) -> str:
+    """A line of a pipe, without more; empty when the deadline passes, or at its end."""
+    line = b""
+    while select.select([fd], [], [], max(deadline - time.monotonic(), 0.01))[0]:
+        byte = os.read(fd, 1)
+        if byte in (b"", b"\n"):
+            return line.decode()
+        line += byte
+    return ""
+
+
+class ForkedRanks:
+    """The ranks that forked_ranks.py has started from a process with their framework."""
+
+    def __init__(self, forker: subprocess.Popen, deadline: float) -> None:
+        assert forker.stdout is not None
+        self._told = forker.stdout.fileno()
+        self.pids: list[int] = json.loads(read_line(self._told, deadline) or "[]")
+        self.codes: dict[int, int] = {}
+
+    def wait(self, deadline: float) -> None:
+        """Takes the exit codes of those that end until then."""
+        while len(self.codes) < len(self.pids) and (line := read_line(self._told, deadline)):
+            rank, code = json.loads(line)
+            self.codes[rank] = code
+
+    def end(self, sent: signal.Signals) -> None:
+        """Sends the signal to those that run, and waits a little."""
+        for rank, pid in enumerate(self.pids):
+            if rank not in self.codes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, sent)
+        self.wait(time.monotonic() + 5)
+
+
+def run_forked(start: list[str], count: int, seconds: float) -> list[Outcome]:
+    """As `run_ranks`, but `start`, a command with forked_ranks.py, starts them all."""
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
+        environments = rank_environments(count, folder)
+        outputs = [Path(f"{folder}/out.{rank}") for rank in range(count)]
+        for environment, output in zip(environments, outputs):
+            environment["HVD_TEST_OUTPUT"] = str(output)
+        with subprocess.Popen(
+            start, env=environments[0], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as forker:
+            assert forker.stdin is not None
+            forker.stdin.write(json.dumps(environments).encode() + b"\n")
+            forker.stdin.close()
+            ranks = ForkedRanks(forker, deadline)
+            ranks.wait(deadline)
+            ranks.end(signal.SIGABRT)  # Python prints the stacks of all threads
+            ranks.end(signal.SIGKILL)
+            if not ranks.pids:
+                forker.kill()
+        tell_cases(Path(folder) / "cases")
+        return [
+            Outcome(
+                ranks.codes.get(rank, -signal.SIGKILL),
+                output.read_text(errors="replace") if output.exists() else "never started",
+            )
+            for rank, output in enumerate(outputs)
+        ]
+
+
 def interpreter_with(modules: list[str]) -> str | None:
     """A Python that can import the modules: HVD_TEST_PYTHON, this one, or the system's."""
     given = os.environ.get("HVD_TEST_PYTHON")
@@ -156,6 +231,15 @@ def remedy(modules: list[str]) -> str:
     return "apt-get install " + " ".join(f"python3-{module}" for module in modules)
 
 
+def report(outcomes: list[Outcome]) -> int:
+    """Prints what the ranks wrote; 0 when every one passed."""
+    for rank, outcome in enumerate(outcomes):
+        print(f"--- rank {rank}: exit code {outcome.code}\n{outcome.text}")
+    if all(outcome.code == SKIPPED for outcome in outcomes):
+        return SKIPPED
+    return 0 if all(outcome.code == 0 for outcome in outcomes) else 1
+
+
 def main() -> int:
     """0 when every rank passed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -174,6 +258,9 @@ def main() -> int:
         if python is None:
             print(f"skipped: no Python here has {' and '.join(modules)} ({remedy(modules)})")
             return SKIPPED
+        if options.ranks > 1:
+            start = [python, str(FORKER), needs, str(file), *options.program[1:]]
+            return report(run_forked(start, options.ranks, options.timeout))
         options.program = [python, str(TELLER), str(file), *options.program[1:]]
     if options.ranks == 0:
         os.environ.update(TENSORFLOW_VARIABLES, PYTHONPATH=PACKAGES)
@@ -184,12 +271,7 @@ def main() -> int:
             )
             tell_cases(Path(folder) / "cases")
         return ended.returncode
-    outcomes = run_ranks(options.program, options.ranks, options.timeout)
-    for rank, outcome in enumerate(outcomes):
-        print(f"--- rank {rank}: exit code {outcome.code}\n{outcome.text}")
-    if all(outcome.code == SKIPPED for outcome in outcomes):
-        return SKIPPED
-    return 0 if all(outcome.code == 0 for outcome in outcomes) else 1
+    return report(run_ranks(options.program, options.ranks, options.timeout))
 
 
 if __name__ == "__main__":
