@@ -19,9 +19,9 @@
 #include "bootstrap/tcp_store.h"
 #include "launcher/console/exit_code.h"
 #include "launcher/console/message.h"
+#include "launcher/run/end_causes.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/keeper.h"
-#include "launcher/run/memory_events.h"
 #include "launcher/run/process_tree.h"
 #include "topology/launch_env.h"
 #include "transport/job_key.h"
@@ -44,8 +44,8 @@ Result<std::unique_ptr<TcpStore>> reach_store(const Environment& environment) {
 
 class Attendant {
  public:
-  Attendant(TcpStore& store, Keeper& keeper, MemoryEvents& memory, int signals)
-      : store_(store), keeper_(keeper), memory_(memory), signals_(signals) {}
+  Attendant(TcpStore& store, Keeper& keeper, EndCauses& causes, int signals)
+      : store_(store), keeper_(keeper), causes_(causes), signals_(signals) {}
 
   /// How the process has ended; nothing: the keeper is gone.
   std::optional<int> await_end() {
@@ -54,8 +54,8 @@ class Attendant {
       std::array<pollfd, 3> waits{{{keeper_.socket(), POLLIN, 0},
                                    {signals_, POLLIN, 0},
                                    {has_store_ ? store_.descriptor() : -1, POLLIN, 0}}};
-      (void)::poll(waits.data(), waits.size(), memory_.next().poll_timeout_ms());
-      memory_.advance(Clock::now());
+      (void)::poll(waits.data(), waits.size(), causes_.next().poll_timeout_ms());
+      causes_.advance(Clock::now());
       if (waits[1].revents != 0) pass_over_signals();
       if (waits[2].revents != 0) take_order();
       if (waits[0].revents == 0) continue;
@@ -88,23 +88,18 @@ class Attendant {
 
   TcpStore& store_;
   Keeper& keeper_;
-  MemoryEvents& memory_;
+  EndCauses& causes_;
   int signals_;
   bool has_store_ = true;
 };
 
-/// What is behind the end of a process, where that can be known; empty: nothing.
-std::string explain_end(int status, MemoryEvents& memory) {
-  const bool is_kill = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  return is_kill ? memory.explain_kill() : "";
-}
-
 /// Runs it to its end, and gives that.
 Result<int> run_once(const Command& command, int process, const std::string& host, int signals,
-                     MemoryEvents& memory, TcpStore& store) {
+                     EndCauses& causes, TcpStore& store) {
   HVD_TRY(store.attend(process, host, Deadline::after(kTellTime)));
   HVD_TRY_ASSIGN(Keeper keeper, Keeper::start({command}, std::vector<RankStreams>(1), {}, false));
-  const auto status = Attendant(store, keeper, memory, signals).await_end();
+  causes.listen_for({command});
+  const auto status = Attendant(store, keeper, causes, signals).await_end();
   if (!status) kill_job_processes({}, Deadline::after(kTellTime));  // Its children are ours now.
   // What it has started ends with it.
   keeper.release();
@@ -115,11 +110,11 @@ Result<int> run_once(const Command& command, int process, const std::string& hos
 
 Result<int> run_all(Command command, int process, const std::string& host, int signals,
                     TcpStore& store) {
-  MemoryEvents memory;
+  EndCauses causes;
   while (true) {
-    HVD_TRY_ASSIGN(const int status, run_once(command, process, host, signals, memory, store));
+    HVD_TRY_ASSIGN(const int status, run_once(command, process, host, signals, causes, store));
     const auto told =
-        store.ended(process, status, explain_end(status, memory), Deadline::after(kTellTime));
+        store.ended(process, status, causes.explain(status, command), Deadline::after(kTellTime));
     if (!told.is_ok()) return exit_code_of(status);
     if (!told.value()) return 0;
     process = *told.value();

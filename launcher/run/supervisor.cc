@@ -21,12 +21,12 @@
 #include "launcher/console/message.h"
 #include "launcher/run/apart_note.h"
 #include "launcher/run/elastic_job.h"
+#include "launcher/run/end_causes.h"
 #include "launcher/run/end_order.h"
 #include "launcher/run/ending.h"
 #include "launcher/run/handled_signals.h"
 #include "launcher/run/keeper.h"
 #include "launcher/run/loss_words.h"
-#include "launcher/run/memory_events.h"
 #include "launcher/run/package_hint.h"
 #include "launcher/run/process_tree.h"
 #include "launcher/run/srun_report.h"
@@ -146,6 +146,7 @@ class Supervisor {
     }
     HVD_TRY_ASSIGN(Keeper keeper, Keeper::start(commands_, std::move(theirs), options_.marks));
     keeper_.emplace(std::move(keeper));
+    if (judges_ends()) causes_.listen_for(commands_);
     events_.launched(static_cast<int>(commands_.size()), options_.output.style.from_srun);
     if (losses_ != nullptr) losses_->close_writer();
     if (elastic_) HVD_TRY(poller_->add(store_->events(), kElastic));
@@ -171,7 +172,7 @@ class Supervisor {
     }
     for (const SrunNotice& notice : output_.take_notices()) serve_notice(notice);
     if (keeper_spoke) serve_keeper();
-    if (counts_memory()) memory_events_.advance(Clock::now());
+    if (judges_ends()) causes_.advance(Clock::now());
     HVD_TRY(output_.advance(Clock::now()));
     report_task_failure();
     for (const RankEnded& ended : ends_.take(Clock::now())) rank_ended(ended);
@@ -190,11 +191,11 @@ class Supervisor {
         .earlier(output_.next())
         .earlier(elastic_ ? elastic_->next() : kForever)
         .earlier(spares_go_by_)
-        .earlier(counts_memory() ? memory_events_.next() : kForever);
+        .earlier(judges_ends() ? causes_.next() : kForever);
   }
 
-  /// Only ranks on this host are judged by its counts.
-  bool counts_memory() const { return !options_.output.style.from_srun; }
+  /// Only ranks on this host are judged by what is known of it.
+  bool judges_ends() const { return !options_.output.style.from_srun; }
 
   /// Nobody reads our output any more (`hvdrun ... | head`): the job ends as a filter does, unless
   /// it ends already.
@@ -338,12 +339,12 @@ class Supervisor {
     --running_;
     if (options_.output.style.from_srun) return elastic_->srun_ended(ended.index, ended.status);
     elastic_->serve();  // What came before.
-    elastic_->process_ended(ended.index, ended.status, way_of_end(ended.status));
+    elastic_->process_ended(ended.index, ended.status, way_of_end(ended));
   }
 
-  std::string way_of_end(int status) {
-    const bool is_kill = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    return describe_end(status) + (is_kill ? memory_events_.explain_kill() : "");
+  std::string way_of_end(const RankEnded& ended) {
+    const Command& command = commands_[static_cast<std::size_t>(ended.index)];
+    return describe_end(ended.status) + causes_.explain(ended.status, command);
   }
 
   void rank_ended(const RankEnded& ended) {
@@ -357,7 +358,7 @@ class Supervisor {
     if (code == 0 || !ending_.rank_failed(code, Clock::now())) return;
     output_.stop_waiting();
     if (command.rank) {
-      report_first_failure(index, *command.rank, command.host, way_of_end(ended.status));
+      report_first_failure(index, *command.rank, command.host, way_of_end(ended));
     } else {
       say(format_text("{} on {} failed: {}", describe_command(command), command.host,
                       describe_end(ended.status)));
@@ -475,7 +476,7 @@ class Supervisor {
   EndOrder ends_;
   TaskFailureOrder task_failures_;
   Ending ending_;
-  MemoryEvents memory_events_;
+  EndCauses causes_;
   std::optional<Poller> poller_;
   UniqueFd signals_;
   JobOutput output_;
