@@ -128,4 +128,5 @@ tensorflow_tests() {
 # Debian has no TensorFlow. One plugin and one package serve the newest, with all tests and the examples, and the oldest,
 # with the tests that tell one release from another.
 stage_tensorflow() { tensorflow_tests newest tensorflow tensorflow_examples; }
+stage_tensorflow_more() { tensorflow_tests newest tensorflow_more; }
 stage_tensorflow_oldest() { tensorflow_tests 2.16 tensorflow_oldest; }

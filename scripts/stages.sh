@@ -12,8 +12,9 @@ clang_tree=$root/build-clang
 sanitized_options=(-Ddebug=true -Db_ndebug=false -Dc_args=-g1 -Dcpp_args=-g1 -Db_lundef=false)
 
 # What runs under sanitizers. The launcher's programs do not: its threads only write output, and its readers are fuzzed.
-sanitized=(--suite unit --suite world --no-suite launcher)
-not_with_tsan=(--no-suite one_thread --no-suite long_with_tsan)
+# What takes minutes so, though its code is that of others, waits for --deep.
+sanitized=(--suite unit --suite world --no-suite launcher --no-suite long_sanitized)
+not_with_tsan=(--no-suite one_thread)
 
 # sanitized_tests DIR command-prefix... -- option of meson test...
 sanitized_tests() {
@@ -43,6 +44,15 @@ fuzz_targets() { ninja -C "$clang_tree" -t query "$1" | sed -n 's/^ *|* *\(tests
 
 stage_asan() { sanitized_tests "$clang_tree" env -- "${sanitized[@]}"; }
 
+# After stage_clang, whose tree it takes.
+stage_asan_long() {
+  local targets
+  [ -d "$clang_tree" ] || return 77
+  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$clang_tree" --suite long_sanitized)
+  compile "$clang_tree" "${targets[@]}" || return 1
+  sanitized_tests "$clang_tree" env -- --suite long_sanitized
+}
+
 stage_tsan() {
   # Without a fixed address layout ThreadSanitizer cannot map its shadow on newer kernels.
   setarch -R true 2>/dev/null || {
@@ -63,9 +73,9 @@ stage_tsan() {
 stage_tsan_long() {
   local dir=$root/build-tsan targets
   [ -d "$dir" ] || return 77
-  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" --suite long_with_tsan)
+  mapfile -t targets < <("$HVD_PYTHON" "$root/scripts/test_programs.py" "$dir" --suite long_sanitized "${not_with_tsan[@]}")
   compile "$dir" "${targets[@]}" || return 1
-  sanitized_tests "$dir" setarch -R -- --suite long_with_tsan
+  sanitized_tests "$dir" setarch -R -- --suite long_sanitized "${not_with_tsan[@]}"
 }
 
 # hvdrun alone, without a library: tried in a root where nothing else is. Of files that are not joined: one that loads

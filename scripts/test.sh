@@ -9,11 +9,11 @@ set -euo pipefail
 usage="usage: scripts/test.sh [--all|--deep] [--suite unit|world|process|slurm|python|style|examples|more|long]...
   --all         also: every example (suite examples), what other tests do with more ranks or another library (suite more),
                 clang without warnings, a static hvdrun, a wheel, sanitizers, fuzzing, the newest PyTorch, the newest TensorFlow
-  --deep        also what seldom finds anything: each file compiled alone, clang-tidy, long programs with ThreadSanitizer, fuzzing of the launcher's parsers, TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
+  --deep        also what seldom finds anything: each file compiled alone, clang-tidy, long programs with sanitizers, more ranks with TensorFlow, fuzzing of the launcher's parsers, TensorFlow 2.16, the part for AMD GPUs, large tensors (suite long)
   --suite NAME  only this suite (may be given again)"
 every_suite=(unit world process slurm python style)
 stages=(static clang asan fuzz wheel tsan newest_torch tensorflow)
-deep_stages=(alone tidy tsan_long fuzz_launcher tensorflow_oldest rocm long)
+deep_stages=(alone tidy asan_long tsan_long fuzz_launcher tensorflow_more tensorflow_oldest rocm long)
 suites=()
 all=no
 deep=no
