@@ -98,6 +98,8 @@ Result<int> run_once(const Command& command, int process, const std::string& hos
                      EndCauses& causes, TcpStore& store) {
   HVD_TRY(store.attend(process, host, Deadline::after(kTellTime)));
   HVD_TRY_ASSIGN(Keeper keeper, Keeper::start({command}, std::vector<RankStreams>(1), {}, false));
+  // The keeper of a process that is started again is forked beside the thread that listens: of what
+  // that may hold it needs the heap alone, which fork() leaves in order.
   causes.listen_for({command});
   const auto status = Attendant(store, keeper, causes, signals).await_end();
   if (!status) kill_job_processes({}, Deadline::after(kTellTime));  // Its children are ours now.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library with NVML's names for two GPUs: 0000:07:00.0, cut into MIG instances 0 and 2, and
 // 0000:47:00.0. HVD_FAKE_NVML_BROKEN makes it refuse to start. HVD_FAKE_NVML_FAULT is the Xid of an
-// event of the second GPU, or "ecc", for who listens to it, once.
+// event of the second GPU, or "ecc", or "94@2": of an instance of the first GPU; it is told once.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,31 +94,41 @@ struct Event {
   unsigned gpu_instance;
   unsigned compute_instance;
 };
-static void* heard_device;
+static int is_heard[2];
+
+EXPORTED int nvmlDeviceGetGpuInstanceId(void* instance, unsigned* id) {
+  if (instance < (void*)&kUuids[2]) return kUnknown;
+  *id = (unsigned)((const char* const*)instance - &kUuids[2]);
+  return kSuccess;
+}
 
 EXPORTED int nvmlEventSetCreate(void** set) {
-  *set = &heard_device;
+  *set = &is_heard;
   return kSuccess;
 }
 
 EXPORTED int nvmlDeviceRegisterEvents(void* device, unsigned long long types, void* set) {
-  if (types != (0x2 | 0x8) || set != &heard_device) return kUnknown;
-  if (device == (void*)&kUuids[1]) heard_device = device;
+  if (types != (0x2 | 0x8) || set != &is_heard) return kUnknown;
+  if (device != (void*)&kUuids[0] && device != (void*)&kUuids[1]) return kUnknown;
+  is_heard[device == (void*)&kUuids[1]] = 1;
   return kSuccess;
 }
 
 EXPORTED int nvmlEventSetWait_v2(void* set, struct Event* event, unsigned milliseconds) {
+  static char told[16];
   const char* fault = getenv("HVD_FAKE_NVML_FAULT");
-  static int told;
-  if (set != &heard_device) return kUnknown;
-  if (fault == NULL || heard_device == NULL || told) {
+  const char* instance = fault == NULL ? NULL : strchr(fault, '@');
+  const int which = instance == NULL;
+  if (set != &is_heard) return kUnknown;
+  if (fault == NULL || !is_heard[which] || strcmp(told, fault) == 0) {
     sleep(milliseconds / 1000);
     return kTimeout;
   }
-  told = 1;
+  snprintf(told, sizeof told, "%s", fault);
   memset(event, 0, sizeof *event);
-  event->device = heard_device;
+  event->device = (void*)&kUuids[which];
   event->type = strcmp(fault, "ecc") == 0 ? 0x2 : 0x8;
   event->data = strtoull(fault, NULL, 10);
+  event->gpu_instance = instance == NULL ? 0xFFFFFFFF : (unsigned)atoi(instance + 1);
   return kSuccess;
 }

@@ -35,6 +35,14 @@ TEST(GpuFaults, OfItsGpuExplainAnEndForAMinute) {
   EXPECT_EQ(faults.explain_end("GPU-bb", Clock::now() + std::chrono::seconds(61)), "");
 }
 
+TEST(GpuFaults, OfAnotherInstanceOfItsGpuExplainNothing) {
+  (void)::setenv("HVD_FAKE_NVML_FAULT", "94@2", 1);
+  GpuFaults faults;
+  faults.listen(HVD_FAKE_NVML, {"MIG-00", "MIG-02"});
+  EXPECT_THAT(await_explanation(faults, "MIG-02"), HasSubstr("its GPU MIG-02 reported Xid 94 ("));
+  EXPECT_EQ(faults.explain_end("MIG-00", Clock::now()), "");
+}
+
 TEST(GpuFaults, AreNotHeardOfWithoutTheLibrary) {
   GpuFaults faults;
   faults.listen("libhvd-no-such-library.so", {"GPU-bb"});
